@@ -154,6 +154,13 @@ static int open_story(struct agent *a, struct err *e) {
     json_str(j, "address", a->address);
     json_int(j, "port", c->listen_port);
     events_end(&a->events);
+    const struct sagemaker *tree = c->workers.sagemaker;
+    if (tree) {
+        j = events_begin(&a->events, EVENT_SAGEMAKER);
+        json_str(j, "tree", sagemaker_ways[tree->way]);
+        json_str(j, "reason", tree->why);
+        events_end(&a->events);
+    }
     return 0;
 }
 

@@ -84,6 +84,18 @@ static void take_facts(struct agent *a, const struct wire_msg *m) {
     find_interface(a);
 }
 
+// The active nodes come first, by group rank; large runs do not tell all agents all of them.
+static void take_addresses(struct agent *a, const struct wire_msg *m, struct arena *texts) {
+    int count = a->group_world;
+    const char **list = arena_new(texts, const char *, (size_t)count + 1);
+    bool known = a->config->workers.sagemaker && m->node_count >= count;
+    for (int i = 0; known && i < count; i++) {
+        list[i] = m->nodes[i].address;
+        known = net_is_numeric(list[i]);
+    }
+    a->facts.addresses = known ? list : NULL;
+}
+
 static void tell_round(struct agent *a, const struct wire_msg *m) {
     struct json_out *j = events_begin(&a->events, EVENT_ROUND);
     json_int(j, "round", a->round);
@@ -147,8 +159,12 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
     agent_set_state(a, NODE_RUNNING,
                     m->reason);         // the reason of the restart; "" for the first round
     file_timers_hold(&a->timers, true); // until each process is assigned to its worker
+    struct arena texts = {0};
+    take_addresses(a, m, &texts);
     if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
         send_start_failure(a, e.text);
+    a->facts.addresses = NULL;
+    arena_fini(&texts);
     agent_stuck_watch(a);
 }
 

@@ -175,6 +175,7 @@ struct config {
     int output_merge;                  // enum config_merge
     bool output_work;                  // also new files of a command's working folder
     int state_keep;                    // enum config_keep
+    bool compat_sagemaker;             // /opt/ml and the variables of SageMaker around a command
 
     struct option_sections sections; // [tasks.NAME]
     struct option_set set;           // places, problems

@@ -328,6 +328,14 @@ static const struct option_row rows[] = {
      .check = check_value,
      .help = "Hyperparameter of a command: --NAME VALUE after its arguments, and SM_HP_<NAME> and "
              "SM_HPS in its environment, as on SageMaker; may be repeated."},
+    {.key = "compat.sagemaker",
+     .verbs = "train",
+     .type = OPTION_BOOL,
+     AT(compat_sagemaker),
+     .text = "false",
+     .help = "Run the command as in a training container of SageMaker: with the folder /opt/ml "
+             "(its channels, configuration, model, output, checkpoints), the variables SM_* and "
+             "SSM_*, and TF_CONFIG."},
 };
 
 const struct option_table options_config = {"dtctl", rows, sizeof rows / sizeof rows[0]};

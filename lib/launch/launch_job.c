@@ -7,6 +7,7 @@
 #include "sys/file.h"
 
 #include <string.h>
+#include <unistd.h>
 
 // Applies torchrun's own flags from the job's [torchrun] table.
 static int take_flags(struct launch *l, const struct job_spec *s, struct err *e) {
@@ -51,6 +52,26 @@ static int take_command(struct launch *l, const struct job_spec *s, const char *
     return file_make_dirs(dir, 0755, e);
 }
 
+// PATH for workers, behind the user's own: scripts call `dtrun shard-range`.
+static int take_path(struct launch *l, const char *run_dir, struct job_pair *path, struct err *e) {
+    const char *dir = file_join(l->arena, run_dir, "bin"), *own = env_get(l->env, "PATH");
+    const char *link = file_join(l->arena, dir, "dtrun");
+    char program[FILE_PATH_BYTES_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n < 0)
+        return err_errno(e, ERR_SYS, "cannot find this program's file");
+    program[n] = '\0';
+    unlink(link); // of an earlier start
+    if (file_make_dirs(dir, 0755, e) < 0)
+        return -1;
+    if (symlink(program, link) < 0)
+        return err_errno(e, ERR_SYS, "cannot make the link '%s'", link);
+    *path = (struct job_pair){
+        "PATH",
+        arena_printf(l->arena, "%s:%s", own && own[0] ? own : "/usr/local/bin:/usr/bin:/bin", dir)};
+    return 0;
+}
+
 static int take_env(struct launch *l, const struct job_spec *s, const char *root,
                     const char *run_dir, struct err *e) {
     const struct {
@@ -63,8 +84,10 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
     };
     enum { FOLDERS = sizeof folders / sizeof *folders };
     struct job_pair *env =
-        arena_new(l->arena, struct job_pair, (size_t)(FOLDERS + 1 + s->input_count + s->env_count));
+        arena_new(l->arena, struct job_pair, (size_t)(FOLDERS + 2 + s->input_count + s->env_count));
     int n = 0;
+    if (take_path(l, run_dir, &env[n++], e) < 0)
+        return -1;
     for (int i = 0; i < FOLDERS; i++) {
         char *path = file_join(l->arena, folders[i].parent, folders[i].dir);
         if (file_make_dirs(path, 0755, e) < 0)
@@ -82,6 +105,31 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
     l->agent.env = env;
     l->agent.env_count = n;
     return 0;
+}
+
+// After the workers' folders and their number of GPUs are known.
+static int take_sagemaker(struct launch *l, const struct job_spec *s, const char *root,
+                          const char *run_dir, struct err *e) {
+    if (s->sagemaker_count == 0)
+        return 0;
+    struct sagemaker *tree = arena_new(l->arena, struct sagemaker, 1);
+    *tree = (struct sagemaker){.root = file_join(l->arena, run_dir, "opt-ml"),
+                               .run = s->run,
+                               .output = file_join(l->arena, run_dir, "output"),
+                               .model = file_join(l->arena, run_dir, "model"),
+                               .state = file_join(l->arena, run_dir, "state"),
+                               .work = l->agent.workers.cwd,
+                               .texts = s->sagemaker,
+                               .text_count = s->sagemaker_count,
+                               .gpus = launch_gpu_count(env_get(l->env, "CUDA_VISIBLE_DEVICES"))};
+    tree->inputs = arena_new(l->arena, struct job_input, (size_t)s->input_count);
+    for (int i = 0; i < s->input_count; i++) {
+        tree->inputs[i] = s->inputs[i];
+        tree->inputs[i].path = file_join(l->arena, root, s->inputs[i].path);
+    }
+    tree->input_count = s->input_count;
+    l->agent.workers.sagemaker = tree;
+    return sagemaker_open(tree, SAGEMAKER_MOUNTED, e) < 0 ? err_wrap(e, "compat.sagemaker") : 0;
 }
 
 static int take_roster(struct launch *l, const struct job_spec *s, const struct roster *r,
@@ -124,7 +172,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.run_dir = run_dir;
     if (launch_fill(l, e) < 0 || take_roster(l, s, r, e) < 0 ||
         take_command(l, s, root, run_dir, e) < 0 || take_env(l, s, root, run_dir, e) < 0 ||
-        launch_watch(l, e) < 0)
+        take_sagemaker(l, s, root, run_dir, e) < 0 || launch_watch(l, e) < 0)
         return -1;
     l->agent.coordinator.shutdown_timeout_ms = s->shutdown_timeout_ms;
     l->agent.coordinator.rendezvous.stop_ms_max = s->shutdown_timeout_ms + 10000;

@@ -132,6 +132,8 @@ static int run_agent(struct start *s) {
     snprintf(role, sizeof role, "agent %.250s", s->spec.node);
     log_open(role, LOG_INFO, LOG_STAMPED);
     int status = agent_run(&s->launch.agent, &e);
+    if (s->launch.agent.workers.sagemaker)
+        sagemaker_close(s->launch.agent.workers.sagemaker);
     if (status < 0) {
         log_error("cannot run the agent", "reason=%s", e.text);
         return err_status(e.code);

@@ -150,6 +150,7 @@ int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spe
     if (parse_run(a, root, s, e) < 0 || parse_key(root, s, e) < 0 ||
         parse_pairs(a, root, "env", &s->env, &s->env_count, e) < 0 ||
         parse_pairs(a, root, "torchrun", &s->torchrun, &s->torchrun_count, e) < 0 ||
+        parse_pairs(a, root, "sagemaker", &s->sagemaker, &s->sagemaker_count, e) < 0 ||
         parse_inputs(a, root, s, e) < 0 || parse_setup(root, s, e) < 0)
         return err_wrap(e, "job specification");
     return 0;
@@ -189,6 +190,7 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
     toml_write_int(out, "created_ms", s->created_ms);
     format_pairs(out, "env", s->env, s->env_count);
     format_pairs(out, "torchrun", s->torchrun, s->torchrun_count);
+    format_pairs(out, "sagemaker", s->sagemaker, s->sagemaker_count);
     if (s->setup) {
         toml_write_table(out, "setup", NULL);
         toml_write_str(out, "run", s->setup);

@@ -12,6 +12,7 @@
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode          path absolute, or relative to the node's root
 //     [setup]    run hash               a script that prepares the node, once for each hash
+//     [sagemaker] NAME = "value"        compat.sagemaker (lib/worker/sagemaker.h); absent: off
 //     [torchrun] any long option without dashes = "value", as dtrun's own command line takes it
 #ifndef PROTOCOL_JOB_SPEC_H
 #define PROTOCOL_JOB_SPEC_H
@@ -64,6 +65,8 @@ struct job_spec {
     struct job_input *inputs;
     int input_count;
     const char *setup, *setup_hash; // NULL: none; hash: HASH_HEX_BYTES - 1 digits
+    struct job_pair *sagemaker;     // what the operator knows of the tree; none: no tree
+    int sagemaker_count;
     struct job_pair *torchrun;
     int torchrun_count;
 };

@@ -128,6 +128,8 @@ enum node_state {
 // kind, written by ("each" agent or the "coordinator"), members, meaning
 #define NODE_EVENTS(X)                                                                             \
     X(EVENT_LISTENING, "listening", "each", "address port", "the agent is up")                     \
+    X(EVENT_SAGEMAKER, "sagemaker", "each", "tree reason",                                         \
+      "compat.sagemaker: /opt/ml is mounted, linked, or named by variables only; why no better")   \
     X(EVENT_JOINED, "joined", "each", "coordinator", "the coordinator has accepted this node")     \
     X(EVENT_PRESENT, "node-joined", "coordinator", "peer address present expected",                \
       "a node has joined")                                                                         \

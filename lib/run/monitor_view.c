@@ -223,13 +223,24 @@ static void remark_leader(struct attend_view *v, const struct json *j) {
                 json_get_str(j, "peer", "?"));
 }
 
+// Where /opt/ml is not mounted, programs see less; the first node stands for all.
+static void remark_sagemaker(struct attend_view *v, const struct json *j) {
+    const char *tree = json_get_str(j, "tree", "");
+    if (v->told_tree || strcmp(tree, "mounted") == 0)
+        return;
+    v->told_tree = true;
+    screen_note(v->follow->context->screen, "/opt/ml %s on %s (%s)",
+                strcmp(tree, "linked") == 0 ? "is a link" : "is only in variables",
+                json_get_str(j, "node", "?"), json_get_str(j, "reason", ""));
+}
+
 static const struct {
     const char *kind;
     void (*remark)(struct attend_view *v, const struct json *j);
 } REMARKS[] = {
-    {"round", remark_round},     {"waiting", remark_waiting}, {"restart", remark_restart},
-    {"failure", remark_failure}, {"node-lost", remark_lost},  {"coordinator", remark_leader},
-    {"notice", remark_notice},
+    {"round", remark_round},     {"waiting", remark_waiting},     {"restart", remark_restart},
+    {"failure", remark_failure}, {"node-lost", remark_lost},      {"coordinator", remark_leader},
+    {"notice", remark_notice},   {"sagemaker", remark_sagemaker},
 };
 
 static void on_event(void *ctx, const struct follow_node *n, const char *kind,

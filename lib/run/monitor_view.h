@@ -52,7 +52,8 @@ struct attend_view {
     int64_t drawn_ms;
     struct rescue rescue;
     struct tail tail;
-    bool muted; // the user is detaching: output is kept but not shown
+    bool told_tree; // that /opt/ml is not mounted
+    bool muted;     // the user is detaching: output is kept but not shown
 };
 
 void monitor_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);

@@ -4,8 +4,8 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
-#include "base/json.h"
 #include "fleet/bundle.h"
+#include "run/run_sagemaker.h"
 #include "run/task.h"
 #include "sys/file.h"
 
@@ -149,6 +149,9 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
         return -1;
     l->native = r->native = !shell && count == 0;
     const char *program = l->native ? bundle_program_path(a, "dttrain") : NULL;
+    if (l->native && c->compat_sagemaker)
+        return err_set(e, ERR_CONFIG, "%s: it is for commands, not for the native trainer",
+                       config_where(c, "compat.sagemaker"));
     if (l->native && !program)
         return err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
     if (check_hyperparameters(l, e) < 0)
@@ -173,31 +176,7 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
     return 0;
 }
 
-// ---- hyperparameters as SageMaker's toolkit hands them over ------------------------------------
-
-// SM_HPS holds numbers, booleans, lists and objects as such, and any other text as a string.
-static const char *all_hyperparameters(struct arena *a, const struct option_map *hp) {
-    struct strbuf text = {0};
-    struct json_out j;
-    json_open(&j, &text);
-    json_object(&j, NULL);
-    for (size_t i = 0; i < hp->count; i++) {
-        const char *value = hp->items[i].value;
-        struct json *parsed = NULL;
-        struct err ignored = {0};
-        if (json_parse(a, value, strlen(value), &parsed, &ignored) < 0 ||
-            parsed->type == JSON_STR) {
-            json_str(&j, hp->items[i].name, value);
-            continue;
-        }
-        parsed->key = hp->items[i].name;
-        json_value(&j, parsed);
-    }
-    json_end(&j);
-    const char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
-    strbuf_fini(&text);
-    return copy;
-}
+// ---- the environment ----------------------------------------------------------------------------
 
 void run_start_env(struct run_start *l) {
     struct arena *a = l->context->arena;
@@ -207,7 +186,7 @@ void run_start_env(struct run_start *l) {
     spec->env = arena_new(a, struct job_pair,
                           c->env.count + hp->count + 2 + c->job.after.count + TASK_VARIABLES_MORE);
     if (hp->count)
-        spec->env[spec->env_count++] = (struct job_pair){"SM_HPS", all_hyperparameters(a, hp)};
+        spec->env[spec->env_count++] = (struct job_pair){"SM_HPS", run_sagemaker_values(a, hp)};
     for (size_t i = 0; i < hp->count; i++)
         spec->env[spec->env_count++] =
             (struct job_pair){variable_of(a, hp->items[i].name), hp->items[i].value};
@@ -215,4 +194,5 @@ void run_start_env(struct run_start *l) {
         spec->env[spec->env_count++] =
             (struct job_pair){c->env.items[i].name, c->env.items[i].value};
     l->own_env_count = spec->env_count;
+    run_sagemaker_fill(l);
 }

@@ -75,6 +75,8 @@ static void add_environment(struct hash *h, const struct run_start *l) {
 static void add_outputs(struct hash *h, const struct run_start *l) {
     add_number(h, l->run.bring_work);
     add_number(h, l->run.apart);
+    if (l->context->config->compat_sagemaker)
+        add_number(h, 1);
 }
 
 static void add_earlier(struct hash *h, const struct run_start *l) {

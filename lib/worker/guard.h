@@ -46,6 +46,9 @@ struct guard_spec {
     int in;                   // standard input of the workers
     const char *cwd;          // NULL: inherit
     uint64_t descriptors_max; // RLIMIT_NOFILE (soft) of the workers; 0: as the agent's
+    // Called in the guard before the workers start; -1: none is started. NULL: nothing to do.
+    int (*enter)(const void *ctx, struct err *e);
+    const void *enter_ctx;
     int64_t lease_ms; // monotonic time at which everything is killed unless renewed; 0: no lease
 };
 

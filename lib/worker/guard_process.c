@@ -110,6 +110,18 @@ static pid_t start_bound(const struct proc_spec *p, const cpu_set_t *processors,
     return pid;
 }
 
+static void report_unstarted(struct guard_state *s, int i, const char *why) {
+    const struct guard_worker *w = &s->spec->workers[i];
+    struct guard_report r = {
+        .kind = REPORT_EXITED,
+        .exit = {
+            .local_rank = i, .status = -1, .mono_ms = clock_mono_ms(), .wall_ms = clock_wall_ms()}};
+    snprintf(r.exit.text, sizeof r.exit.text, "%.500s", why);
+    if (w->err >= 0)
+        dprintf(w->err, "dtrun: %s\n", why);
+    report(s, &r);
+}
+
 static void start_worker(struct guard_state *s, int i) {
     const struct guard_worker *w = &s->spec->workers[i];
     struct proc_spec p = {.argv = w->argv,
@@ -121,24 +133,26 @@ static void start_worker(struct guard_state *s, int i) {
                           .new_session = true,
                           .parent_death_signal = SIGKILL};
     struct err e;
-    struct guard_report r = {.exit = {.local_rank = i}};
     pid_t pid = start_bound(&p, w->processors, &e);
-    r.exit.pid = pid;
     if (pid < 0) {
-        r.kind = REPORT_EXITED;
-        r.exit.pid = 0;
-        r.exit.status = -1;
-        r.exit.mono_ms = clock_mono_ms();
-        r.exit.wall_ms = clock_wall_ms();
-        snprintf(r.exit.text, sizeof r.exit.text, "%.500s", e.text);
-        if (w->err >= 0)
-            dprintf(w->err, "dtrun: %s\n", e.text);
-    } else {
-        r.kind = REPORT_STARTED;
-        s->pids[i] = pid;
-        s->left++;
+        report_unstarted(s, i, e.text);
+        return;
     }
-    report(s, &r);
+    s->pids[i] = pid;
+    s->left++;
+    report(s,
+           &(struct guard_report){.kind = REPORT_STARTED, .exit = {.local_rank = i, .pid = pid}});
+}
+
+static void start_workers(struct guard_state *s) {
+    const struct guard_spec *spec = s->spec;
+    struct err e;
+    bool entered = !spec->enter || spec->enter(spec->enter_ctx, &e) == 0;
+    for (int i = 0; i < spec->count && !s->killing; i++)
+        if (entered)
+            start_worker(s, i);
+        else
+            report_unstarted(s, i, e.text);
 }
 
 static void drop_streams(struct guard_state *s) {
@@ -271,8 +285,7 @@ _Noreturn void guard_main(const struct guard_spec *spec, int fd) {
     struct guard_state *s = &state;
     *s = (struct guard_state){.spec = spec, .fd = fd, .lease_ms = spec->lease_ms};
     become_guard(s);
-    for (int i = 0; i < spec->count && !s->killing; i++)
-        start_worker(s, i);
+    start_workers(s);
     drop_streams(s);
     while (reap(s) || s->left > 0) {
         int64_t now = clock_mono_ms();

@@ -20,6 +20,9 @@ struct worker_facts {              // of one round on one node
     const char *timer_file; // TORCHELASTIC_TIMER_FILE; NULL: as inherited
     bool own_store;         // rank 0 opens the store itself, at MASTER_PORT
     bool virtual_local_rank;
+    const char *const *addresses;  // of the round's nodes by group rank; NULL: not all are known
+    const struct job_pair *compat; // of compat.sagemaker; the job's own variables override them
+    int compat_count;
     const struct job_pair *extra; // variables of the job, set last, override all others
     int extra_count;
     const struct job_pair *defaults; // set unless the agent's environment has them

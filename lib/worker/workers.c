@@ -166,19 +166,29 @@ static void close_tee(struct workers *w) {
 
 static int prepare(struct workers *w, const struct worker_facts *f, struct guard_worker *g,
                    struct err *e) {
-    if (make_folders(w, e) < 0)
+    struct sagemaker *tree = w->config->sagemaker;
+    if (make_folders(w, e) < 0 || (tree && sagemaker_round(tree, f, e) < 0))
         return -1;
     for (int i = 0; i < w->count; i++) {
         struct worker *x = &w->list[i];
+        struct worker_facts own = *f;
+        struct job_pair *pairs = NULL;
+        if (tree)
+            own.compat_count = sagemaker_variables(tree, &w->arena, f, i, &pairs);
+        own.compat = pairs;
         g[i].argv = command_of(w, i);
         g[i].processors = w->config->processors ? &w->config->processors[i] : NULL;
-        g[i].env =
-            worker_env_build(&w->arena, w->config->env, f, i, x->error_path ? x->error_path : "");
+        g[i].env = worker_env_build(&w->arena, w->config->env, &own, i,
+                                    x->error_path ? x->error_path : "");
         if (open_stream(w, x, STREAM_OUT, "stdout.log", &x->out_path, &g[i].out, e) < 0 ||
             open_stream(w, x, STREAM_ERR, "stderr.log", &x->err_path, &g[i].err, e) < 0)
             return -1;
     }
     return 0;
+}
+
+static int enter_tree(const void *ctx, struct err *e) {
+    return sagemaker_enter(ctx, e);
 }
 
 int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease_ms,
@@ -201,6 +211,10 @@ int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease
                               .cwd = w->config->cwd,
                               .descriptors_max = w->config->descriptors_max,
                               .lease_ms = lease_ms};
+    if (w->config->sagemaker && w->config->sagemaker->way == SAGEMAKER_MOUNTED) {
+        spec.enter = enter_tree;
+        spec.enter_ctx = w->config->sagemaker;
+    }
     w->guard.ctx = w;
     worker_evidence_begin(&w->evidence);
     int rc = prepare(w, f, g, e);

@@ -17,6 +17,7 @@
 #include "protocol/failure.h"
 #include "worker/guard.h"
 #include "worker/log_tee.h"
+#include "worker/sagemaker.h"
 #include "worker/worker_env.h"
 #include "worker/worker_postmortem.h"
 
@@ -39,6 +40,7 @@ struct workers_config {
     const char *role, *host;
     uint64_t descriptors_max;
     const cpu_set_t *processors; // per local rank; NULL: the agent's
+    struct sagemaker *sagemaker; // the tree and variables of compat.sagemaker; NULL: none
 };
 
 struct worker {

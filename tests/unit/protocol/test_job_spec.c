@@ -42,6 +42,7 @@ static void test_defaults(void) {
 static void test_round_trip(void) {
     static const char *const command[] = {"/bin/sh", "-c", "a \"b\"\n", NULL};
     struct job_pair env[] = {{"A", "1"}, {"B", ""}}, torchrun[] = {{"rdzv-id", "x"}};
+    struct job_pair sagemaker[] = {{"hps", "{\"a\": \"\\n\"}"}};
     struct job_input inputs[] = {{"i", "data/i", "sharded"}, {"k", "/k", NULL}};
     struct job_spec s, r;
     struct strbuf text = {0};
@@ -52,6 +53,7 @@ static void test_round_trip(void) {
     s.command_count = 3, s.shutdown_timeout_ms = 11, s.join_timeout_ms = 12, s.max_time_ms = 13;
     s.created_ms = 14, s.env = env, s.env_count = 2, s.inputs = inputs, s.input_count = 2;
     s.setup = "pip", s.setup_hash = HASH, s.torchrun = torchrun, s.torchrun_count = 1;
+    s.sagemaker = sagemaker, s.sagemaker_count = 1;
     for (int i = 0; i < JOB_KEY_BYTES; i++)
         s.key[i] = (unsigned char)(i * 7);
     job_spec_format(&s, true, &text);
@@ -80,6 +82,8 @@ static void test_round_trip(void) {
        "in its order");
     is_int(r.torchrun_count, 1, "torchrun's options");
     ok(strcmp(r.torchrun[0].name, "rdzv-id") == 0 && strcmp(r.torchrun[0].value, "x") == 0, "one");
+    is_int(r.sagemaker_count, 1, "what the tree of SageMaker needs");
+    is_str(r.sagemaker[0].value, sagemaker[0].value, "JSON inside the job reads back");
     is_int(r.input_count, 2, "inputs");
     ok(strcmp(r.inputs[0].name, "i") == 0 && strcmp(r.inputs[0].path, "data/i") == 0 &&
            strcmp(r.inputs[0].mode, "sharded") == 0,
