@@ -287,7 +287,7 @@ static void follow_live(struct follow *f) {
                              {.fd = f->agent_fd, .events = POLLIN},
                              {.fd = 1, .events = 0}};
         int64_t left = f->wrote_ms + NODE_BEAT_MS - clock_mono_ms();
-        int n = poll(p, 3, left > 0 && !f->queue ? (int)left : 0);
+        int n = poll(p, sizeof p / sizeof *p, left > 0 && !f->queue ? (int)left : 0);
         if (n < 0 && errno != EINTR)
             return;
         if (p[2].revents & (POLLERR | POLLHUP))

@@ -156,7 +156,7 @@ static int await_answer(struct store_client *c, const char *key, int timeout_ms,
     int64_t end = clock_mono_ms() + timeout_ms;
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
     for (;;) {
-        int64_t left = timeout_ms < 0 ? -1 : end - clock_mono_ms();
+        int64_t left = end - clock_mono_ms();
         int n = poll(&p, 1, timeout_ms < 0 ? -1 : (left > 0 ? (int)left : 0));
         if (n < 0 && errno == EINTR)
             continue;

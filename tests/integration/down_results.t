@@ -90,8 +90,12 @@ node() { "$DTCTL_BIN/dtrun" --node "$1" --root .dtctl/default/nodes/node0 "${@:2
 run node clean --all
 like "$status $out" "^1 .*the results of run '$id' were not" \
     '--clean leaves results that were not fetched'
+echo mine >.dtctl/default/nodes/node0/mine
 run node clean --all --fetched <<<"$id"
 is "$status" 0 '--clean removes results that the caller has'
+like "$out" '"left":\["mine"\]' 'it names what stays'
+run node clean --run "$id"
+like "$status $out" '^0 .*"left":\[\]' 'clean of one run names no other file'
 # ---- down while another dtctl brings the results ------------------------------------------------
 dtctl up -q >/dev/null 2>&1
 id=$(dtctl train -d --name brought -- \

@@ -58,6 +58,7 @@ END
 type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh $PWD/go; echo left with $?'
 wait_for 10 shows 'turn 2'
 ok 'a progress bar moves below the lines' wait_for 5 shows '^\[node0:0\] bar [2-6]'
+ok 'the live line counts the ranks' wait_for 5 shows ' 2 of 2 ranks running'
 tm send-keys C-c
 ok 'Ctrl-C says that it leaves' wait_for 2 shows 'detached; the run goes on'
 ok 'how to follow' shows 'follow:  dtctl logs -f left-'
@@ -73,14 +74,15 @@ is "$(grep -c 'turn' <<<"$out")" 12 'the log has all lines'
 # ---- Ctrl-C twice stops -------------------------------------------------------------------------
 tm clear-history
 echo 'echo begun; sleep 60' >long.sh
-type_line 'clear; dtctl train --name stopped --file long.sh -- sh long.sh; echo "stopped with $?"'
-wait_for 10 shows '1\] begun'
+type_line 'clear; dtctl train --name stopped --nodes 1 --file long.sh -- sh long.sh; echo "stopped with $?"'
+wait_for 10 shows 'begun'
+ok 'a single rank is counted in the singular' wait_for 5 shows ' 1 of 1 rank running'
 tm send-keys C-c
 wait_for 2 shows 'Ctrl-C again'
 tm send-keys C-c
 ok 'a second Ctrl-C asks to stop' wait_for 2 shows 'stopping the run on all nodes'
 ok 'dtctl follows the stopped run to its end' wait_for 20 shows 'stopped with 1'
-ok 'the last screen says stopped' shows 'stopped-.*: stopped, 2 ranks'
+ok 'the last screen says stopped' shows 'stopped-.*: stopped, 1 rank '
 
 # ---- a shell on a node --------------------------------------------------------------------------
 tm clear-history

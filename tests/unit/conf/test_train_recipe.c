@@ -44,6 +44,15 @@ static void test_settings(void) {
     }
 }
 
+static void test_bounds(void) {
+    struct err e = {0};
+    is_int(load("train.warmup_epochs=1000000|train.epochs=1000000", NULL, &e), 0, "the longest: %s",
+           e.text);
+    is_int(load("train.warmup_epochs=1000001|train.epochs=1000000", NULL, &e), -1,
+           "a longer warm-up is refused");
+    has_str(e.text, "above the maximum 1000000", "the error has the limit");
+}
+
 static void test_precedence(void) {
     struct err e = {0};
     char lr[] = "DTCTL_TRAIN_LR=0.5", *env[] = {lr, NULL};
@@ -69,6 +78,7 @@ static void test_precedence(void) {
 
 int main(void) {
     test_settings();
+    test_bounds();
     test_precedence();
     arena_fini(&a);
     return done_testing();
