@@ -131,11 +131,9 @@ static void take_record(struct follow_node *n, const struct follow_record *r) {
     }
 }
 
-static void on_output(struct transport_run *run, void *ctx, const void *p, size_t len) {
-    struct follow_node *n = ctx;
+static void take_output(struct follow_node *n, struct transport_run *run, const void *p,
+                        size_t len) {
     struct err e = {0};
-    if (n->over)
-        return;
     strbuf_add(&n->in, p, len);
     size_t used = 0;
     while (!n->over) {
@@ -157,6 +155,16 @@ static void on_output(struct transport_run *run, void *ctx, const void *p, size_
         take_record(n, &r);
     }
     strbuf_consume(&n->in, used);
+}
+
+static void on_output(struct transport_run *run, void *ctx, const void *p, size_t len) {
+    struct follow_node *n = ctx;
+    struct screen *screen = n->follow->context->screen;
+    if (n->over)
+        return;
+    screen_gather(screen);
+    take_output(n, run, p, len);
+    screen_flush(screen);
 }
 
 static void on_run_end(struct transport_run *run, void *ctx, const struct transport_end *end) {

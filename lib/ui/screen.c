@@ -18,7 +18,7 @@
 
 static void add_visible(struct strbuf *out, const char *p, size_t len, bool lines);
 
-enum { WRITE_LOOK_MS = 200, WRITE_LAST_MS_MAX = 3000 };
+enum { WRITE_LOOK_MS = 200, WRITE_LAST_MS_MAX = 3000, GATHERED_BYTES_MAX = 65536 };
 
 void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet) {
     *s = (struct screen){.out_fd = out_fd, .note_fd = note_fd, .style = style, .quiet = quiet};
@@ -26,6 +26,8 @@ void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style st
 }
 
 void screen_fini(struct screen *s) {
+    screen_flush(s);
+    strbuf_fini(&s->gathered);
     screen_keep(s);
 }
 
@@ -46,7 +48,7 @@ static bool wait_for_room(const struct screen *s, int fd) {
     return true;
 }
 
-static void write_all(struct screen *s, int fd, const char *p, size_t len) {
+static void write_now(struct screen *s, int fd, const char *p, size_t len) {
     while (len > 0 && !s->broken) {
         if (!wait_for_room(s, fd)) {
             s->broken = true;
@@ -67,11 +69,38 @@ static void write_all(struct screen *s, int fd, const char *p, size_t len) {
     }
 }
 
+static void write_gathered(struct screen *s) {
+    write_now(s, s->out_fd, strbuf_cstr(&s->gathered), s->gathered.len);
+    strbuf_clear(&s->gathered);
+}
+
+static void write_all(struct screen *s, int fd, const char *p, size_t len) {
+    bool waits = s->gathers && fd == s->out_fd && len < GATHERED_BYTES_MAX;
+    if (s->gathered.len && (!waits || s->gathered.len + len > GATHERED_BYTES_MAX))
+        write_gathered(s);
+    if (waits)
+        strbuf_add(&s->gathered, p, len);
+    else
+        write_now(s, fd, p, len);
+}
+
+void screen_gather(struct screen *s) {
+    s->gathers = !s->out_is_terminal;
+}
+
+void screen_flush(struct screen *s) {
+    s->gathers = false;
+    if (s->gathered.len)
+        write_gathered(s);
+}
+
 static struct screen *logged; // the screen for log lines, which carry no context
 
 // Errors go to the notes' descriptor even after the reader of the results is gone.
 static void put_log(const char *line, size_t len) {
     struct screen *s = logged;
+    if (s->gathered.len)
+        write_gathered(s);
     bool stuck = s->log_stuck && poll(&(struct pollfd){s->note_fd, POLLOUT, 0}, 1, 0) == 0;
     while (len > 0 && !stuck) {
         stuck = s->log_stuck = !wait_for_room(s, s->note_fd);

@@ -43,7 +43,7 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("plan", "train",                                                                             \
       "run name cluster native command nodes files bytes inputs resumes output_dir …",             \
       "a run that is about to start")                                                              \
-    X("refused", "up", "kind code zone purchase next_zone next_purchase",                          \
+    X("refused", "up", "kind code zone purchase next_zone next_purchase next_outside_group",       \
       "AWS refused an attempt; the next one follows")                                              \
     X("phase", "up", "node phase ms", "an instance reached a phase of its boot")                   \
     X("up", "up", "cluster nodes installed ms …",                                                  \
@@ -111,6 +111,8 @@ struct screen {
     int write_error; // errno of a failed write of a result
     int live_lines;  // lines of the live block on the screen
     bool out_is_terminal;
+    bool gathers;           // results wait in `gathered`
+    struct strbuf gathered; // of screen_gather
 };
 
 void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet);
@@ -125,6 +127,10 @@ void screen_write(struct screen *s, const void *p, size_t len); // prints a resu
 // Prints one line of a program on a node behind a label, made safe for a terminal: a result in any
 // style, or on the notes' descriptor when is_error.
 void screen_words(struct screen *s, const char *label, const char *line, size_t len, bool is_error);
+// Gathers results until screen_flush, so that many lines are one write; never on a terminal. What
+// goes to the notes' descriptor or the log meanwhile comes after the results before it.
+void screen_gather(struct screen *s);
+void screen_flush(struct screen *s);
 // Prints a remark for the user, one line without newline; nothing when quiet or in JSON style.
 void screen_note(struct screen *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Prints one JSON object; j was opened on text and closed. Nothing in other styles.

@@ -131,8 +131,44 @@ static void rate(void) {
     arena_fini(&a);
 }
 
+static void gathered(void) {
+    enum { LINES = 3000 };
+    struct arena a = {0};
+    struct screen s;
+    int out[2], note[2];
+    open_pipe(out);
+    open_pipe(note);
+    screen_init(&s, out[1], note[1], SCREEN_PLAIN, false);
+    screen_gather(&s);
+    screen_words(&s, "[0] ", "one", 3, false);
+    screen_words(&s, "[0] ", "two", 3, false);
+    is_str(drain(out[0], &a), "", "gathered lines wait");
+    screen_words(&s, "[0] ", "error", 5, true);
+    is_str(drain(out[0], &a), "[0] one\n[0] two\n", "a remark comes after the lines before it");
+    screen_out(&s, "three\n");
+    screen_flush(&s);
+    is_str(drain(out[0], &a), "three\n", "the rest is written at the end");
+    screen_out(&s, "four\n");
+    is_str(drain(out[0], &a), "four\n", "after that no line waits");
+    screen_gather(&s);
+    for (int i = 0; i < LINES; i++)
+        screen_write(&s, "0123456789abcdefghijklmno\n", 26);
+    size_t there = strlen(drain(out[0], &a));
+    ok(there > 0 && there <= 65536 && there % 26 == 0, "no more than 64 KiB wait (%zu)", there);
+    screen_flush(&s);
+    is_uint(there + strlen(drain(out[0], &a)), LINES * 26, "no byte is lost");
+    screen_fini(&s);
+    s.out_is_terminal = true;
+    screen_gather(&s);
+    screen_out(&s, "five\n");
+    is_str(drain(out[0], &a), "five\n", "on a terminal no line waits");
+    screen_fini(&s);
+    arena_fini(&a);
+}
+
 int main(void) {
     plain();
+    gathered();
     terminal();
     json();
     rate();
