@@ -10,6 +10,7 @@ command -v python3 >/dev/null || { echo 'bench_scale needs python3' >&2; exit 1;
 hosts_up "${SIZES[-1]}"
 hosts_route
 LARGE_MB=16 SMALL_FILES=500
+CONNECT_SECONDS=120 # all nodes' sshds share this machine's processors
 
 cat >cost.py <<'END'
 import os, resource, subprocess, sys, time
@@ -40,15 +41,18 @@ measure() { # NODES WHAT dtctl-ARGUMENT…
     local nodes=$1 what=$2 cpu rss fds code
     shift 2
     read -r cpu rss fds code < <(python3 cost.py dtctl "$@")
-    [ "$code" = 0 ] || bad=$((bad + 1))
+    [ "$code" = 0 ] || {
+        bad=$((bad + 1))
+        diag "dtctl $* with $nodes nodes ended with $code: $(tail -n 3 cost.log)" >&2
+    }
     cpu_of[$what $nodes]=$cpu
     printf '{"bench":"scale","what":"%s","nodes":%d,"cpu_ms":%d,"rss_mb":%.1f,"fds":%d}\n' \
         "$what" "$nodes" "$cpu" "$((rss * 10 / 1024))e-1" "$fds"
 }
 
 for nodes in "${SIZES[@]}"; do
-    printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@node[1-%d]"]\n' "$nodes" \
-        >dtctl.toml
+    printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@node[1-%d]"]\n[ssh]\nconnect_timeout = "%ds"\n' \
+        "$nodes" $CONNECT_SECONDS >dtctl.toml
     measure "$nodes" up up
     measure "$nodes" 'up again' up
     measure "$nodes" status status
