@@ -56,7 +56,7 @@ locals {
   contains(data.aws_ec2_instance_type.node.supported_placement_strategies, "cluster")))
 
   # The group makes capacity scarcer: it is for several nodes, or for EFA.
-  enters = var.placement_group == "on" || local.efas > 0 || var.nodes > 1
+  enters = var.placement_group == "on" || (!var.outside_group && (local.efas > 0 || var.nodes > 1))
 }
 
 data "aws_region" "here" {}

@@ -55,6 +55,7 @@ output "variables" {
     region              = var.region
     az                  = var.az
     purchase            = var.purchase
+    outside_group       = var.outside_group
     made                = var.made
     node_names          = local.names
     bootstrap_host_keys = [for k in var.bootstrap_host_keys : { private = "", public = k.public }]

@@ -231,6 +231,13 @@ variable "placement_group" {
   }
 }
 
+variable "outside_group" {
+  type        = bool
+  description = "Start new nodes outside of the group of placement_group = auto, where it has no capacity"
+  default     = false
+  nullable    = false
+}
+
 variable "placement_group_name" {
   type        = string
   description = "Existing placement group to start in, such as that of a reservation; null for none"

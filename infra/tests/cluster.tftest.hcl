@@ -36,7 +36,7 @@ run "plain" {
     error_message = "image and devices: ${jsonencode(output.facts)}"
   }
   assert {
-    condition     = nonsensitive(output.variables) == jsonencode({ az = null, bootstrap_host_keys = [], cluster = "demo", expires = "2026-01-02T03:04:05Z", idle_s = 3600, made = "", node_names = ["node0", "node1"], operator_cidrs = ["198.51.100.7/32"], owner = "ann", purchase = "on-demand", region = "us-east-1", ssh_public_key = var.ssh_public_key, ttl_s = 43200 })
+    condition     = nonsensitive(output.variables) == jsonencode({ az = null, bootstrap_host_keys = [], cluster = "demo", expires = "2026-01-02T03:04:05Z", idle_s = 3600, made = "", node_names = ["node0", "node1"], operator_cidrs = ["198.51.100.7/32"], outside_group = false, owner = "ann", purchase = "on-demand", region = "us-east-1", ssh_public_key = var.ssh_public_key, ttl_s = 43200 })
     error_message = "what another folder goes on from: ${nonsensitive(output.variables)}"
   }
   assert {
@@ -283,6 +283,19 @@ run "placement_of_one_node" {
   assert {
     condition     = !local.enters
     error_message = "one node without EFA stands anywhere"
+  }
+}
+
+run "placement_outside_of_a_full_group" {
+  command = plan
+
+  variables {
+    outside_group = true
+  }
+
+  assert {
+    condition     = local.grouped && !local.enters
+    error_message = "the group stays, and new nodes stand anywhere"
   }
 }
 

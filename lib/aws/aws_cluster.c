@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "remote/ssh_key.h"
 #include "sys/file.h"
-#include "sys/net.h"
 
 #include <ctype.h>
 #include <pwd.h>
@@ -20,7 +19,8 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 64 };
 
-// ---- region, owner, operator --------------------------------------------------------------------
+// ---- region, owner
+// -------------------------------------------------------------------------------
 
 // The variables of the cluster's last apply; all empty: none.
 static struct aws_vars vars_made(struct context *s) {
@@ -95,52 +95,6 @@ const char *aws_cluster_owner(struct context *s) {
     return owner;
 }
 
-static bool is_private(const char *address) {
-    static const char *const prefixes[] = {
-        "10.", "127.", "169.254.", "192.168.", "fe80:", "fc", "fd", "::1", "0.", NULL};
-    int second = 0;
-    for (int i = 0; prefixes[i]; i++)
-        if (str_starts(address, prefixes[i]))
-            return true;
-    if (sscanf(address, "172.%d.", &second) == 1 && second >= 16 && second < 32)
-        return true;
-    return sscanf(address, "100.%d.", &second) == 1 && second >= 64 && second < 128;
-}
-
-// The source address for packets to the internet. Behind NAT it is private, and the public address
-// cannot be determined locally.
-static int find_operator(struct context *s, const char **cidr, struct err *e) {
-    struct net_address to, local;
-    char text[NET_ADDRESS_BYTES_MAX] = "";
-    bool inside = strcmp(aws_config_address[s->config->aws.public_address], "none") == 0;
-    const char *why = "";
-    if (net_resolve("203.0.113.1", 22, &to, e) == 0 && net_route_source(&to, &local, e) == 0) {
-        net_format(&local, text);
-        if (inside || !is_private(text)) {
-            *cidr = arena_printf(s->arena, "%s/%d", text, strchr(text, ':') ? 128 : 32);
-            return 0;
-        }
-        why = arena_printf(s->arena, " (it is %s, behind NAT)", text);
-    }
-    return err_set(e, ERR_CONFIG,
-                   "%s: this computer's address as AWS sees it cannot be found out from here%s; "
-                   "say where SSH may come from, such as --operator-cidr 198.51.100.7/32",
-                   config_where(s->config, "aws.operator_cidrs"), why);
-}
-
-static int fill_operator(struct aws_cluster *c, struct err *e) {
-    const struct option_list *given = &c->context->config->aws.operator_cidrs;
-    struct aws_vars *v = &c->vars;
-    if (given->count) {
-        v->operator_cidrs = given->items;
-        v->operator_cidr_count = given->count;
-        return 0;
-    }
-    v->operator_cidrs = arena_new(c->context->arena, const char *, 1);
-    v->operator_cidr_count = 1;
-    return find_operator(c->context, &v->operator_cidrs[0], e);
-}
-
 // ---- the variables ------------------------------------------------------------------------------
 
 static int read_before(struct aws_cluster *c, struct err *e) {
@@ -187,6 +141,7 @@ int aws_cluster_open(struct aws_cluster *c, struct context *s, struct err *e) {
         .ssh_public_key =
             aws_cluster_same_key(c->before.ssh_public_key, key) ? c->before.ssh_public_key : key,
         .purchase = "on-demand",
+        .outside_group = c->before.outside_group,
     };
     return 0;
 }
@@ -271,7 +226,7 @@ int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory
     for (size_t i = 0; i < nodes; i++)
         v->names[i] = aws_cluster_node_name(c->context->arena, i);
     fill_lease(c, inv);
-    return fill_operator(c, e) < 0 || fill_keys(c, inv, e) < 0 ? -1 : 0;
+    return aws_operator_fill(c, e) < 0 || fill_keys(c, inv, e) < 0 ? -1 : 0;
 }
 
 int aws_cluster_write(struct aws_cluster *c, struct err *e) {

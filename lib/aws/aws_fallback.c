@@ -45,19 +45,36 @@ static bool next_zone(struct aws_tries *t, const struct aws_refusal *r) {
     return false;
 }
 
+static void begin_again(struct aws_tries *t) {
+    memset(t->tried, 0, sizeof t->tried);
+    if (t->zone_count)
+        take_zone(t, 0);
+}
+
+// A reservation is in a group, or in none, whatever the nodes would like.
+static bool may_leave_group(const struct aws_tries *t) {
+    return t->grouped && !t->outside && t->full &&
+           (str_eq(t->purchase, "on-demand") || str_eq(t->purchase, "spot"));
+}
+
 bool aws_tries_next(struct aws_tries *t, const struct aws_refusal *r) {
     if (r->kind == AWS_REFUSAL_THROTTLE || r->kind == AWS_REFUSAL_DUPLICATE)
         return ++t->again <= AWS_TRIES_AGAIN_MAX;
     if (r->everywhere || !aws_refusal_is_local(r->kind))
         return false;
+    t->full |= r->kind == AWS_REFUSAL_CAPACITY;
     if (r->kind != AWS_REFUSAL_QUOTA && next_zone(t, r))
         return true;
+    if (r->kind != AWS_REFUSAL_QUOTA && may_leave_group(t)) {
+        t->outside = true;
+        begin_again(t);
+        return true;
+    }
     if (t->purchase_at + 1 >= t->purchase_count)
         return false;
     t->purchase = t->purchases[++t->purchase_at];
-    memset(t->tried, 0, sizeof t->tried);
+    t->outside = t->full = false;
     t->zone = NULL;
-    if (t->zone_count)
-        take_zone(t, 0);
+    begin_again(t);
     return true;
 }

@@ -20,6 +20,7 @@ enum {
 };
 
 static const char TAKEN[] = "runs already"; // infra/main.tf
+static const char OUTSIDE[] = " outside of the placement group";
 static const char STOPPED[] = "stopped; dtctl up goes on, dtctl down takes away what was made";
 
 struct make {
@@ -67,18 +68,15 @@ static void on_line(void *ctx, const struct terraform_line *l) {
 
 // ---- after a refusal ----------------------------------------------------------------------------
 
-// Reads the zones that offer the type, and the zone just tried, from Terraform's state.
-static void learn_zones(struct make *m) {
-    struct terraform_state state;
-    struct err ignored = {0};
+// The zones that offer the type, and the zone just tried.
+static void learn_zones(struct make *m, const struct terraform_state *state) {
     const char *zones[ZONES_MAX], *chosen = NULL;
     size_t count = 0;
     // A given subnet determines the zone.
-    if (m->tries.zone_count || m->c->context->config->aws.subnet[0] ||
-        terraform_state(&m->c->terraform, "infra", &state, &ignored) < 0)
+    if (!m->fresh || m->tries.zone_count || m->c->context->config->aws.subnet[0])
         return;
-    for (size_t i = 0; i < state.count; i++) {
-        const struct terraform_resource *r = &state.resources[i];
+    for (size_t i = 0; i < state->count; i++) {
+        const struct terraform_resource *r = &state->resources[i];
         const struct json *list = json_get(r->attributes, "locations");
         if (strcmp(r->type, "aws_subnet") == 0)
             chosen = json_get_str(r->attributes, "availability_zone", NULL);
@@ -95,6 +93,31 @@ static void learn_zones(struct make *m) {
     m->c->vars.zone = chosen;
 }
 
+// Whether nodes entered a placement group that nobody asked for: the rule of infra/main.tf.
+static void learn_group(struct make *m, const struct terraform_state *state) {
+    bool made = false, has_efa = false;
+    const struct aws_config *aws = &m->c->context->config->aws;
+    for (size_t i = 0; i < state->count; i++) {
+        const struct terraform_resource *r = &state->resources[i];
+        made |= str_eq(r->type, "aws_placement_group");
+        has_efa |= str_eq(r->type, "aws_ec2_instance_type") &&
+                   json_get_int(r->attributes, "efa_maximum_interfaces", 0) > 0;
+    }
+    has_efa &= str_eq(aws_config_efa[aws->efa], "auto");
+    m->tries.grouped = made && str_eq(aws_config_placement[aws->placement_group], "auto") &&
+                       (m->c->vars.nodes > 1 || has_efa);
+}
+
+// Reads from Terraform's state what the next attempt depends on.
+static void learn(struct make *m) {
+    struct terraform_state state;
+    struct err ignored = {0};
+    if (terraform_state(&m->c->terraform, "infra", &state, &ignored) < 0)
+        return;
+    learn_zones(m, &state);
+    learn_group(m, &state);
+}
+
 static void tell_next(struct make *m, const struct aws_refusal *r) {
     struct context *s = m->c->context;
     const struct aws_vars *v = &m->c->vars;
@@ -107,11 +130,13 @@ static void tell_next(struct make *m, const struct aws_refusal *r) {
     json_str(&j, "purchase", v->purchase);
     json_str(&j, "next_zone", m->tries.zone);
     json_str(&j, "next_purchase", m->tries.purchase);
+    json_bool(&j, "next_outside_group", m->tries.outside);
     screen_event_end(s->screen, &text, &j);
-    screen_note(s->screen, "%s, %s: refused (%s, %s); trying %s, %s",
-                v->zone ? v->zone : "first zone", v->purchase, aws_refusal_name(r->kind),
-                r->code[0] ? r->code : "no code", m->tries.zone ? m->tries.zone : "first zone",
-                m->tries.purchase);
+    screen_note(s->screen, "%s, %s%s: refused (%s, %s); trying %s, %s%s",
+                v->zone ? v->zone : "first zone", v->purchase, v->outside_group ? OUTSIDE : "",
+                aws_refusal_name(r->kind), r->code[0] ? r->code : "no code",
+                m->tries.zone ? m->tries.zone : "first zone", m->tries.purchase,
+                m->tries.outside ? OUTSIDE : "");
 }
 
 // Destroys the resources of the attempts and keeps earlier ones. The state was just refreshed, so
@@ -120,6 +145,7 @@ static int undo(struct make *m, const struct inventory *before, struct err *e) {
     static const char *const destroy[] = {"-destroy", "-refresh=false", NULL};
     struct aws_cluster *c = m->c;
     struct terraform_result r;
+    c->vars.outside_group = c->before.outside_group;
     if (!m->fresh &&
         (aws_cluster_fill(c, before->count, before, e) < 0 || aws_cluster_write(c, e) < 0))
         return -1;
@@ -262,6 +288,7 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     m->attempts++;
     c->vars.zone = m->tries.zone;
     c->vars.purchase = m->tries.purchase;
+    c->vars.outside_group = m->tries.outside;
     m->refusal = (struct aws_refusal){.kind = AWS_REFUSAL_NONE};
     if (aws_cluster_write(c, e) < 0 ||
         terraform_apply(&c->terraform, "infra", further, on_line, m, r, e) < 0)
@@ -278,8 +305,7 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
         m->refusal.kind == AWS_REFUSAL_NONE ? aws_refusal_of(s->arena, r->problem) : m->refusal;
     if (refusal.kind == AWS_REFUSAL_OTHER && !refusal.code[0] && !m->fresh)
         return terraform_failure(&c->terraform, r, "up", e);
-    if (m->fresh)
-        learn_zones(m);
+    learn(m);
     if (!aws_tries_next(&m->tries, &refusal))
         return give_up(m, &refusal, before, e);
     boot_progress_hide(m->phases);
@@ -304,6 +330,7 @@ static void begin(struct make *m, const struct inventory *before) {
         purchase[0] = c->before.purchase;
         aws_tries_init(&m->tries, NULL, 0, purchase, 1);
         m->tries.zone = c->before.zone;
+        m->tries.outside = c->before.outside_group;
         return;
     }
     size_t zones = aws->subnet[0] ? 0 : aws->zones.count; // a given subnet determines the zone

@@ -71,6 +71,7 @@ static void write_network(struct json_out *j, const struct aws_config *c,
     json_str(j, "egress", aws_config_egress[c->egress]);
     json_str(j, "efa", aws_config_efa[c->efa]);
     json_str(j, "placement_group", aws_config_placement[c->placement_group]);
+    json_bool(j, "outside_group", v->outside_group);
     json_str(j, "public_address", aws_config_address[c->public_address]);
 }
 
@@ -168,6 +169,7 @@ int aws_vars_read(struct arena *a, const char *text, size_t len, struct aws_vars
     out->region = json_get_str(j, "region", "");
     out->purchase = json_get_str(j, "purchase", "");
     out->zone = json_get_str(j, "az", NULL);
+    out->outside_group = json_get_bool(j, "outside_group", false);
     out->ssh_public_key = json_get_str(j, "ssh_public_key", "");
     out->ttl_s = json_get_int(j, "ttl_s", 0);
     out->idle_s = json_get_int(j, "idle_s", 0);

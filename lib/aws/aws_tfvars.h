@@ -2,7 +2,7 @@
 // terraform.tfvars.json, the input of the module in infra/: writer and reader. Pure.
 //
 // The file also keeps choices that must not change while the cluster exists: zone, purchase option,
-// end of the lease, and host keys of nodes that were not reached yet.
+// placement, end of the lease, and host keys of nodes that were not reached yet.
 #ifndef AWS_AWS_TFVARS_H
 #define AWS_AWS_TFVARS_H
 
@@ -23,6 +23,7 @@ struct aws_vars {
     const char *cluster, *owner, *expires, *region, *purchase;
     const char *made; // random, from the first apply; identifies the cluster
     const char *zone; // NULL: the module takes the first zone that offers the type
+    bool outside_group;
     size_t nodes;
     const char **names;        // one per node
     struct aws_vars_key *keys; // one per node, or NULL

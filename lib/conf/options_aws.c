@@ -72,9 +72,13 @@ static int check_purchase(const char *text, struct err *e) {
 
 static int check_cidr(const char *text, struct err *e) {
     const char *slash = strchr(text, '/');
+    if (strcmp(text, "auto") == 0)
+        return 0;
     if (slash && isdigit((unsigned char)slash[1]) && only(text, "./:"))
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.64s' is no range of addresses; one is 198.51.100.7/32", text);
+    return err_set(e, ERR_CONFIG,
+                   "'%.64s' is neither a range of addresses such as 198.51.100.7/32 nor auto",
+                   text);
 }
 
 static int check_s3(const char *text, struct err *e) {
@@ -201,7 +205,7 @@ static const struct option_row rows[] = {
      .arg = "RANGE",
      .check = check_cidr,
      .help = "Address ranges that may open SSH connections to nodes; empty: this computer's own "
-             "address, if it is public."},
+             "address, if it is public; auto: ask AWS which address this computer has."},
     {.key = "aws.allow_open_ssh",
      .type = OPTION_BOOL,
      AT(aws.allow_open_ssh),
@@ -243,7 +247,9 @@ static const struct option_row rows[] = {
      AT(aws.placement_group),
      .text = "auto",
      .choices = aws_config_placement,
-     .help = "Whether nodes share a placement group; auto: yes if the type supports it."},
+     .help =
+         "Whether nodes share a placement group; auto: several nodes, or nodes with EFA, if the "
+         "type supports it and the group has capacity."},
     {.key = "aws.public_address",
      .type = OPTION_CHOICE,
      AT(aws.public_address),

@@ -5,7 +5,7 @@ A fault is a JSON object with "kind" and what it applies to:
     capacity     zone (or "*"), market (spot, on-demand or any), after (instances that still start)
     quota        vcpus: the limit for all running instances of that market
     unsupported  zone: the type is not offered there
-    placement    the placement group cannot take more
+    placement    zone: the placement group cannot take more
     price        spot price above the maximum
     deny         action: the caller may not do it
     throttle     action: too many requests
@@ -49,6 +49,8 @@ class Fault:
         if self.zone not in ("*", ec2.zone_of(call)):
             return False
         if self.market not in ("any", ec2.market_of(call)):
+            return False
+        if self.kind == "placement" and "Placement.GroupName" not in call.params:
             return False
         if self.kind == "quota":
             return ec2.vcpus_running(call) + ec2.vcpus_of(call) > self.vcpus

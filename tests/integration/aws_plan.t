@@ -38,4 +38,36 @@ is "$status" 1 'doctor without the program'
 like "$out" "bad +terraform .*there is no program 'nothing-of-that-name'" \
     'doctor names a missing program'
 like "$out" 'warn +credentials' 'doctor warns of missing credentials' || diag "$out"
+
+# Where SSH may come from is asked of AWS where the operator agrees; up then ends at Terraform.
+sed -i '/^terraform = /d' dtctl.toml
+says() { # STATUS TEXT: what curl does from now on
+    # shellcheck disable=SC2016 # for the stand-in
+    printf '#!/bin/sh\necho "$@" >>"%s/asked"\necho "%s"\nexit %s\n' "$WORK" "$2" "$1" >bin/curl
+    chmod +x bin/curl
+}
+cat >bin/terraform <<'END'
+#!/bin/sh
+[ "$1" != version ] || exec echo '{"terraform_version": "1.11.4"}'
+case $* in *init*) exit 0 ;; esac
+grep -rhos --include='*.tfvars.json' '"operator_cidrs":[^]]*]' . >>"${0%/*}/../ranges"
+false
+END
+says 0 198.51.100.7
+run env PATH="$WORK/bin:$PATH" dtctl up -y --operator-cidr auto --operator-cidr 203.0.113.0/24
+is "$(sort -u ranges)" '"operator_cidrs":["198.51.100.7/32","203.0.113.0/24"]' \
+    'auto is the address that AWS tells'
+is "$(wc -l <asked)" 1 'AWS is asked once'
+for answer in '0 10.0.0.1' '0 <html>' '22 198.51.100.7'; do
+    # shellcheck disable=SC2086 # two words
+    says $answer
+    run env PATH="$WORK/bin:$PATH" dtctl up -y --operator-cidr auto
+    like "$status $err" '^1 .*operator_cidrs.*auto: .* does not say this computer.s address' \
+        "an answer '$answer' is refused"
+done
+run env PATH="$WORK/bin:$PATH" dtctl gc --all-regions
+like "$status $(tail -n 1 <<<"$err")" \
+    '^1 .* ([0-9]+) of \1 regions could not be cleared: us-east-1, us-east-2, .*sa-east-1$' \
+    'gc --all-regions tries every region, also after one that refuses'
+refused "'me' is neither a range of addresses" --operator-cidr me
 done_testing

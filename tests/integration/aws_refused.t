@@ -52,7 +52,7 @@ cloud_fault none
 # ---- no room ------------------------------------------------------------------------------------
 cloud_fault unsupported zone=us-east-1b market=spot
 cloud_fault capacity 'zone=*'
-refused 'no room' \
+DTCTL_AWS_PLACEMENT_GROUP=off refused 'no room' \
     'spot, then on-demand nodes .* and every other zone \(capacity, Insuff.*name further zones'
 tried=$(grep -o 'us-east-1[ab], [a-z-]*: refused ([a-z]*' <<<"$err")
 is "$tried" 'us-east-1a, spot: refused (capacity

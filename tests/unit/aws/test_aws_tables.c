@@ -247,6 +247,42 @@ static void tries(void) {
     ok(!aws_tries_next(&t, &duplicate), "a duplicate name is tried again only once");
 }
 
+static void tries_outside_a_group(void) {
+    static const char *const zones[] = {"a1a", "a1b"};
+    static const char *const ways[] = {"spot", "reservation", "on-demand"};
+    struct aws_tries t;
+    struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY);
+    struct aws_refusal quota = of_kind(AWS_REFUSAL_QUOTA);
+    struct aws_refusal unsupported = of_kind(AWS_REFUSAL_UNSUPPORTED);
+    aws_tries_init(&t, zones, 2, ways, 3);
+    t.grouped = true;
+    ok(!t.outside, "the first attempt is in the group");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1b") && !t.outside,
+       "the second zone is tried in the group");
+    ok(aws_tries_next(&t, &unsupported) && str_eq(t.zone, "a1a") && t.outside &&
+           str_eq(t.purchase, "spot"),
+       "all zones are tried outside of a group that had no capacity in one");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1b") && t.outside,
+       "the second zone is tried outside, too");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.purchase, "reservation") && !t.outside,
+       "the next way to buy follows");
+    ok(aws_tries_next(&t, &capacity) && aws_tries_next(&t, &capacity) &&
+           str_eq(t.purchase, "on-demand") && !t.outside,
+       "a reservation is not tried outside of its group");
+    ok(aws_tries_next(&t, &unsupported) && !aws_tries_next(&t, &unsupported),
+       "a group has no part in a refusal of the type");
+    aws_tries_init(&t, zones, 2, ways, 1);
+    t.grouped = true;
+    ok(aws_tries_next(&t, &capacity) && !aws_tries_next(&t, &quota),
+       "a limit holds outside of the group, too");
+    aws_tries_init(&t, NULL, 0, ways, 1);
+    t.grouped = true;
+    t.zone = "a1b";
+    ok(aws_tries_next(&t, &capacity) && t.outside && str_eq(t.zone, "a1b"),
+       "nodes that join others stay in their zone");
+    ok(!aws_tries_next(&t, &capacity), "the attempt outside is the last one");
+}
+
 static void tries_learnt(void) {
     static const char *const zones[] = {"a1a", "a1b"};
     static const char *const ways[] = {"on-demand"};
@@ -267,6 +303,7 @@ int main(void) {
     refusals_told();
     tries();
     tries_learnt();
+    tries_outside_a_group();
     arena_fini(&a);
     return done_testing();
 }

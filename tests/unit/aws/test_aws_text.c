@@ -49,6 +49,7 @@ static struct aws_vars sample(void) {
                              .region = "us-east-1",
                              .purchase = "spot",
                              .zone = "us-east-1b",
+                             .outside_group = true,
                              .nodes = 2,
                              .names = names,
                              .keys = keys,
@@ -81,6 +82,7 @@ static void vars(void) {
     is_int(aws_vars_read(&a, text.data, text.len, &back, &e), 0, "read back: %s", e.text);
     is_str(back.zone, "us-east-1b", "zone");
     is_str(back.purchase, "spot", "way to buy");
+    ok(back.outside_group, "nodes that are outside of the group are so later, too");
     is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
     is_str(back.made, "a1b2", "the backup names the cluster that was made");
     is_uint(back.nodes, 2, "nodes");
