@@ -90,6 +90,15 @@ static void read_answer(struct arena *a, const char *line, struct strbuf *bad, s
                     words_of(a, j, "why", "no reason given"));
 }
 
+const char *network_check_remedy(const struct fleet *f) {
+    size_t kinds[2] = {0};
+    for (size_t i = 0; i < f->count; i++)
+        kinds[strchr(f->nodes[i].info->address, ':') != NULL]++;
+    return kinds[0] && kinds[1]
+               ? "some addresses are IPv4 and some IPv6: list addresses of one kind"
+               : "open all TCP ports between the nodes";
+}
+
 static void on_connected(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct arena a = {0};
@@ -102,10 +111,9 @@ static void on_connected(void *ctx, const struct transport_result *r) {
         for (size_t i = 0; i < count; i++)
             read_answer(&a, lines[i], &bad, &bad_count);
         if (bad_count)
-            err_set(&e, ERR_NET,
-                    "it does not reach %zu of its peers: %s%s; open all TCP ports "
-                    "between the nodes",
-                    bad_count, strbuf_cstr(&bad), bad_count > REASONS_SHOWN_MAX ? " …" : "");
+            err_set(&e, ERR_NET, "it does not reach %zu of its peers: %s%s; %s", bad_count,
+                    strbuf_cstr(&bad), bad_count > REASONS_SHOWN_MAX ? " …" : "",
+                    network_check_remedy(n->fleet));
     }
     strbuf_fini(&bad);
     arena_fini(&a);

@@ -163,6 +163,18 @@ static void peers(void) {
     ok(most <= 11, "at most 11 other nodes ask one node");
 }
 
+static void remedy(void) {
+    struct inventory_node info[] = {{.address = "10.0.0.1"}, {.address = "10.0.0.2"}};
+    struct fleet_node two[] = {{.info = &info[0]}, {.info = &info[1]}};
+    struct fleet f = {.nodes = two, .count = 2};
+    has_str(network_check_remedy(&f), "open all TCP ports", "closed ports are the usual reason");
+    info[1].address = "fd00::2";
+    has_str(network_check_remedy(&f), "list addresses of one kind",
+            "an IPv4 host does not reach an IPv6 host");
+    info[0].address = "fd00::1";
+    has_str(network_check_remedy(&f), "open all TCP ports", "IPv6 alone is one kind");
+}
+
 int main(void) {
     open_session();
     some_at_once();
@@ -170,6 +182,7 @@ int main(void) {
     signals();
     listening();
     peers();
+    remedy();
     loop_close(session.loop);
     arena_fini(&arena);
     return done_testing();
