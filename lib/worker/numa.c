@@ -156,9 +156,11 @@ static void find_gpus(const char *root, struct gpus *g) {
     snprintf(path, sizeof path, "%s/proc/driver/nvidia/gpus", root);
     DIR *d = opendir(path);
     g->count = 0;
-    for (struct dirent *entry; d && g->count < NUMA_GPUS_MAX && (entry = readdir(d));)
-        if (entry->d_name[0] != '.' && strlen(entry->d_name) < NUMA_PCI_BYTES_MAX)
-            snprintf(g->pci[g->count++], NUMA_PCI_BYTES_MAX, "%s", entry->d_name);
+    for (struct dirent *entry; d && g->count < NUMA_GPUS_MAX && (entry = readdir(d));) {
+        size_t bytes = strlen(entry->d_name) + 1;
+        if (entry->d_name[0] != '.' && bytes <= NUMA_PCI_BYTES_MAX)
+            memcpy(g->pci[g->count++], entry->d_name, bytes);
+    }
     if (d)
         closedir(d);
     qsort(g->pci, (size_t)g->count, sizeof g->pci[0], compare_pci);

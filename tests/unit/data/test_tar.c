@@ -82,7 +82,7 @@ static const char *memory_listing(int *result) {
 
 static void test_kinds(void) {
     int r;
-    char path[300], want[600], record[400], text[500];
+    char path[300], want[700], record[400], text[500];
     memset(path, 'p', 250);
     memcpy(path, "train/", 6);
     path[250] = 0;
