@@ -51,8 +51,8 @@ measure() { # NODES WHAT dtctl-ARGUMENT…
 }
 
 for nodes in "${SIZES[@]}"; do
-    printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@node[1-%d]"]\n[ssh]\nconnect_timeout = "%ds"\n' \
-        "$nodes" $CONNECT_SECONDS >dtctl.toml
+    printf '%s\n' '[cluster]' 'provider = "hosts"' '[hosts]' "list = [\"root@node[1-$nodes]\"]" \
+        '[ssh]' "connect_timeout = \"${CONNECT_SECONDS}s\"" >dtctl.toml
     measure "$nodes" up up
     measure "$nodes" 'up again' up
     measure "$nodes" status status

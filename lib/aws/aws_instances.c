@@ -93,7 +93,7 @@ static void learn_zones(struct make *m, const struct terraform_state *state) {
     m->c->vars.zone = chosen;
 }
 
-// Whether nodes entered a placement group that nobody asked for: the rule of infra/main.tf.
+// Sets whether nodes entered a placement group by default, by the rule of infra/main.tf.
 static void learn_group(struct make *m, const struct terraform_state *state) {
     bool made = false, has_efa = false;
     const struct aws_config *aws = &m->c->context->config->aws;

@@ -13,7 +13,7 @@
 int network_check(struct fleet *f, struct err *e);
 // True when node `from` connects to node `to`, among `count` nodes. Pure.
 bool network_check_asks(size_t from, size_t to, size_t count);
-// What helps nodes that do not reach each other. Pure.
+// The remedy for nodes that do not reach each other. Pure.
 const char *network_check_remedy(const struct fleet *f);
 
 #endif

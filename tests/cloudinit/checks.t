@@ -69,8 +69,8 @@ like "$(checked check_gpu_health)" 'kernel says Xid \(PCI:0000:10:1c\): 79' \
     "a GPU with an Xid in the kernel's log is degraded"
 fake dmesg
 
-# Where a socket starts sshd (Ubuntu 24.04), the service is not active before the first login: reload
-# would fail there, and try-reload-or-restart does nothing.
+# Where a socket starts sshd (Ubuntu 24.04), the service is not active before the first login:
+# reload would fail there, and try-reload-or-restart does nothing.
 fake systemctl '[ "$1" = try-reload-or-restart ]'
 step=$(sed -n '/^setup_sshd()/,/^}/p' "$NODE_FILES/setup")
 ok 'an sshd that has not started is no problem' within node.sh "$step; setup_sshd"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # up when an answer of AWS is lost, the API is busy, the first zone has room for one of two nodes,
 # and the second one for none in a placement group: unrecorded resources are ended and made again,
-# each attempt is undone, and the cluster comes up outside of the group, whole; the next up leaves it
-# there. Then down, while AWS still lists removed resources.
+# each attempt is undone, and the cluster comes up outside of the group, whole; the next up leaves
+# it there. Then down, while AWS still lists removed resources.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
@@ -21,14 +21,15 @@ like "$err" 'us-east-1a.*refused \(duplicate, InvalidPlacementGroup.Dup.*trying 
     'a duplicate name does not exclude the zone'
 like "$err" 'its answer was lost; removing the resource kind=placement-group id=dtctl-full-' \
     'an unrecorded resource is ended'
-like "$err" 'us-east-1b.*refused \(capacity, Insuf.*trying us-east-1a.* outside of the placement g' \
+like "$err" 'us-east-1b.*refused \(capacity, Ins.*trying us-east-1a.* outside of the placement g' \
     'up tries all zones again without the group'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 1 'a busy API is asked again'
 is "$(cloud_nodes zone | sort -u)" us-east-1b 'every node is in that zone'
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'the cluster has two nodes'
 before=$(cloud_nodes id | sort)
 run cloud_run dtctl up -y
-is "$status $(cloud_nodes id | sort)" "0 $before" 'the next up leaves the nodes outside of the group'
+is "$status $(cloud_nodes id | sort)" "0 $before" \
+    'the next up leaves the nodes outside of the group'
 is "$(cloud_nodes id ended | wc -l)" 1 'the one that began elsewhere is ended'
 is "$(cloud_things | grep -c Subnets)" 1 'the subnet of the first zone is removed'
 is "$(cloud_things | grep -c PlacementGroups)" 1 'the unrecorded placement group is removed'

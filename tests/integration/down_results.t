@@ -93,9 +93,9 @@ like "$status $out" "^1 .*the results of run '$id' were not" \
 echo mine >.dtctl/default/nodes/node0/mine
 run node clean --all --fetched <<<"$id"
 is "$status" 0 '--clean removes results that the caller has'
-like "$out" '"left":\["mine"\]' 'it names what stays'
+like "$out" '"left":\["mine"\]' '--clean names the files that stay'
 run node clean --run "$id"
-like "$status $out" '^0 .*"left":\[\]' 'clean of one run names no other file'
+like "$status $out" '^0 .*"left":\[\]' '--clean of one run names no other file'
 # ---- down while another dtctl brings the results ------------------------------------------------
 dtctl up -q >/dev/null 2>&1
 id=$(dtctl train -d --name brought -- \

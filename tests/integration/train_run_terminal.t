@@ -74,7 +74,8 @@ is "$(grep -c 'turn' <<<"$out")" 12 'the log has all lines'
 # ---- Ctrl-C twice stops -------------------------------------------------------------------------
 tm clear-history
 echo 'echo begun; sleep 60' >long.sh
-type_line 'clear; dtctl train --name stopped --nodes 1 --file long.sh -- sh long.sh; echo "stopped with $?"'
+type_line 'clear; dtctl train --name stopped --nodes 1 --file long.sh -- sh long.sh; '\
+'echo "stopped with $?"'
 wait_for 10 shows 'begun'
 ok 'a single rank is counted in the singular' wait_for 5 shows ' 1 of 1 rank running'
 tm send-keys C-c

@@ -219,12 +219,6 @@ static void test_texts(void) {
     is_int(missing, 0, "every row is in help, manual, completions and lists");
     has_str(strbuf_cstr(&man), "\n\\&.Two\\-\\e\n", "roff's own characters are escaped");
     has_str(strbuf_cstr(&man), ".SH EXIT STATUS", "the manual has the exit status");
-    ok(!strstr(strbuf_cstr(&man), ".SH KEYS"), "the keys of dtctl.toml have a manual of their own");
-    struct render_program alone = *p;
-    alone.verbs = NULL;
-    strbuf_clear(&man);
-    render_man(&man, &c.set, &alone);
-    has_str(strbuf_cstr(&man), ".SH KEYS\n", "the manual of a program without verbs has the keys");
     strbuf_fini(&help), strbuf_fini(&man), strbuf_fini(&file), strbuf_fini(&show);
     strbuf_fini(&json);
     for (int i = 0; i < 3; i++)

@@ -53,6 +53,17 @@ static void test_bounds(void) {
     has_str(e.text, "above the maximum 1000000", "the error has the limit");
 }
 
+static void test_manual(void) {
+    struct err e = {0};
+    struct strbuf man = {0};
+    struct render_program p = {
+        .name = "dttrain", .summary = "train", .version = "1", .synopsis = "[FLAGS]"};
+    is_int(load("train.epochs=1", NULL, &e), 0, "the trainer's own options: %s", e.text);
+    render_man(&man, &set, &p);
+    has_str(strbuf_cstr(&man), ".SH KEYS\n", "the manual of a program without verbs has the keys");
+    strbuf_fini(&man);
+}
+
 static void test_precedence(void) {
     struct err e = {0};
     char lr[] = "DTCTL_TRAIN_LR=0.5", *env[] = {lr, NULL};
@@ -79,6 +90,7 @@ static void test_precedence(void) {
 int main(void) {
     test_settings();
     test_bounds();
+    test_manual();
     test_precedence();
     arena_fini(&a);
     return done_testing();
