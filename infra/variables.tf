@@ -316,7 +316,7 @@ variable "egress" {
 
 variable "public_address" {
   type        = string
-  description = "auto: a public address in an own VPC, and what the subnet says in an existing one; elastic; none. With EFA a public address is always an elastic one"
+  description = "auto: a public address in an own VPC, and what the subnet says in an existing one; elastic; none. With several network cards a public address is always an elastic one"
   default     = "auto"
   nullable    = false
 

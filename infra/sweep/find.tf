@@ -140,7 +140,7 @@ data "aws_vpcs" "tagged" {
 data "aws_resourcegroupstaggingapi_resources" "tagged" {
   count = var.free_parts ? 1 : 0
 
-  resource_type_filters = ["ec2:internet-gateway", "ec2:key-pair", "ec2:placement-group", "ec2:vpc-endpoint"]
+  resource_type_filters = ["ec2:internet-gateway", "ec2:key-pair", "ec2:launch-template", "ec2:placement-group", "ec2:vpc-endpoint"]
 
   tag_filter {
     key    = "dtctl-owner"
@@ -188,7 +188,7 @@ locals {
   vpcs         = setsubtract(try(data.aws_vpcs.tagged["wanted"].ids, []), concat(flatten([for k in local.kept : try(data.aws_vpcs.tagged[k].ids, [])]), local.gone))
 
   # From "arn:aws:ec2:REGION:ACCOUNT:KIND/NAME"; by kind.
-  listed = { for kind in ["internet-gateway", "key-pair", "placement-group", "vpc-endpoint"] : kind => toset([
+  listed = { for kind in ["internet-gateway", "key-pair", "launch-template", "placement-group", "vpc-endpoint"] : kind => toset([
     for r in flatten(data.aws_resourcegroupstaggingapi_resources.tagged[*].resource_tag_mapping_list) :
     split("/", r.resource_arn)[1]
     if split("/", split(":", r.resource_arn)[5])[0] == kind
@@ -217,6 +217,7 @@ locals {
     vpc-endpoint      = local.listed["vpc-endpoint"]
     vpc               = local.vpcs
     key-pair          = local.key_pairs
+    launch-template   = local.listed["launch-template"]
     placement-group   = local.listed["placement-group"]
     role              = local.roles
     instance-profile  = local.profiles

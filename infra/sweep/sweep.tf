@@ -20,6 +20,7 @@ resource "aws_instance" "found" {
 
   depends_on = [
     aws_placement_group.found,
+    aws_launch_template.found,
     aws_key_pair.found,
     aws_iam_instance_profile.found,
     aws_network_interface.found,
@@ -210,6 +211,20 @@ resource "aws_key_pair" "found" {
   for_each = local.key_pairs
 
   public_key = "none"
+
+  lifecycle {
+    ignore_changes = all
+  }
+}
+
+import {
+  for_each = local.listed["launch-template"]
+  to       = aws_launch_template.found[each.key]
+  id       = each.key
+}
+
+resource "aws_launch_template" "found" {
+  for_each = local.listed["launch-template"]
 
   lifecycle {
     ignore_changes = all

@@ -217,6 +217,31 @@ run "efa" {
   }
 }
 
+run "efa_of_one_card" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    interfaces = [{ card = 0, device = 0, type = "efa" }]
+  }
+
+  assert {
+    condition     = length(aws_network_interface.node) + length(aws_eip.node) == 0 && length(aws_launch_template.node) == 2
+    error_message = "the interface comes with its instance"
+  }
+  assert {
+    condition = [for t in aws_launch_template.node : "${t.network_interfaces[0].interface_type} ${t.network_interfaces[0].private_ip_address} ${t.network_interfaces[0].associate_public_ip_address}"] == [
+    "efa 10.77.1.10 true", "efa 10.77.1.11 true"]
+    error_message = "it is both, has the rank's address, and a public one that costs nothing more"
+  }
+  assert {
+    condition     = alltrue([for n in aws_instance.node : length(n.launch_template) == 1])
+    error_message = "an instance takes its network from the template alone"
+  }
+}
+
 run "efa_private" {
   command = plan
 
@@ -229,8 +254,8 @@ run "efa_private" {
   }
 
   assert {
-    condition     = length(aws_eip.node) == 0 && aws_network_interface.node["0-0-0"].interface_type == "efa" && aws_network_interface.node["0-0-0"].private_ips == toset(["10.77.1.10"])
-    error_message = "one interface that is both"
+    condition     = length(aws_eip.node) == 0 && alltrue([for t in aws_launch_template.node : t.network_interfaces[0].associate_public_ip_address == "false"])
+    error_message = "one interface that is both, without a public address"
   }
 }
 
@@ -275,7 +300,7 @@ run "subnet_of_others_with_interfaces" {
   }
   variables {
     fixed_addresses = false
-    interfaces      = [{ card = 0, device = 0, type = "efa" }]
+    interfaces      = [{ card = 0, device = 0, type = "interface" }, { card = 0, device = 1, type = "efa-only" }]
   }
 
   assert {

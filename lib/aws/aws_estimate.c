@@ -67,11 +67,11 @@ static void format_nodes(const struct aws_plan *p, struct strbuf *out) {
         line(out, "network", "%s Gb/s per node, no EFA", t->network);
 }
 
-// EFA interfaces are created separately and get no public address at launch.
+// Several interfaces are created separately and get no public address at launch.
 static bool needs_elastic(const struct aws_plan *p) {
     const char *address = aws_config_address[p->aws->public_address];
     return strcmp(address, "elastic") == 0 || (strcmp(address, "auto") == 0 && p->aws->efa == 0 &&
-                                               !p->aws->subnet[0] && p->type && p->type->efa > 0);
+                                               !p->aws->subnet[0] && p->type && p->type->efa > 1);
 }
 
 static void format_where(const struct aws_plan *p, struct strbuf *out) {

@@ -272,7 +272,8 @@ cloud_things() {
     [ -z "${2-}" ] || filter+=("Filter.2.Name=tag:${2%%=*}" "Filter.2.Value.1=${2#*=}")
     for kind in Vpcs:vpcId Subnets:subnetId SecurityGroups:groupId KeyPairs:keyName \
         PlacementGroups:groupName NetworkInterfaces:networkInterfaceId Addresses:publicIp \
-        Volumes:volumeId InternetGateways:internetGatewayId RouteTables:routeTableId; do
+        LaunchTemplates:launchTemplateId Volumes:volumeId InternetGateways:internetGatewayId \
+        RouteTables:routeTableId; do
         cloud_api "Describe${kind%:*}" "${1:-us-east-1}" "${filter[@]}" |
             grep -o "<${kind#*:}>[^<]*" | sort -u | sed "s/^<${kind#*:}>/${kind%:*} /"
     done

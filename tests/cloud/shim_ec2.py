@@ -32,6 +32,7 @@ class Ec2:
         self.instances, self.groups, self.by_token = {}, {}, {}
         self.public = {}  # moto's address -> ours
         self.zones, self.vcpus = {}, {}
+        self.templates = {}  # of a launch, by id: parameters of its interfaces
         self.interface_kinds, self.holders = {}, {}  # of an interface; of an attachment
         self.serial = itertools.count(1)
         self.ending_seconds = ENDING_SECONDS
@@ -82,6 +83,7 @@ class Ec2:
 
     # ---- what a RunInstances call wants --------------------------------------------------------
     def zone_of(self, call):
+        self.expand_template(call)
         subnet = call.params.get("SubnetId") or call.params.get("NetworkInterface.1.SubnetId")
         if not subnet and "NetworkInterface.1.NetworkInterfaceId" in call.params:
             body = call.ask("DescribeNetworkInterfaces", **{
@@ -143,6 +145,35 @@ class Ec2:
                  and i.subnet == subnet and i.region == call.region and not i.is_gone()]
         if address and taken:
             raise Refused("InvalidIPAddress.InUse", f"Address {address} is in use.")
+
+    def do_CreateLaunchTemplate(self, call):
+        def remember(root):
+            prefix = "LaunchTemplateData."
+            for one in root.iter("launchTemplateId"):
+                self.templates[one.text] = {
+                    k.removeprefix(prefix): v for k, v in call.params.items()
+                    if k.startswith(prefix + "NetworkInterface.")}
+        return self.pass_on(call, remember)
+
+    def do_DescribeLaunchTemplateVersions(self, call):
+        """The tags of a template are none of its launches, as moto has it."""
+        def patch(root):
+            for data in root.iter("launchTemplateData"):
+                for tags in data.findall("tagSpecificationSet"):
+                    data.remove(tags)
+        return self.pass_on(call, patch)
+
+    do_CreateLaunchTemplateVersion = do_CreateLaunchTemplate  # a launch takes the newest version
+
+    def expand_template(self, call):
+        """moto leaves out the interfaces of a launch template."""
+        nics = self.templates.get(call.params.get("LaunchTemplate.LaunchTemplateId"), {})
+        for other in ("SubnetId", "PrivateIpAddress", "SecurityGroupId.1"):
+            if nics and other in call.params:
+                raise Refused("InvalidParameterCombination",
+                              "Network interfaces and an instance-level subnet ID, private IP or "
+                              "security group may not be specified on the same request")
+        call.params |= nics
 
     def do_RunInstances(self, call):
         token = call.params.get("ClientToken")

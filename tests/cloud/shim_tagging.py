@@ -10,10 +10,12 @@ import json
 from shim_xml import parse
 
 ACCOUNT = "123456789012"
-DELETING = ("DeleteKeyPair", "DeletePlacementGroup", "DeleteVpcEndpoints", "DeleteInternetGateway")
+DELETING = ("DeleteKeyPair", "DeletePlacementGroup", "DeleteVpcEndpoints", "DeleteInternetGateway",
+            "DeleteLaunchTemplate")
 # kind: the action that lists them, the path of one, the child that names it
 LISTS = {
     "key-pair": ("DescribeKeyPairs", ".//keySet/item", "keyPairId"),
+    "launch-template": ("DescribeLaunchTemplates", ".//launchTemplates/item", "launchTemplateId"),
     "vpc-endpoint": ("DescribeVpcEndpoints", ".//vpcEndpointSet/item", "vpcEndpointId"),
     "internet-gateway": ("DescribeInternetGateways", ".//internetGatewaySet/item",
                          "internetGatewayId"),

@@ -7,7 +7,8 @@
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
-cloud_config full 'nodes = 2' -- 'zones = ["us-east-1a", "us-east-1b"]'
+cloud_config full 'nodes = 2' -- 'instance_type = "g6.8xlarge"' \
+    'zones = ["us-east-1a", "us-east-1b"]'
 
 cloud_fault lost action=CreatePlacementGroup times=1
 cloud_fault throttle times=1
@@ -26,6 +27,8 @@ like "$err" 'us-east-1b.*refused \(capacity, Ins.*trying us-east-1a.* outside of
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 1 'a busy API is asked again'
 is "$(cloud_nodes zone | sort -u)" us-east-1b 'every node is in that zone'
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'the cluster has two nodes'
+is "$(cloud_things | grep -c LaunchTemplates) $(cloud_things | grep -c Addresses)" '2 0' \
+    'nodes with one EFA have their public addresses without elastic ones'
 before=$(cloud_nodes id | sort)
 run cloud_run dtctl up -y
 is "$status $(cloud_nodes id | sort)" "0 $before" \

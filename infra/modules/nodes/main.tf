@@ -13,12 +13,16 @@ terraform {
 locals {
   nodes = length(var.names)
 
-  # Interfaces that are made one by one get no public address at launch.
-  single  = length(var.interfaces) == 0
-  elastic = var.public_address == "elastic" || (var.public_address == "auto" && !local.single)
+  # Interfaces that are made one by one get no public address at launch. A single one that is not the
+  # usual kind is made with its instance from a template, where alone its kind can be said.
+  plain     = length(var.interfaces) == 0
+  templates = length(var.interfaces) == 1 ? local.nodes : 0
+  apart     = length(var.interfaces) > 1
+  elastic   = var.public_address == "elastic" || (var.public_address == "auto" && local.apart)
 
   interfaces = merge([for rank, name in var.names : {
     for i in var.interfaces : "${rank}-${i.card}-${i.device}" => merge(i, { rank = rank, node = name })
+    if local.apart
   }]...)
 
   # EC2's limit is 16 KB before base64, which makes four bytes of three.
@@ -50,9 +54,26 @@ resource "aws_eip" "node" {
   count = local.elastic ? local.nodes : 0
 
   domain            = "vpc"
-  network_interface = local.single ? null : aws_network_interface.node["${count.index}-0-0"].id
-  instance          = local.single ? aws_instance.node[count.index].id : null
+  network_interface = local.apart ? aws_network_interface.node["${count.index}-0-0"].id : null
+  instance          = local.apart ? null : aws_instance.node[count.index].id
   tags              = merge(var.tags, { Name = "${var.name}-${var.names[count.index]}" })
+}
+
+resource "aws_launch_template" "node" {
+  count = local.templates
+
+  name = "${var.name}-${var.names[count.index]}-${trimprefix(var.security_group_id, "sg-")}"
+  tags = merge(var.tags, { Name = "${var.name}-${var.names[count.index]}" })
+
+  network_interfaces {
+    device_index                = var.interfaces[0].device
+    interface_type              = var.interfaces[0].type
+    subnet_id                   = var.subnet_id
+    security_groups             = [var.security_group_id]
+    private_ip_address          = var.fixed_addresses ? cidrhost(var.subnet_cidr, 10 + count.index) : null
+    associate_public_ip_address = local.elastic ? null : var.public_address == "auto"
+    delete_on_termination       = true
+  }
 }
 
 # Another type is another node: the provider would stop it, and lose what is on its own disks.
@@ -62,6 +83,11 @@ resource "terraform_data" "shape" {
 
 resource "terraform_data" "placement" {
   input = var.placement
+}
+
+# What a template says of its instance. Nothing else of it replaces a node.
+resource "terraform_data" "template" {
+  input = local.templates == 0 ? "" : join(",", [var.subnet_id, var.security_group_id, var.public_address])
 }
 
 resource "aws_instance" "node" {
@@ -76,10 +102,10 @@ resource "aws_instance" "node" {
 
   # With interfaces of its own, an instance takes address and group from them. With an elastic address
   # it reads as public: false would replace it in the next plan.
-  subnet_id                   = local.single ? var.subnet_id : null
-  private_ip                  = local.single && var.fixed_addresses ? cidrhost(var.subnet_cidr, 10 + count.index) : null
-  vpc_security_group_ids      = local.single ? [var.security_group_id] : null
-  associate_public_ip_address = local.single && !local.elastic ? var.public_address == "auto" : null
+  subnet_id                   = local.plain ? var.subnet_id : null
+  private_ip                  = local.plain && var.fixed_addresses ? cidrhost(var.subnet_cidr, 10 + count.index) : null
+  vpc_security_group_ids      = local.plain ? [var.security_group_id] : null
+  associate_public_ip_address = local.plain && !local.elastic ? var.public_address == "auto" : null
 
   # `poweroff` on the node ends it, which needs no permission: the lease and idle units rely on it.
   instance_initiated_shutdown_behavior = "terminate"
@@ -116,8 +142,17 @@ resource "aws_instance" "node" {
     delete = "60m"
   }
 
+  dynamic "launch_template" {
+    for_each = local.templates > 0 ? [aws_launch_template.node[count.index]] : []
+
+    content {
+      id      = launch_template.value.id
+      version = launch_template.value.latest_version
+    }
+  }
+
   dynamic "network_interface" {
-    for_each = var.interfaces
+    for_each = local.apart ? var.interfaces : []
 
     content {
       network_interface_id = aws_network_interface.node["${count.index}-${network_interface.value.card}-${network_interface.value.device}"].id
@@ -161,8 +196,8 @@ resource "aws_instance" "node" {
   lifecycle {
     # A newer image or another set-up is for new nodes; the tag says what a node was set up with.
     # No instance can enter or leave a group while the cluster grows from one node, or back to one.
-    ignore_changes       = [placement_group, ami, user_data_base64, tags["dtctl-config"], tags_all["dtctl-config"], metadata_options[0].instance_metadata_tags]
-    replace_triggered_by = [terraform_data.shape, terraform_data.placement]
+    ignore_changes       = [placement_group, launch_template, ami, user_data_base64, tags["dtctl-config"], tags_all["dtctl-config"], metadata_options[0].instance_metadata_tags]
+    replace_triggered_by = [terraform_data.shape, terraform_data.placement, terraform_data.template]
 
     precondition {
       condition     = length(var.user_data_base64[count.index]) <= local.user_data_base64_bytes_max

@@ -145,6 +145,12 @@ static void plan(void) {
     has_str(strbuf_cstr(&text), "EFA on 4 interfaces", "the network");
     has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3", "addresses that EFA needs");
     strbuf_clear(&text);
+    c = load("[aws]\ninstance_type = 'g6.8xlarge'\n");
+    aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 6);
+    aws_plan_format(&p, &text);
+    has_str(strbuf_cstr(&text), "EFA on 1 interface\n", "a type with one card has EFA");
+    ok(!strstr(strbuf_cstr(&text), "elastic"), "one card needs no elastic address");
+    strbuf_clear(&text);
     c = load("[aws]\ninstance_type = 'p5.48xlarge'\nfallback = ['capacity-block']\n");
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 4);
     aws_plan_format(&p, &text);
