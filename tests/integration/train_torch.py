@@ -8,6 +8,9 @@ hand, and the same training run that dttrain makes, so that losses and logits ca
     train_torch.py train DIR OPTIMIZER LR EPOCHS LOSSES   from these weights; one loss per line
     train_torch.py compare LOSSES METRICS TOLERANCE
     train_torch.py logits DIR MODEL STEM TOOL [NAME]     dttrain's model in PyTorch against nn_logits
+
+Several of them, with the word -- between two, run one after the other: to import torch takes seconds.
+Each ends with a line "WORD FIRST-ARGUMENT: good" or bad.
 """
 import json
 import os
@@ -179,7 +182,7 @@ def same(folder, path):
     equal = [torch.equal(got[k], want["module." + k].float()) for k in got
              if "tracked" not in k and not k.startswith("fc.")]
     print(f"{sum(equal)} of {len(equal)} tensors are the same, fc {list(got['fc.weight'].shape)}")
-    sys.exit(0 if all(equal) and len(equal) == 60 + 40 and len(got["fc.bias"]) == 10 else 1)
+    return all(equal) and len(equal) == 60 + 40 and len(got["fc.bias"]) == 10
 
 
 OPTIMIZERS = {
@@ -228,7 +231,7 @@ def compare(losses, metrics, tolerance):
     worst = max(abs(a - b) for a, b in zip(got, want))
     print(f"steps {len(got) - 1}, worst difference {worst:.2e}, "
           f"evaluation {abs(got[-1] - want[-1]):.2e}, loss {want[0]:.4f} to {want[-2]:.4f}")
-    sys.exit(0 if len(got) == len(want) and worst <= float(tolerance) else 1)
+    return len(got) == len(want) and worst <= float(tolerance)
 
 
 def logits(folder, path, stem, tool, name="resnet18"):
@@ -246,10 +249,26 @@ def logits(folder, path, stem, tool, name="resnet18"):
         want = model(images)
     worst = (got - want).abs().max().item()
     print(f"logits up to {want.abs().max().item():.2f}, worst difference {worst:.2e}, {folder}")
-    sys.exit(0 if worst <= 1e-4 else 1)
+    return worst <= 1e-4
+
+
+def several(words):
+    """Runs the commands of sys.argv, each a function of words, with -- between two."""
+    torch.set_num_threads(1)  # more only wait for each other on a busy machine
+    commands = [[]]
+    for argument in sys.argv[1:]:
+        if argument == "--":
+            commands.append([])
+        else:
+            commands[-1].append(argument)
+    bad = 0
+    for word, *arguments in commands:
+        held = words[word](*arguments) in (None, True)
+        bad += not held
+        print(f"{word} {arguments[0]}: {'good' if held else 'bad'}", flush=True)
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # more only wait for each other on a busy machine
-    {"make": make, "train": train, "compare": compare, "logits": logits,
-     "foreign": foreign, "same": same}[sys.argv[1]](*sys.argv[2:])
+    several({"make": make, "train": train, "compare": compare, "logits": logits,
+             "foreign": foreign, "same": same})

@@ -11,26 +11,27 @@ tool=$BUILD/release/tests/tools/nn_logits
 
 vit='vit(dim=24,depth=2,heads=3,mlp=2,patch=8)'
 linformer='linformer(dim=24,depth=2,heads=3,patch=8,keys=5,pool=mean)'
-for case in "timm $vit 32" "hugging_face $vit 32" "torchvision $vit 32" "larger $vit 64" \
-    "smaller $vit 16" "linformer $linformer 32"; do
-    read -r kind model size <<<"$case"
-    run "$PYTHON" "$helper" logits "$kind" "$model" "$size" "$tool"
-    diag "$out" "$err"
-    is "$status" 0 "weights of $kind: the same logits as in PyTorch"
-done
-
-run "$PYTHON" "$helper" oblong "$vit" "$tool"
-like "$out" 'holds 13 positions, which are no class token and a square' \
-    'positions of no square are refused with the reason'
-
-# A model that dttrain trained, in PyTorch, strictly.
 sets=(--set "train.model=$vit" --set train.train_size=200 --set train.test_size=100
     --set train.epochs=1 --set train.ema=0.5 --set train.batch=40)
 ok 'dttrain trains a vision transformer' env -u RANK DTCTL_OUTPUT_DIR=out DTCTL_MODEL_DIR=out \
     DTCTL_STATE_DIR=out/state dttrain "${sets[@]}"
-run "$PYTHON" "$helper" load "$vit" out/model.safetensors
+
+cases=("timm $vit 32" "hugging_face $vit 32" "torchvision $vit 32" "larger $vit 64"
+    "smaller $vit 16" "linformer $linformer 32")
+checks=()
+for case in "${cases[@]}"; do
+    read -r kind model size <<<"$case"
+    checks+=(-- logits "$kind" "$model" "$size" "$tool")
+done
+run "$PYTHON" "$helper" "${checks[@]:1}" -- oblong "$vit" "$tool" \
+    -- load "$vit" out/model.safetensors
 diag "$out" "$err"
-is "$status" 0 'PyTorch loads its model strictly'
+for case in "${cases[@]}"; do
+    like "$out" "logits ${case%% *}: good" "weights of ${case%% *}: the same logits as in PyTorch"
+done
+like "$out" 'holds 13 positions, which are no class token and a square' \
+    'positions of no square are refused with the reason'
+is "$status" 0 'PyTorch loads the model that dttrain trained strictly'
 run env -u RANK dttrain --set 'train.model=vit(width=5)'
 is "$status" 2 'an unknown field is refused'
 like "$err" "model 'vit' has no field 'width', it has dim, depth, heads, mlp, patch" \
