@@ -8,6 +8,7 @@
 #include "lifecycle/up.h"
 #include "run/monitor.h"
 #include "run/node_setup.h"
+#include "run/run_forecast.h"
 #include "run/run_start.h"
 #include "run/task.h"
 #include "up_down.h"
@@ -226,6 +227,31 @@ static void tell_plan_json(const struct run_start *l, const char *kind) {
     screen_event_end(l->context->screen, &text, &j);
 }
 
+// The needs of the trainer's run. The plan is complete without them.
+static void tell_forecast(const struct run_start *l) {
+    struct context *s = l->context;
+    struct json *tree;
+    struct err e;
+    const char *answer;
+    bool json = s->screen->style == SCREEN_JSON;
+    if (run_forecast(l, json, &answer, &e) < 0 ||
+        (json && json_parse(s->arena, answer, strlen(answer), &tree, &e) < 0)) {
+        log_warn("what the run would take is not known", "reason=\"%s\"", e.text);
+        return;
+    }
+    if (!json) {
+        screen_out(s->screen, "%s", answer);
+        return;
+    }
+    struct strbuf text = {0};
+    struct json_out j;
+    tree->key = "forecast";
+    screen_event(&text, &j, "forecast");
+    json_str(&j, "run", l->run.id);
+    json_value(&j, tree);
+    screen_event_end(s->screen, &text, &j);
+}
+
 static int bring_up_local(struct context *s, struct err *e) {
     struct lifecycle_up_result up;
     if (cluster_exists(&s->cluster) || s->config->cluster.provider != CONFIG_LOCAL)
@@ -355,6 +381,8 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
         return done > 0 ? 0 : -1;
     tell_plan(l);
     tell_plan_json(l, "plan");
+    if (c->dry_run && l->native)
+        tell_forecast(l);
     if (c->dry_run)
         return 0;
     if (cluster_lock(&s->cluster, "train", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
@@ -431,6 +459,7 @@ const struct command cmd_train = {
                  "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"
                  "dtctl train --dry-run --input data=./images:sharded -- ./train.sh   # which "
                  "node gets which files\n"
+                 "dtctl train --dry-run --pipeline 2   # memory, bytes and time of the trainer\n"
                  "dtctl train --up --down --keep-on-failure 1h   # a cluster for one run\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct up_down),

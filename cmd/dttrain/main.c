@@ -9,6 +9,7 @@
 #include "conf/train_config.h"
 #include "device.h"
 #include "nn/trainer.h"
+#include "nn/trainer_plan.h"
 #include "rank_env.h"
 #include "store/store_client.h"
 #include "sys/net.h"
@@ -101,29 +102,55 @@ static int connect_ranks(const struct rank_env *r, struct rendezvous *v, struct 
     return 0;
 }
 
-static int train(const struct train_config *options, struct arena *a, int64_t started_ms,
-                 struct err *e) {
-    struct rank_env env;
-    struct rendezvous v;
-    struct trainer_result result = {0};
-    if (rank_env_read(&env, a, environ, e) < 0)
+static int read_env(struct rank_env *env, struct trainer_config *config,
+                    const struct train_config *options, struct arena *a, struct err *e) {
+    if (rank_env_read(env, a, environ, e) < 0)
         return -1;
-    struct trainer_config config = {
+    *config = (struct trainer_config){
         .options = options,
-        .data = rank_env_input(&env, a, options->data, "data"),
-        .val = rank_env_input(&env, a, options->val, "val"),
-        .weights = rank_env_input(&env, a, options->weights, "weights"),
-        .output_dir = env.output_dir,
-        .model_dir = env.model_dir,
-        .state_dir = env.state_dir,
-        .cache_dir = env.cache_dir,
-        .started_ms = started_ms,
+        .data = rank_env_input(env, a, options->data, "data"),
+        .val = rank_env_input(env, a, options->val, "val"),
+        .weights = rank_env_input(env, a, options->weights, "weights"),
+        .output_dir = env->output_dir,
+        .model_dir = env->model_dir,
+        .state_dir = env->state_dir,
+        .cache_dir = env->cache_dir,
         .node_name = env_get(environ, "DTCTL_NODE"),
         .run = env_get(environ, "DTCTL_RUN"),
         .stop = &stop_wanted,
         .save = &saves_wanted,
         .say = say,
     };
+    return 0;
+}
+
+static int plan(const struct train_config *options, const struct train_flags *flags,
+                struct arena *a, struct err *e) {
+    struct rank_env env;
+    struct trainer_config config;
+    struct strbuf out = {0};
+    const struct trainer_plan_request request = {.ranks = (int)flags->ranks,
+                                                 .ranks_per_node = (int)flags->ranks_per_node,
+                                                 .network_bits_per_s = flags->network * 1e9,
+                                                 .json = flags->json};
+    if (read_env(&env, &config, options, a, e) < 0)
+        return -1;
+    int r = trainer_plan(&config, &request, &out, e);
+    if (r == 0 && (fputs(strbuf_cstr(&out), stdout) < 0 || fflush(stdout) != 0))
+        r = err_errno(e, ERR_SYS, "standard output");
+    strbuf_fini(&out);
+    return r;
+}
+
+static int train(const struct train_config *options, struct arena *a, int64_t started_ms,
+                 struct err *e) {
+    struct rank_env env;
+    struct rendezvous v;
+    struct trainer_result result = {0};
+    struct trainer_config config;
+    if (read_env(&env, &config, options, a, e) < 0)
+        return -1;
+    config.started_ms = started_ms;
     char role[32];
     snprintf(role, sizeof role, "dttrain rank %d", env.rank);
     log_open(role, LOG_INFO, LOG_PLAIN);
@@ -154,7 +181,7 @@ static const struct render_program program = {
     .name = "dttrain",
     .summary = "one rank of the native trainer",
     .version = DTCTL_VERSION,
-    .synopsis = "[--config FILE] [--set train.KEY=VALUE]...",
+    .synopsis = "[--config FILE] [--set train.KEY=VALUE]... [--plan [--ranks N]]",
     .text = "Trains the model that the [train] table of FILE describes; without a file, the "
             "built-in demonstration. Started once per rank by dtctl, dtrun or torchrun; alone, it "
             "trains in one process and writes below dttrain-output/.",
@@ -183,6 +210,8 @@ int main(int argc, char **argv) {
         r = print_help(&set);
     else if (r == 0 && flags.version)
         puts("dttrain " DTCTL_VERSION);
+    else if (r == 0 && flags.plan)
+        r = plan(&options, &flags, &a, &e);
     else if (r == 0)
         r = train(&options, &a, started_ms, &e);
     if (r < 0) {

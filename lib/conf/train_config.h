@@ -120,12 +120,16 @@ void train_recipe_apply(struct option_set *set);
 bool train_recipe_setting(enum train_recipe recipe, size_t i, const char **key, const char **text);
 const char *train_recipe_text(enum train_recipe recipe); // what it is
 
-// dttrain's command line: --config FILE (-f), --set train.key=value…, --help (-h), --version.
+// dttrain's command line: --config FILE (-f), --set train.key=value…, --plan and what it needs,
+// --help (-h), --version.
 // A whole dtctl.toml is fine: keys of the other tables are known and left alone.
 struct train_flags {
     const char *file; // "": none
     bool help, version;
     struct option_list set;
+    bool plan, json;               // say what the run would take, and end
+    int64_t ranks, ranks_per_node; // of the run that is planned
+    double network;                // Gbit/s between its nodes
 };
 // env is the program's environment. With RANK in it DTCTL_* are not read: under a launcher dtctl
 // has resolved them already. set is the caller's, for render_help and places. With --help or

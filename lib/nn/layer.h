@@ -35,6 +35,8 @@ struct nn_op {
     void (*shape)(struct nn_model *m, struct nn_layer *l);
     size_t (*workspace)(const struct nn_call *c);                        // bytes; NULL: none
     size_t (*saved_bytes)(const struct nn_layer *l, int n, size_t real); // NULL: none
+    // Multiplications for one sample on the way forward; NULL: one for each weight and position.
+    int64_t (*products)(const struct nn_layer *l);
     void (*forward)(const struct nn_call *c);
     void (*backward)(const struct nn_call *c);  // NULL: no gradient flows (the input)
     unsigned (*uses)(const struct nn_layer *l); // enum nn_use: what backward reads; NULL: nothing

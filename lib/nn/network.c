@@ -10,17 +10,18 @@
 
 enum { SECTION_ALIGN_BYTES = 4096 };
 
-static size_t section(size_t *total, size_t bytes) {
+// A part of the one allocation; NULL while only its size is asked for.
+static char *section(char *memory, size_t *total, size_t bytes) {
     size_t at = *total;
     *total += (bytes + SECTION_ALIGN_BYTES - 1) / SECTION_ALIGN_BYTES * SECTION_ALIGN_BYTES;
-    return at;
+    return memory ? memory + at : NULL;
 }
 
 // Refuses a network that does not fit, since the kernel would kill the process without a message.
-static int refuse(const struct network *net, size_t total, size_t arena, size_t max,
-                  struct err *e) {
+static int refuse(const struct network *net, size_t max, struct err *e) {
     char text[6][STR_HUMAN_BYTES_MAX];
     size_t params = net->model->param_elements * net->k->real_bytes;
+    size_t total = net->memory_bytes, arena = net->arena_bytes;
     size_t rest = total - arena + net->copy_bytes;
     return err_set(
         e, ERR_LIMIT,
@@ -33,44 +34,29 @@ static int refuse(const struct network *net, size_t total, size_t arena, size_t 
         arena > rest ? "a lower train.batch or train.eval_batch" : "a smaller model");
 }
 
-// Lays out the one allocation and makes it.
-static int allocate(struct network *net, size_t max, struct err *e) {
+// The parts of the one allocation; memory NULL: only its size.
+static void lay_out(struct network *net, char *memory) {
     const struct nn_model *m = net->model;
-    size_t real = net->k->real_bytes, total = 0, state[NETWORK_STATES_MAX] = {0};
-    size_t most = net->train.bytes + (size_t)net->slots * net->train.kept_bytes;
-    most = net->eval.bytes > most ? net->eval.bytes : most;
+    size_t real = net->k->real_bytes, total = 0;
     size_t labels_max = (size_t)(net->batch > net->eval_batch ? net->batch : net->eval_batch);
     size_t views_elements = net->has_views ? (size_t)net->eval_batch * (size_t)m->classes : 0;
-    size_t params = section(&total, m->param_elements * real);
-    size_t grads = section(&total, (m->param_elements + NETWORK_TAIL) * real);
+    net->arena_bytes = net->train.bytes + (size_t)net->slots * net->train.kept_bytes;
+    if (net->eval.bytes > net->arena_bytes)
+        net->arena_bytes = net->eval.bytes;
+    net->params = section(memory, &total, m->param_elements * real);
+    net->grads = section(memory, &total, (m->param_elements + NETWORK_TAIL) * real);
     for (int i = 0; i < net->states; i++)
-        state[i] = section(&total, net->state_elements * real);
-    size_t stats = section(&total, m->stat_elements * real);
-    size_t apart = section(&total, m->stat_elements * real);
-    size_t slow = section(&total, m->stat_elements * real);
-    size_t views = section(&total, views_elements * real);
-    size_t arena = section(&total, most);
-    size_t labels = section(&total, labels_max * sizeof *net->labels);
-    size_t losses = section(&total, NETWORK_LOSSES_MAX * sizeof *net->losses);
-    size_t squares = section(&total, (size_t)m->layers * sizeof *net->squares);
+        net->state[i] = section(memory, &total, net->state_elements * real);
+    net->stats = section(memory, &total, m->stat_elements * real);
+    net->apart = section(memory, &total, m->stat_elements * real);
+    net->slow = section(memory, &total, m->stat_elements * real);
+    char *views = section(memory, &total, views_elements * real);
+    net->views = net->has_views ? views : NULL;
+    net->arena = section(memory, &total, net->arena_bytes);
+    net->labels = (void *)section(memory, &total, labels_max * sizeof *net->labels);
+    net->losses = (void *)section(memory, &total, NETWORK_LOSSES_MAX * sizeof *net->losses);
+    net->squares = (void *)section(memory, &total, (size_t)m->layers * sizeof *net->squares);
     net->memory_bytes = total;
-    bool fits = max == 0 || total + net->copy_bytes <= max;
-    net->memory = fits ? net->k->mem_alloc(net->ctx, total) : NULL;
-    if (!net->memory)
-        return refuse(net, total, most, max, e);
-    net->params = net->memory + params;
-    net->grads = net->memory + grads;
-    for (int i = 0; i < net->states; i++)
-        net->state[i] = net->memory + state[i];
-    net->stats = net->memory + stats;
-    net->apart = net->memory + apart;
-    net->slow = net->memory + slow;
-    net->views = net->has_views ? net->memory + views : NULL;
-    net->arena = net->memory + arena;
-    net->labels = (int32_t *)(void *)(net->memory + labels);
-    net->losses = (struct loss_totals *)(void *)(net->memory + losses);
-    net->squares = (double *)(void *)(net->memory + squares);
-    return 0;
 }
 
 static char *at_element(const struct network *net, char *buffer, size_t element) {
@@ -119,20 +105,27 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
     return c;
 }
 
-static size_t workspace(struct network *net) {
+static size_t workspace(const struct network *net) {
+    const struct nn_model *m = net->model;
+    const int n[2] = {net->batch, net->eval_batch};
     size_t most = 0;
-    for (int i = 0; i < net->model->layers; i++) {
-        int n[2] = {net->batch, net->eval_batch};
+    for (int i = 0; i < m->layers; i++)
         for (int j = 0; j < 2; j++) {
-            struct nn_call c = call_of(net, i, n[j], NETWORK_TRAIN);
-            size_t bytes = n[j] && c.layer->op->workspace ? c.layer->op->workspace(&c) : 0;
+            const struct nn_layer *l = &m->layer[i];
+            const struct nn_call c = {.k = net->k,
+                                      .ctx = net->ctx,
+                                      .layer = l,
+                                      .input = l->ins ? &m->layer[l->in[0]] : NULL,
+                                      .n = n[j],
+                                      .training = true,
+                                      .type = net->type};
+            size_t bytes = n[j] && l->op->workspace ? l->op->workspace(&c) : 0;
             most = bytes > most ? bytes : most;
         }
-    }
     return most;
 }
 
-int network_open(struct network *net, const struct network_config *config, struct err *e) {
+int network_lay(struct network *net, const struct network_config *config, struct err *e) {
     must(config->states >= 0 && config->states <= NETWORK_STATES_MAX && config->batch > 0);
     *net =
         (struct network){.model = config->model,
@@ -161,11 +154,24 @@ int network_open(struct network *net, const struct network_config *config, struc
     plan_make(&net->train, net->model, net->batch, net->k->real_bytes, true, net->slots);
     if (net->eval_batch)
         plan_make(&net->eval, net->model, net->eval_batch, net->k->real_bytes, false, 1);
-    if (allocate(net, config->memory_bytes_max, e) < 0) {
+    lay_out(net, NULL);
+    net->workspace_bytes = workspace(net);
+    return 0;
+}
+
+int network_open(struct network *net, const struct network_config *config, struct err *e) {
+    if (network_lay(net, config, e) < 0)
+        return -1;
+    size_t max = config->memory_bytes_max;
+    if (max == 0 || net->memory_bytes + net->copy_bytes <= max)
+        net->memory = net->k->mem_alloc(net->ctx, net->memory_bytes);
+    if (!net->memory) {
+        refuse(net, max, e);
         network_close(net);
         return -1;
     }
-    if (net->k->reserve(net->ctx, workspace(net)) < 0) {
+    lay_out(net, net->memory);
+    if (net->k->reserve(net->ctx, net->workspace_bytes) < 0) {
         network_close(net);
         return err_set(e, ERR_LIMIT, "no memory for the kernels' workspace");
     }
@@ -245,13 +251,19 @@ void network_labels(struct network *net, const int32_t *labels, int n) {
     net->k->mem_write(net->ctx, net->labels, labels, (size_t)n * sizeof *labels);
 }
 
-void network_forward(struct network *net, int n, enum network_mode mode) {
+void network_forward_layers(struct network *net, int n, enum network_mode mode, int first,
+                            int last) {
     must(n > 0 && n <= (mode == NETWORK_EVAL ? net->eval_batch : net->batch));
+    must(first > 0 && last <= net->model->layers);
     net->ran_train = mode != NETWORK_EVAL;
-    for (int i = 1; i < net->model->layers; i++) {
+    for (int i = first; i < last; i++) {
         struct nn_call c = call_of(net, i, n, mode);
         c.layer->op->forward(&c);
     }
+}
+
+void network_forward(struct network *net, int n, enum network_mode mode) {
+    network_forward_layers(net, n, mode, 1, net->model->layers);
     if (mode == NETWORK_TRAIN)
         net->tracked++;
 }

@@ -58,7 +58,9 @@ struct network {
     int slots, slot;       // the slot in use
     size_t state_elements; // of each state
     char *memory;
-    size_t memory_bytes, copy_bytes;
+    size_t memory_bytes, copy_bytes; // of the allocation; of checkpoints, elsewhere
+    size_t arena_bytes;              // of memory_bytes: activations and their gradients
+    size_t workspace_bytes;          // of the kernels, beside memory_bytes
     char *params;                    // model->param_elements
     char *grads;                     // model->param_elements + NETWORK_TAIL
     char *state[NETWORK_STATES_MAX]; // state_elements each
@@ -80,6 +82,8 @@ struct network {
 
 // Everything zero but running variances, which are 1. ERR_LIMIT when there is not enough memory.
 int network_open(struct network *net, const struct network_config *config, struct err *e);
+// The same without its memory: the sizes are known, and nothing can run. network_close ends it.
+int network_lay(struct network *net, const struct network_config *config, struct err *e);
 void network_close(struct network *net);               // safe on a zeroed one
 void network_init(struct network *net, uint64_t seed); // initial parameters
 
@@ -88,6 +92,9 @@ void network_select(struct network *net, int slot);
 void *network_input(struct network *net, enum network_mode mode); // n x h x w x c numbers
 void network_labels(struct network *net, const int32_t *labels, int n);
 void network_forward(struct network *net, int n, enum network_mode mode);
+// Layers first to last - 1 of it, for measurements.
+void network_forward_layers(struct network *net, int n, enum network_mode mode, int first,
+                            int last);
 const void *network_logits(const struct network *net); // n x classes, of the last forward
 // The tensors exchanged with neighbouring stages, n x the layer's elements.
 void *network_output(const struct network *net, enum network_mode mode);

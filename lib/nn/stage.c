@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/str.h"
+#include "nn/cost.h"
 #include "nn/layer.h"
 
 #include <stdlib.h>
@@ -10,20 +11,9 @@
 
 enum { BOTH_WAYS = 3 }; // backward is twice the work of forward
 
-static size_t outputs(const struct nn_layer *l) {
-    return layer_elements(l, 1);
-}
-
-// Every weight is used once per position of the output.
 int64_t stage_layer_work(const struct nn_model *m, int layer) {
-    const struct nn_layer *l = &m->layer[layer];
-    size_t weights = 0;
-    for (int i = 0; i < l->params; i++)
-        if (!m->param[l->param + i].vector)
-            weights += m->param[l->param + i].count;
-    size_t positions = (size_t)l->h * (size_t)l->w;
-    return BOTH_WAYS *
-           (int64_t)(weights * positions + outputs(l) * sizeof(float) * STAGE_BYTE_WORK);
+    size_t bytes = layer_elements(&m->layer[layer], 1) * sizeof(float);
+    return BOTH_WAYS * (cost_products(m, layer) + (int64_t)bytes * STAGE_BYTE_WORK);
 }
 
 // True when only the output of the previous layer is used at or after this layer.

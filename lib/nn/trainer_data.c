@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "nn/trainer_state.h"
 #include "nn/whiten.h"
+#include "sys/file.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -106,6 +107,7 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
         .progress_ctx = &line,
     };
     set_transforms(o, train, &c);
+    c.stream = c.stream || t->planning;
     if (check_split(o, &c, e) < 0)
         return -1;
     if (dataset_open(d, &c, e) < 0)
@@ -191,6 +193,45 @@ int trainer_data_open(struct trainer *t, struct err *e) {
                        e) < 0)
             return -1;
     return o->eval ? open_shard(t, &t->eval, &t->test, t->data_rank, data, true, e) : 0;
+}
+
+int trainer_data_survey(struct trainer *t, struct err *e) {
+    const struct train_config *o = t->options;
+    const char *data = t->config->data;
+    bool known = o->image_size > 0 && o->classes > 0;
+    if (known && o->dataset != TRAIN_DATA_SHAPES &&
+        (data ? !file_exists(data) : o->dataset != TRAIN_DATA_AUTO)) {
+        int side = (int)o->image_size;
+        t->train = (struct dataset){.kind = "unknown",
+                                    .height = side,
+                                    .width = side,
+                                    .channels = 3,
+                                    .classes = (int)o->classes};
+        return 0;
+    }
+    if (open_split(t, &t->train, DATASET_TRAIN, e) < 0)
+        return known ? -1
+                     : err_wrap(e, "data on this computer (try: train.image_size and "
+                                   "train.classes, and a plan without it)");
+    return o->eval ? open_split(t, &t->test, DATASET_TEST, e) : 0;
+}
+
+static size_t ring_bytes(const struct dataset *d, int64_t batch) {
+    size_t bytes = LOADER_AHEAD * (size_t)batch * (size_t)(d->height * d->width * d->channels);
+    return bytes < LOADER_RING_BYTES_MAX ? bytes : LOADER_RING_BYTES_MAX;
+}
+
+size_t trainer_data_bytes(const struct trainer *t) {
+    const struct dataset *d[] = {&t->train, &t->test};
+    const int64_t batch[] = {t->micro_batch, t->options->eval_batch};
+    struct dataset_config stream;
+    size_t bytes = 0;
+    set_transforms(t->options, true, &stream);
+    for (int i = 0; i < 2; i++)
+        if (d[i]->store)
+            bytes += stream.stream ? dataset_memory_bytes(d[i]) + ring_bytes(d[i], batch[i])
+                                   : (size_t)d[i]->samples * d[i]->image_bytes;
+    return bytes;
 }
 
 // ---- weights from the data ---------------------------------------------------------------------

@@ -73,7 +73,7 @@ static int wait_for_data(struct trainer *t, struct err *e) {
     return 0;
 }
 
-static int open_model(struct trainer *t, struct err *e) {
+int trainer_open_model(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     struct nn_model_spec spec = {.name = o->model,
                                  .stem = train_stem_words[o->stem],
@@ -122,6 +122,13 @@ static void set_rules(struct trainer *t) {
     t->states = optimizer_states(&t->chunk[0].optimizer);
 }
 
+// Images of a rank in a step of an evaluation; fewer than asked for where there are no more.
+static int eval_batch(const struct trainer *t) {
+    int64_t wanted = t->options->eval_batch;
+    int64_t each = ((int64_t)t->test.samples + t->mesh.data - 1) / t->mesh.data;
+    return t->options->eval ? (int)(each > 0 && each < wanted ? each : wanted) : 0;
+}
+
 // One stage of this rank: what it needs beside the ones before.
 static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     const struct train_config *o = t->options;
@@ -136,7 +143,7 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
                    .device = device ? device->handle : NULL},
         .type = o->dtype == TRAIN_BF16 ? KERNEL_BF16 : KERNEL_FLOAT,
         .batch = t->micro_batch,
-        .eval_batch = o->eval ? (int)o->eval_batch : 0,
+        .eval_batch = eval_batch(t),
         .slots = t->slots,
         .views = o->eval ? trainer_views(t) : 1,
         .states = t->states,
@@ -148,6 +155,8 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
         config.copy_bytes = sizeof(float) * (t->model->stat_elements +
                                              (size_t)(1 + t->states) * t->model->param_elements);
     must(config.backend);
+    if (t->planning)
+        return network_lay(&c->net, &config, e);
     if (network_open(&c->net, &config, e) < 0)
         return -1;
     optimizer_open(&c->optimizer, &c->part->model);
@@ -158,7 +167,7 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     return 0;
 }
 
-static int open_network(struct trainer *t, struct err *e) {
+int trainer_open_network(struct trainer *t, struct err *e) {
     size_t taken = 0;
     if (t->config->device && t->mesh.pipe > 1)
         return err_set(e, ERR_CONFIG,
@@ -206,9 +215,9 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     if (cores_allowed(&t->allowed, e) < 0)
         return -1;
     if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || trainer_feed_open(t, e) < 0 ||
-        wait_for_data(t, e) < 0 || open_comm(t, e) < 0 || open_model(t, e) < 0 ||
-        open_network(t, e) < 0 || trainer_pipe_open(t, e) < 0 || trainer_keeper_open(t, e) < 0 ||
-        trainer_resume(t, e) < 0)
+        wait_for_data(t, e) < 0 || open_comm(t, e) < 0 || trainer_open_model(t, e) < 0 ||
+        trainer_open_network(t, e) < 0 || trainer_pipe_open(t, e) < 0 ||
+        trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
         return -1;
     if (t->rank == 0)
         trainer_report_open(t);

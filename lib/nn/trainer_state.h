@@ -75,6 +75,7 @@ struct trainer {
     struct comm *data;           // the ranks that have the same stages; comm where all have
     struct comm *link[STEP_OPS]; // for sends and receives; NULL: none
     bool apart;                  // the totals of a step do not travel behind the gradients
+    bool planning;               // sizes alone are wanted: nothing is allocated or read
     int shards;                  // ranks that share out the data, or what config.shards pretends
     cpu_set_t allowed;
     struct limits_of_machine limits;
@@ -167,9 +168,15 @@ int trainer_scatter(struct trainer *t, const struct checkpoint_image *from, int 
 int trainer_share_stats(struct trainer *t, struct err *e); // those of data-parallel rank 0
 // trainer_setup.c
 int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e);
+int trainer_open_model(struct trainer *t, struct err *e);   // of the data's images
+int trainer_open_network(struct trainer *t, struct err *e); // this rank's stages
 void trainer_close(struct trainer *t);
 // trainer_data.c
 int trainer_data_open(struct trainer *t, struct err *e);
+// Sizes and counts of the data without its images; where it is not on this machine, those that
+// train.image_size and train.classes give, and no samples.
+int trainer_data_survey(struct trainer *t, struct err *e);
+size_t trainer_data_bytes(const struct trainer *t); // that a rank keeps of them
 // Sets the weights that come from the data (nn_model.whiten), the same on all ranks.
 int trainer_whiten(struct trainer *t, struct err *e);
 void trainer_data_close(struct trainer *t);

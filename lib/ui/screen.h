@@ -51,6 +51,8 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("started", "train",                                                                          \
       "run name cluster native command nodes files bytes inputs resumes output_dir …",             \
       "the run has started")                                                                       \
+    X("forecast", "train --dry-run", "run forecast",                                               \
+      "what the native trainer would take: the object of dttrain --plan --json")                   \
     X("skipped", "train", "name run output_dir", "a finished run stands in for a task")            \
     X("task", "run", "task run stood_in ms", "a task has finished, or a run stood in for it")      \
     X("line", "train logs", "node rank stream text", "one line of a rank")                         \

@@ -24,6 +24,11 @@ static size_t attention_workspace(const struct nn_call *c) {
     return c->k->attention_workspace(c->ctx, &s);
 }
 
+// Scores, and their sums of values.
+static int64_t attention_products(const struct nn_layer *l) {
+    return 2 * layer_rows(l, 1) * layer_rows(l, 1) * l->c;
+}
+
 static size_t attention_saved_bytes(const struct nn_layer *l, int n, size_t real) {
     return (size_t)layer_rows(l, n) * (size_t)l->as.attention.heads * real;
 }
@@ -47,6 +52,7 @@ static unsigned attention_uses(const struct nn_layer *l) {
 const struct nn_op nn_op_attention = {.name = "attention",
                                       .shape = attention_shape,
                                       .workspace = attention_workspace,
+                                      .products = attention_products,
                                       .saved_bytes = attention_saved_bytes,
                                       .forward = attention_forward,
                                       .backward = attention_backward,

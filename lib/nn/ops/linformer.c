@@ -49,6 +49,12 @@ static size_t linformer_saved_bytes(const struct nn_layer *l, int n, size_t real
     return parts_of(l, n).count * real;
 }
 
+// Three products with square weights; keys and values to fewer of them; scores and their sums.
+static int64_t linformer_products(const struct nn_layer *l) {
+    int64_t rows = layer_rows(l, 1), keys = l->as.attention.keys;
+    return rows * l->c * (3 * (int64_t)l->c + SIDES * keys + 2 * keys);
+}
+
 static struct attention_shape attention_of(const struct nn_call *c) {
     const struct nn_layer *l = c->layer;
     return (struct attention_shape){.n = c->n,
@@ -160,6 +166,7 @@ static unsigned linformer_uses(const struct nn_layer *l) {
 const struct nn_op nn_op_linformer = {.name = "linformer",
                                       .shape = linformer_shape,
                                       .workspace = linformer_workspace,
+                                      .products = linformer_products,
                                       .saved_bytes = linformer_saved_bytes,
                                       .forward = linformer_forward,
                                       .backward = linformer_backward,

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dttrain --plan beside the run itself: the memory of each rank within 5 %, the parameters, the step.
+# Clock: the predicted step is printed beside the measured one, and may be off.
+# shellcheck disable=SC2016 # Python expands
+source "${0%/*}/../lib.sh"
+
+cat >peak.py <<'END'
+# COMMAND…: runs it, and writes the most memory that it had to peak.RANK
+import os, subprocess, sys
+p = subprocess.Popen(sys.argv[1:])
+_, status, usage = os.wait4(p.pid, 0)
+open("peak." + os.environ.get("RANK", "0"), "w").write(str(usage.ru_maxrss * 1024))
+sys.exit(os.waitstatus_to_exitcode(status))
+END
+cat >beside.py <<'END'
+# PLAN.json METRICS: ratios of the plan to the run
+import json, sys
+plan = json.load(open(sys.argv[1]))
+for r in plan["ranks"]:
+    ratio = r["memory_bytes"]["all"] / int(open("peak.%d" % r["rank"]).read())
+    print("memory of rank %d: %.3f" % (r["rank"], ratio), "near" if 0.95 <= ratio <= 1.05 else "off")
+steps = [json.loads(line) for line in open(sys.argv[2])]
+rates = [s["images_per_s"] for s in steps if s["event"] == "train"]
+print("# predicted step / measured step: %.2f" %
+      (plan["predicted_step_ms"] / 1e3 / (plan["step_images"] / max(rates))))
+END
+sets=(--set train.epochs=1 --set train.train_size=128 --set train.test_size=64 --set train.print_every=1
+    --set train.batch=16 --set train.check_every=0)
+dirs=(DTCTL_OUTPUT_DIR=run DTCTL_MODEL_DIR=run DTCTL_STATE_DIR=run/state DTCTL_CACHE_DIR=run/cache)
+
+beside() { # RANKS SETTING…: a plan, and the run
+    local ranks=$1 s
+    local -a more=()
+    shift
+    for s in "$@"; do more+=(--set "$s"); done
+    rm -rf run peak.[0-9]*
+    ok "a plan of $ranks ranks, $*" env -u RANK bash -c \
+        'dttrain --plan --json --ranks "$0" --ranks-per-node "$0" "$@" >plan.json' \
+        "$ranks" "${sets[@]}" "${more[@]}"
+    if [ "$ranks" = 1 ]; then
+        ok 'the run' env -u RANK "${dirs[@]}" python3 peak.py dttrain "${sets[@]}" "${more[@]}"
+    else
+        ok 'the run' env "${dirs[@]}" dtrun --standalone --nproc-per-node "$ranks" --no-python \
+            python3 peak.py dttrain "${sets[@]}" "${more[@]}"
+    fi
+    run python3 beside.py plan.json run/metrics.jsonl
+    diag "$out"
+    unlike "$out" 'off' 'the memory of every rank is within 5 % of the plan'
+    like "$out" 'memory of rank 0: .* near' 'the plan has rank 0'
+}
+
+beside 1 train.model=resnet18
+beside 1 'train.model=vit_tiny(patch=8,depth=2)' train.optimizer=sgd
+beside 2 train.model=mlp train.zero=true train.wire=bf16
+beside 2 train.model=resnet18 train.pipeline=2
+
+# ---- as text ------------------------------------------------------------------------------------
+run dttrain --plan --ranks 4 --ranks-per-node 2 --network 1 --set train.model=mlp \
+    --set train.pipeline=2
+is "$status" 0 'a plan as text'
+like "$out" 'ranks    4, 2 on a node: 2-fold data parallel, pipelines of 2 ranks and 2 stages' \
+    'the plan has the shape of the run'
+like "$out" 'fc1 +786688' 'the plan has the layers'
+like "$out" 'predicted, not measured: [0-9.]+ ms a step' 'the prediction is labelled'
+like "$out" 'stage 1: all-reduce of 3.1 MB in [0-9]+ bucket.*each of 2 ranks sends 3.1 MB' \
+    'the plan has the bytes of a collective'
+like "$out" '1 Gbit/s between them' 'the plan names the network'
+run dttrain --plan --set train.model=mlp
+like "$out" 'on GPUs.*from data sheets, never measured' 'figures of GPUs are labelled'
+for gpu in T4 L4 A10G L40S A100 H100 H200; do like "$out" "$gpu +[0-9.]+ ms" "the plan has $gpu"; done
+ok 'a plan writes nothing' test ! -e dttrain-output
+
+# ---- without the data, and refused --------------------------------------------------------------
+run dttrain --plan --set train.model=mlp --set train.data=/nowhere
+is "$status" 1 'a plan of unknown data fails'
+like "$err" 'try: train.image_size and train.classes' 'the error names the settings that it needs'
+run dttrain --plan --set train.model=mlp --set train.data=/nowhere --set train.image_size=64 \
+    --set train.classes=7
+is "$status" 0 'sizes stand in for data that is elsewhere'
+like "$out" '7 classes, images of 64x64' 'the model is for those sizes'
+like "$out" 'without the data, which is not on this computer' 'the plan says what it leaves out'
+run dttrain --plan --ranks 3 --set train.pipeline=2
+like "$err" 'train.pipeline is 2, and 3 ranks cannot be divided by it' 'impossible ranks are refused'
+run dttrain --plan --ranks 0
+is "$status" 2 'no ranks are refused'
+
+# ---- dtctl --------------------------------------------------------------------------------------
+dtctl up --nodes 2 >/dev/null 2>&1
+run dtctl train --dry-run --nodes 2 --set train.model=mlp
+is "$status" 0 'train --dry-run of the native trainer'
+like "$out" 'ranks    2, 1 on a node' 'train --dry-run shows the plan of its ranks'
+run dtctl train --dry-run --json --nodes 2 --set train.model=mlp
+like "$out" '"event":"forecast".*"predicted_step_ms":' 'train --dry-run --json has it as an event'
+done_testing
