@@ -237,7 +237,7 @@ void fanout_join(struct fanout *g, struct fanout_member *m, struct push *p, cons
 
 void fanout_ready(struct fanout_member *m) {
     if (m->chain)
-        forget(m); // it has told the one behind that there is no more
+        forget(m); // it has sent RELAY_END to the one behind
     if (m->state == FANOUT_ALONE || m->push->plan.files == 0 || m->chains == FANOUT_CHAINS_MAX)
         alone(m);
     else

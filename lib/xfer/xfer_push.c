@@ -188,7 +188,7 @@ void xfer_push_relay_end(struct push *p) {
     add_frame(p, XFER_RELAY_END, NULL, 0);
 }
 
-// What the node of a chain has received counts like what was sent to it.
+// Content that a node of a chain has received counts like content that was sent to it.
 static int take_ack(struct push_conn *c, uint64_t bytes, struct err *e) {
     struct push *p = c->push;
     if (c->state != CONN_RELAY)

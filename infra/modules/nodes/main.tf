@@ -85,7 +85,7 @@ resource "terraform_data" "placement" {
   input = var.placement
 }
 
-# What a template says of its instance. Nothing else of it replaces a node.
+# Settings of a template that describe its instance. No other setting replaces a node.
 resource "terraform_data" "template" {
   input = local.templates == 0 ? "" : join(",", [var.subnet_id, var.security_group_id, var.public_address])
 }

@@ -82,7 +82,7 @@ static void test_round_trip(void) {
        "in its order");
     is_int(r.torchrun_count, 1, "torchrun's options");
     ok(strcmp(r.torchrun[0].name, "rdzv-id") == 0 && strcmp(r.torchrun[0].value, "x") == 0, "one");
-    is_int(r.sagemaker_count, 1, "what the tree of SageMaker needs");
+    is_int(r.sagemaker_count, 1, "the records for SageMaker are read");
     is_str(r.sagemaker[0].value, sagemaker[0].value, "JSON inside the job reads back");
     is_int(r.input_count, 2, "inputs");
     ok(strcmp(r.inputs[0].name, "i") == 0 && strcmp(r.inputs[0].path, "data/i") == 0 &&

@@ -301,7 +301,7 @@ static void relay(struct run *t, struct send_plan *plan, size_t frames_max) {
     is_int(rc < 0 || answer(t, NULL) < 0, 0, "the receiver accepts a relay: %s", t->err.text);
 }
 
-// A chain of two nodes: one lacks all, the other has a part. What any of them lacks passes both.
+// A chain of two nodes: one lacks all, the other has a part. Content that any of them lacks passes both.
 static void test_relay(const struct manifest *m) {
     struct run part = {.frames_max = 24};
     (void)transfer(&part, m, "relay-b", "relay-b-store", true, true);

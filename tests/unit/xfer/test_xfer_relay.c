@@ -33,7 +33,7 @@ static int ended(pid_t pid) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// A stranger without the key, then the node before, which sends two frames.
+// A peer without the key, then the node before, which sends two frames.
 static void test_frames(void) {
     struct relay r = RELAY_CLOSED;
     struct err e = {0};
@@ -138,7 +138,7 @@ static void test_stall(void) {
     is_int(rc, -1, "a node that takes nothing is dropped");
     ok(clock_mono_ms() - begin_ms >= RELAY_STALL_MS, "a node has its time to take a piece");
     ok(s.to_fd < 0, "the connection to it is closed");
-    is_int(xfer_relay_send(&s, piece, sizeof piece, &e), 0, "what follows is not for it");
+    is_int(xfer_relay_send(&s, piece, sizeof piece, &e), 0, "later frames are not sent to it");
     close(ends[0]);
     close(ends[1]);
     is_int(ended(frozen), 0, "the frozen node ends");
