@@ -7,7 +7,11 @@ NODES=${FANOUT_NODES:-8} MEGABYTES=${FANOUT_MB:-64} RATE=${FANOUT_RATE:-200mbit}
 hosts_up "$NODES"
 hosts_config
 bad=0
-quiet() { "$@" >command.log 2>&1 || { bad=$((bad + 1)); diag "$* failed: $(tail -n 5 command.log)"; }; }
+quiet() {
+    "$@" >command.log 2>&1 && return
+    bad=$((bad + 1))
+    diag "$* failed: $(tail -n 5 command.log)"
+}
 quiet dtctl up
 tc qdisc replace dev dt0 root tbf rate "$RATE" burst 256k latency 100ms
 

@@ -13,7 +13,9 @@ is "$status" 0 'up on five hosts'
 uplink() { tc qdisc replace dev dt0 root tbf rate "$1" burst 128k latency 100ms; }
 fields() { # NAME…: of the event "pushed"
     local name
-    for name; do sed -nE "s/.*\"event\":\"pushed\".*\"$name\":([0-9]+).*/\1/p" push.out; done | paste -sd' '
+    for name; do
+        sed -nE "s/.*\"event\":\"pushed\".*\"$name\":([0-9]+).*/\1/p" push.out
+    done | paste -sd' '
 }
 push() { # SECONDS ARGUMENT…: its status, files and bytes on the wire
     timeout -k 5 "$1" dtctl --json push --replace --to '~/data' "${@:2}" >push.out 2>push.err
@@ -88,6 +90,7 @@ ok 'the frozen node has them when it goes on' wait_for 30 has frozen 2
 content single
 DTCTL_CLUSTER_FANOUT=off push 60 single/
 is "$status" 0 'a push with fan-out off succeeds'
-ok 'with fan-out off each node gets all from this computer' test "$(fields bytes_wire)" -gt $((80 * MB))
+ok 'with fan-out off each node gets all from this computer' \
+    test "$(fields bytes_wire)" -gt $((80 * MB))
 ok 'the five nodes have the files' has single 1 2 3 4 5
 done_testing

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dttrain --plan beside the run itself: the memory of each rank within 5 %, the parameters, the step.
+# dttrain --plan beside the run itself: memory of each rank within 5 %, parameters, the step.
 # Clock: the predicted step is printed beside the measured one, and may be off.
 # shellcheck disable=SC2016 # Python expands
 source "${0%/*}/../lib.sh"
@@ -19,14 +19,15 @@ import json, sys
 plan = json.load(open(sys.argv[1]))
 for r in plan["ranks"]:
     ratio = r["memory_bytes"]["all"] / int(open("peak.%d" % r["rank"]).read())
-    print("memory of rank %d: %.3f" % (r["rank"], ratio), "near" if 0.95 <= ratio <= 1.05 else "off")
+    print("memory of rank %d: %.3f" % (r["rank"], ratio),
+          "near" if 0.95 <= ratio <= 1.05 else "off")
 steps = [json.loads(line) for line in open(sys.argv[2])]
 rates = [s["images_per_s"] for s in steps if s["event"] == "train"]
 print("# predicted step / measured step: %.2f" %
       (plan["predicted_step_ms"] / 1e3 / (plan["step_images"] / max(rates))))
 END
-sets=(--set train.epochs=1 --set train.train_size=128 --set train.test_size=64 --set train.print_every=1
-    --set train.batch=16 --set train.check_every=0)
+sets=(--set train.epochs=1 --set train.train_size=128 --set train.test_size=64
+    --set train.print_every=1 --set train.batch=16 --set train.check_every=0)
 dirs=(DTCTL_OUTPUT_DIR=run DTCTL_MODEL_DIR=run DTCTL_STATE_DIR=run/state DTCTL_CACHE_DIR=run/cache)
 
 beside() { # RANKS SETTING…: a plan, and the run
@@ -68,7 +69,9 @@ like "$out" 'stage 1: all-reduce of 3.1 MB in [0-9]+ bucket.*each of 2 ranks sen
 like "$out" '1 Gbit/s between them' 'the plan names the network'
 run dttrain --plan --set train.model=mlp
 like "$out" 'on GPUs.*from data sheets, never measured' 'figures of GPUs are labelled'
-for gpu in T4 L4 A10G L40S A100 H100 H200; do like "$out" "$gpu +[0-9.]+ ms" "the plan has $gpu"; done
+for gpu in T4 L4 A10G L40S A100 H100 H200; do
+    like "$out" "$gpu +[0-9.]+ ms" "the plan has $gpu"
+done
 ok 'a plan writes nothing' test ! -e dttrain-output
 
 # ---- without the data, and refused --------------------------------------------------------------
@@ -81,7 +84,8 @@ is "$status" 0 'sizes stand in for data that is elsewhere'
 like "$out" '7 classes, images of 64x64' 'the model is for those sizes'
 like "$out" 'without the data, which is not on this computer' 'the plan says what it leaves out'
 run dttrain --plan --ranks 3 --set train.pipeline=2
-like "$err" 'train.pipeline is 2, and 3 ranks cannot be divided by it' 'impossible ranks are refused'
+like "$err" 'train.pipeline is 2, and 3 ranks cannot be divided by it' \
+    'impossible ranks are refused'
 run dttrain --plan --ranks 0
 is "$status" 2 'no ranks are refused'
 
