@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A push of random content to FANOUT_NODES namespace hosts behind one shaped uplink: seconds and bytes
-# on the wire, with nodes that pass the content on, and without; the floor is the push to one host.
+# A push of random content to FANOUT_NODES namespace hosts behind one shaped uplink: seconds and
+# bytes on the wire, with nodes that pass the content on, and without; the floor is the push to one
+# host.
 source "${0%/*}/../tests/lib.sh"
 NODES=${FANOUT_NODES:-8} MEGABYTES=${FANOUT_MB:-64} RATE=${FANOUT_RATE:-200mbit}
 hosts_up "$NODES"

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Receivers in a chain of nodes: content comes that one of them has already, is cut, and comes
+// again.
+#include "tests/unit/xfer/memory.h"
+
+static void open_run(struct run *t, const struct manifest *m, const char *dest) {
+    struct receive_config config = {.dest = path_of(dest),
+                                    .store = path_of(arena_printf(&arena, "%s-store", dest)),
+                                    .replace = true,
+                                    .keep = true,
+                                    .acks = true};
+    if (xfer_receive_open(&t->r, &config, &t->err) < 0 || run_list(t, m) < 0)
+        bail_out("%s", t->err.text);
+}
+
+static void close_run(struct run *t) {
+    xfer_receive_close(&t->r);
+    xfer_send_plan_fini(&t->plan);
+    xfer_unpacker_fini(&t->to_r);
+    xfer_unpacker_fini(&t->to_s);
+    strbuf_fini(&t->forth);
+    strbuf_fini(&t->back);
+}
+
+// Sends up to frames_max content frames of the plan, then the end of the relay. The plan of t is
+// then what t still lacks.
+static void relay(struct run *t, struct send_plan *plan, size_t frames_max) {
+    struct send_stream s;
+    xfer_send_stream_init(&s, plan, false);
+    for (size_t n = 0; n < frames_max && xfer_send_stream_fill(&s, &t->forth, true, &t->err) > 0;
+         n++)
+        ;
+    xfer_send_stream_fini(&s);
+    xfer_wire_frame(&t->forth, XFER_RELAY_END, NULL, 0);
+    int rc = deliver(t);
+    xfer_send_plan_fini(&t->plan);
+    xfer_send_plan_init(&t->plan, plan->m);
+    t->ready = false;
+    is_int(rc < 0 || answer(t, NULL) < 0, 0, "the receiver accepts a relay: %s", t->err.text);
+}
+
+// A chain of two nodes: one lacks all, the other has a part. Content that any of them lacks passes
+// both.
+static void test_relay(const struct manifest *m) {
+    struct run part = {.frames_max = 24};
+    (void)transfer(&part, m, "relay-b", "relay-b-store", true, true);
+    (void)plan_bytes(&part);
+    struct run a = {0}, b = {0};
+    open_run(&a, m, "relay-a");
+    open_run(&b, m, "relay-b");
+    ok(b.plan.bytes < a.plan.bytes, "one node lacks less than the other");
+    for (size_t cut = 30;; cut = SIZE_MAX) {
+        struct send_plan all;
+        const struct send_plan *plans[] = {&b.plan, &a.plan};
+        uint64_t more = a.plan.bytes > b.plan.bytes ? a.plan.bytes : b.plan.bytes;
+        xfer_send_plan_init(&all, m);
+        xfer_send_plan_unite(&all, plans, 2);
+        ok(all.bytes >= more && all.bytes <= a.plan.bytes + b.plan.bytes,
+           "a chain carries what any of its nodes lacks");
+        struct send_plan second;
+        xfer_send_plan_init(&second, m);
+        xfer_send_plan_unite(&second, plans, 2);
+        is_uint(second.bytes, all.bytes, "the same plans unite to the same plan");
+        xfer_send_plan_ready(&all);
+        xfer_send_plan_ready(&second);
+        relay(&a, &all, cut);
+        relay(&b, &second, cut);
+        xfer_send_plan_fini(&all);
+        xfer_send_plan_fini(&second);
+        if (cut == SIZE_MAX)
+            break;
+        ok(a.ready && a.plan.files > 0, "a relay that was cut leaves a list of lacking files");
+        xfer_wire_frame(&b.forth, XFER_ENTRIES_END, NULL, 0);
+        is_int(deliver(&b), -1, "a list in the middle of the content is refused");
+        close_run(&b);
+        b = (struct run){0};
+        open_run(&b, m, "relay-b");
+    }
+    ok(a.result && b.result, "both nodes finish after the second relay");
+    is_uint(a.plan.files + b.plan.files, 0, "neither node lacks anything");
+    close_run(&a);
+    close_run(&b);
+    ok(same_tree("src", "relay-a") && same_tree("src", "relay-b"), "both nodes have all files");
+}
+
+int main(void) {
+    struct err e;
+    if (!mkdtemp(folder))
+        bail_out("mkdtemp");
+    make_tree();
+    struct manifest *m = scan("src");
+    test_relay(m);
+    manifest_free(m);
+    is_int(file_remove_tree(folder, &e), 0, "cleaned up");
+    arena_fini(&arena);
+    return done_testing();
+}
