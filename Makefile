@@ -21,7 +21,7 @@ O := $(BUILD)/$(MODE)
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' '$(1)' '$(2)';)
 
-all: programs ## Build bin/dtctl, bin/dtrun, bin/dttrain and bin/dttrain-cuda (default)
+all: programs ## Build bin/dtctl, dtrun, dttrain, dtdata and dttrain-cuda (default)
 
 # ---- compilers: one set per mode; the user's CFLAGS and LDFLAGS come after ours --------------
 CC_release := musl-gcc
@@ -99,9 +99,12 @@ $(O)/%.o: %.c $(O)/.flags
 THIRD_dtctl := ssh2 crypto zstd pcre2-8 jpeg
 THIRD_dtrun := crypto zstd
 THIRD_dttrain := jpeg zstd crypto
+THIRD_dtdata := curl ssl crypto
 
-PROGRAMS := $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))
-EMBEDDED = $(filter dtrun dttrain,$(PROGRAMS)) $(CUDA_PROGRAM)
+# libcurl is built for the shipped programs alone, so other modes have no dtdata.
+PROGRAMS := $(filter-out $(if $(filter-out release,$(MODE)),dtdata),\
+    $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c)))
+EMBEDDED = $(filter dtrun dttrain dtdata,$(PROGRAMS)) $(CUDA_PROGRAM)
 BIN_MODE := $(if $(filter release,$(MODE)),$(BIN),$(O)/bin)
 archives = $(call archive,$(filter $(LIBS_ALL),$(1)))
 group = -Wl,--start-group $(1) -Wl,--end-group
@@ -205,7 +208,8 @@ $(O)/embed/embed.o: $(O)/embed/embed.S
 
 # Only the file that prints the version includes it.
 $(O)/gen/build_info.h: FORCE | $(O)/.flags
-	$(Q)lib/third_party/build_info.sh $(VERSION) $(DEPS)/versions > $@.new && \
+	$(Q)lib/third_party/build_info.sh $(VERSION) $(DEPS)/versions \
+	    $(if $(filter release,$(MODE)),$(CURL_DEPS)/versions) > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 BUILD_INFO_USERS := $(shell grep -ls 'include "build_info.h"' lib/*/*.c cmd/*/*.c)
 $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h

@@ -47,7 +47,8 @@ SUBMAKE = +$(Q)$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFL
 JOBS := $(shell nproc)
 
 test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line has the counts
-	$(Q)lib/third_party/deps build && lib/third_party/deps build san
+	$(Q)lib/third_party/deps build && lib/third_party/deps build san && \
+	    lib/third_party/deps build curl
 	$(if $(filter tests/gpu/%,$(SCRIPTS_CHOSEN)),$(Q)lib/third_party/deps build cuda || true)
 	$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN),$(SUBMAKE) MODE=san \
 	    $(call names,san,$(TEST_C_CHOSEN) $(FUZZ_C_CHOSEN)))

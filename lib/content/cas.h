@@ -130,6 +130,10 @@ int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e);
 // Finishes a part after its end. ERR_HASH: the part was deleted. Otherwise the content is at *path:
 // the object with keep, the part itself without.
 int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct err *e);
+// The same for content of an unknown hash: the part was opened by any other name of HASH_BYTES
+// that stands for this content alone. Its hash is in p->hash then. Needs keep.
+int cas_part_adopt(struct cas *c, struct cas_part *p, const char **path, struct err *e);
+void cas_part_discard(struct cas *c, struct cas_part *p); // removes and closes it
 // True when another transfer has finished the object: it is at *path, and the part is removed.
 bool cas_part_elsewhere(struct cas *c, const struct cas_part *p, const char **path);
 void cas_part_close(struct cas_part *p);

@@ -155,18 +155,14 @@ static bool is_at(int fd, const char *path) {
            open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
 }
 
-int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct err *e) {
-    unsigned char real[HASH_BYTES];
+static void remove_part(const char *part, const char *map) {
+    (void)unlink(part);
+    (void)unlink(map);
+}
+
+static int place_part(struct cas *c, struct cas_part *p, const char *part, const char *map,
+                      const char **path, struct err *e) {
     struct stat st;
-    const char *part = cas_part_path(c, p->hash, ".part"), *map = cas_part_path(c, p->hash, ".map");
-    hash_final(&p->running, real);
-    if (memcmp(real, p->hash, HASH_BYTES) != 0) {
-        (void)unlink(part);
-        (void)unlink(map);
-        return err_set(e, ERR_HASH,
-                       "the received file does not match its hash (did the file change "
-                       "while it was sent?); try again");
-    }
     *path = part;
     if (c->keep) {
         *path = cas_object_path(c, p->hash);
@@ -177,8 +173,33 @@ int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct
         if (fchmod(p->fd, 0444) < 0 || rename(part, *path) < 0)
             return err_errno(e, ERR_SYS, "cannot put '%s' into place", *path);
         if (fstat(p->fd, &st) == 0)
-            hash_cache_put(c->hashes, &st, real, HASH_CACHE_OWN);
+            hash_cache_put(c->hashes, &st, p->hash, HASH_CACHE_OWN);
     }
     (void)unlink(map);
     return 0;
+}
+
+int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct err *e) {
+    unsigned char real[HASH_BYTES];
+    const char *part = cas_part_path(c, p->hash, ".part"), *map = cas_part_path(c, p->hash, ".map");
+    hash_final(&p->running, real);
+    if (memcmp(real, p->hash, HASH_BYTES) != 0) {
+        remove_part(part, map);
+        return err_set(e, ERR_HASH,
+                       "the received file does not match its hash (did the file change "
+                       "while it was sent?); try again");
+    }
+    return place_part(c, p, part, map, path, e);
+}
+
+int cas_part_adopt(struct cas *c, struct cas_part *p, const char **path, struct err *e) {
+    const char *part = cas_part_path(c, p->hash, ".part"), *map = cas_part_path(c, p->hash, ".map");
+    must(c->keep);
+    hash_final(&p->running, p->hash);
+    return place_part(c, p, part, map, path, e);
+}
+
+void cas_part_discard(struct cas *c, struct cas_part *p) {
+    remove_part(cas_part_path(c, p->hash, ".part"), cas_part_path(c, p->hash, ".map"));
+    cas_part_close(p);
 }

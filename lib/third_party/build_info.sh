@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# build_info.sh VERSION [VERSIONS_FILE]: prints build_info.h: DTCTL_VERSION from git's tags (or
+# build_info.sh VERSION [VERSIONS_FILE…]: prints build_info.h: DTCTL_VERSION from git's tags (or
 # VERSION and the commit, or VERSION alone outside git), DTCTL_BUILD_DATE only from
 # SOURCE_DATE_EPOCH, and DTCTL_THIRD_PARTY, one line per linked library and per applied patch.
 set -euo pipefail
@@ -16,5 +16,7 @@ date=''
 [ -z "${SOURCE_DATE_EPOCH-}" ] || date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d)
 printf '#define DTCTL_VERSION "%s"\n#define DTCTL_BUILD_DATE "%s"\n' "$version" "$date"
 printf '#define DTCTL_THIRD_PARTY \\\n'
-[ -z "${2-}" ] || [ ! -f "$2" ] || sed 's/["\\]/\\&/g; s/.*/    "&\\n" \\/' "$2"
+for versions in "${@:2}"; do
+    [ ! -f "$versions" ] || sed 's/["\\]/\\&/g; s/.*/    "&\\n" \\/' "$versions"
+done
 echo '    ""'

@@ -14,6 +14,16 @@ $(DEPS)/versions:
 	@echo "the pinned libraries are not built yet: run 'make deps' (or 'make demo')" >&2; exit 1
 endif
 
+# libcurl, libssl and libcrypto for dtdata. The headers of libcurl serve every mode.
+CURL_DEPS := $(shell lib/third_party/deps path curl)
+$(O)/lib/object/%.o: DEPS_CFLAGS += -isystem $(CURL_DEPS)/include
+$(BIN_MODE)/dtdata: DEPS_LDFLAGS := -L$(CURL_DEPS)/lib $(DEPS_LDFLAGS)
+ifneq ($(filter release,$(MODE)),)
+$(O)/.flags: $(CURL_DEPS)/versions
+endif
+$(CURL_DEPS)/versions:
+	@echo "libcurl is not built yet: run 'make deps'" >&2; exit 1
+
 # -y in YES=1 answers the question; TIER is what to install for: build, test or cloud.
 TIER ?= cloud
 setup: ## Install what this machine lacks for TIER=build, test or cloud (all; asks, YES=1)
@@ -24,6 +34,7 @@ setup-quiet:
 
 deps: ## Fetch, verify and build the pinned libraries (MODE=san: those of the sanitizer build)
 	$(Q)lib/third_party/deps build $(if $(filter san fuzz,$(MODE)),san)
+	$(if $(filter release,$(MODE)),$(Q)lib/third_party/deps build curl)
 	$(if $(filter release,$(MODE)),$(Q)lib/third_party/deps build cuda || \
 	    echo 'deps: without the compiler of CUDA; `make cuda` and the tests of kernels need it' >&2)
 

@@ -15,7 +15,7 @@ sources() { # the files that git knows or would take, or everything that make di
 sed -n 's/#define DTCTL_VERSION "\(.*\)"/\1/p' "$BUILD/release/gen/build_info.h" >"$copy/.version"
 ok 'the copy builds' env HOME="$(getent passwd "$(id -u)" | cut -d: -f6)" \
     make -C "$copy" -j2 BUILD=build BIN=bin MAKEFLAGS=
-for program in dtctl dtrun dttrain; do
+for program in dtctl dtrun dttrain dtdata; do
     ok "$program is the same" cmp "$BIN/$program" "$copy/bin/$program"
 done
 done_testing

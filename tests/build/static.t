@@ -18,8 +18,8 @@ refused 'has a fixed address' -static -no-pie
 refused 'is not linked with -z now' -static-pie -Wl,-z,lazy
 refused 'has an executable stack' -static-pie -Wl,-z,now,-z,execstack
 
-declare -A bytes_max=([dtctl]=12000000 [dtrun]=4000000 [dttrain]=8000000)
-for program in dtctl dtrun dttrain; do
+declare -A bytes_max=([dtctl]=12000000 [dtrun]=4000000 [dttrain]=8000000 [dtdata]=6000000)
+for program in dtctl dtrun dttrain dtdata; do
     file=$BIN/$program
     ok "$program is built" test -x "$file" || continue
     ok "$program is static" "$check" "$file"

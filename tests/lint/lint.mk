@@ -17,6 +17,8 @@ CLANG_FORMAT := $(firstword $(shell command -v clang-format-14 clang-format))
 LINT_FLAGS = -std=gnu11 -D_GNU_SOURCE= -Ilib -I. -I$(LINT)/gen -fno-common -pthread $(WARN) \
     -Werror $(if $(filter lib/% cmd/%,$<),$(WARN_lib)) $(if $(filter kernels/%,$<),$(isa))
 
+$(LINT)/lib/object/%.ok: LINT_FLAGS += -isystem $(CURL_DEPS)/include
+
 formatted = { $(CLANG_FORMAT) --dry-run -Werror $< 2>/dev/null || \
     { echo '$<: is not formatted; run make format'; false; }; }
 analyzed = $(if $(filter-out lib/base/err.c,$<),-include tests/lint/analyzer.h)

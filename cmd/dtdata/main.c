@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtdata: brings objects of S3 and of https addresses to where they are needed. dtctl starts it on
+// this computer, with the user's AWS credentials, and on nodes, without any.
+//
+//     dtdata list SOURCE        the objects of s3://BUCKET/PREFIX, or the one of https://…
+//     dtdata get STORE          reads what standard input lists into a content store
+//     dtdata put DIR s3://…     writes the files of a folder
+//
+// Standard output is lines of JSON. `list`: {"folder":true|false,"ca":"PEM"}, then for each object
+// {"path","name","url","size","etag","id"}, then {"end":N}. `get` reads just that, and writes
+// {"i":N,"sha256":"…"} for each object, in any order; {"done":N,"total":N} on the way; and
+// {"end":N,"read":BYTES,"again":N}. `put`: done, total and end. The last line of a failure is
+// {"event":"error","code":"…","text":"…"}. An url is presigned: it needs no key.
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "build_info.h"
+#include "object/object_get.h"
+#include "object/object_list.h"
+#include "object/object_put.h"
+#include "sys/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INPUT_BYTES_MAX ((uint64_t)1 << 30)
+
+extern char **environ;
+
+// ---- lines --------------------------------------------------------------------------------------
+
+static int put_line(struct strbuf *line, struct err *e) {
+    strbuf_addc(line, '\n');
+    int result = file_write_all(STDOUT_FILENO, line->data, line->len, e);
+    strbuf_clear(line);
+    return result;
+}
+
+static int progress(void *ctx, uint64_t done, uint64_t total, struct err *e) {
+    struct strbuf *line = ctx;
+    strbuf_addf(line, "{\"done\":%llu,\"total\":%llu}", (unsigned long long)done,
+                (unsigned long long)total);
+    return put_line(line, e);
+}
+
+static int fail(const struct err *e) {
+    struct strbuf line = {0};
+    struct json_out j;
+    struct err ignored;
+    json_open(&j, &line);
+    json_object(&j, NULL);
+    json_str(&j, "event", "error");
+    json_str(&j, "code", err_name(e->code));
+    json_str(&j, "text", e->text);
+    json_end(&j);
+    put_line(&line, &ignored);
+    strbuf_fini(&line);
+    return err_status(e->code);
+}
+
+// ---- list ---------------------------------------------------------------------------------------
+
+static int list(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    struct object_list l;
+    struct json_out j;
+    int result = object_list(&l, a, args[0], environ, clock_wall_ms(), e);
+    if (result == 0) {
+        json_open(&j, line);
+        json_object(&j, NULL);
+        json_bool(&j, "folder", l.folder);
+        json_strn(&j, "ca", l.s3.ca, l.s3.ca_len);
+        json_end(&j);
+        result = put_line(line, e);
+    }
+    for (size_t i = 0; result == 0 && i < l.count; i++) {
+        object_list_line(&l, i, line);
+        result = file_write_all(STDOUT_FILENO, line->data, line->len, e);
+        strbuf_clear(line);
+    }
+    if (result == 0) {
+        strbuf_addf(line, "{\"end\":%zu}", l.count);
+        result = put_line(line, e);
+    }
+    object_list_close(&l);
+    return result;
+}
+
+// ---- get ----------------------------------------------------------------------------------------
+
+static int on_object(void *ctx, size_t i, const unsigned char hash[HASH_BYTES], struct err *e) {
+    struct strbuf *line = ctx;
+    char hex[HASH_HEX_BYTES];
+    hash_hex(hex, hash);
+    strbuf_addf(line, "{\"i\":%zu,\"sha256\":\"%s\"}", i, hex);
+    return put_line(line, e);
+}
+
+struct input {
+    struct arena arena;
+    struct object_want *wants;
+    size_t count, room;
+    const char *ca;
+};
+
+static int read_want(struct input *in, const struct json *j, struct err *e) {
+    struct object_want want = {.name = json_get_str(j, "name", NULL),
+                               .url = json_get_str(j, "url", NULL),
+                               .etag = json_get_str(j, "etag", "")};
+    int64_t size = json_get_int(j, "size", -1);
+    const char *id = json_get_str(j, "id", "");
+    if (!want.name || !want.url || size < 0 || !hash_is_hex(id) || in->count == S3_OBJECTS_MAX ||
+        str_unhex(want.id, HASH_BYTES, id, e) < 0)
+        return err_set(e, ERR_FORMAT, "line %zu of the input is no object", in->count + 2);
+    want.size = (uint64_t)size;
+    if (in->count == in->room) {
+        in->room = in->room ? in->room * 2 : 256;
+        in->wants = heap_realloc(in->wants, in->room * sizeof *in->wants);
+    }
+    in->wants[in->count++] = want;
+    return 0;
+}
+
+// An input that ends without its last line is that of a dtctl that is gone.
+static int read_input(struct input *in, struct err *e) {
+    char *line = NULL;
+    size_t room = 0;
+    uint64_t total = 0;
+    bool ended = false;
+    int result = 0;
+    for (ssize_t n; result == 0 && !ended && (n = getline(&line, &room, stdin)) > 0;) {
+        struct json *j;
+        total += (uint64_t)n;
+        if (total > INPUT_BYTES_MAX)
+            result = err_set(e, ERR_LIMIT, "the list of objects has more than 1 GiB");
+        else if (json_parse(&in->arena, line, (size_t)n, &j, e) < 0)
+            result = -1;
+        else if (json_get(j, "end"))
+            ended = true;
+        else if (!in->ca)
+            in->ca = json_get_str(j, "ca", "");
+        else
+            result = read_want(in, j, e);
+    }
+    free(line);
+    return result == 0 && !ended ? err_set(e, ERR_FORMAT, "the list of objects was cut off")
+                                 : result;
+}
+
+static int get_into(struct input *in, struct arena *a, struct strbuf *line, const char *dir,
+                    struct err *e) {
+    struct cas store;
+    struct known known;
+    struct http *http = http_open(in->ca, strlen(in->ca), e);
+    if (!http)
+        return -1;
+    int result = cas_open(&store, dir, e);
+    if (result == 0) {
+        result = known_open(&known, file_join(a, dir, "known"), e);
+        struct object_get g = {.http = http,
+                               .store = &store,
+                               .known = &known,
+                               .wants = in->wants,
+                               .count = in->count,
+                               .on_object = on_object,
+                               .on_progress = progress,
+                               .ctx = line};
+        if (result == 0) {
+            result = object_get_all(&g, e);
+            known_close(&known);
+        }
+        struct err second = {0};
+        if (store.hashes)
+            hash_cache_save(store.hashes, &second);
+        if (cas_close(&store, false, &second) < 0 && result == 0) {
+            *e = second;
+            result = -1;
+        }
+        strbuf_addf(line, "{\"end\":%zu,\"read\":%llu,\"again\":%llu}", in->count,
+                    (unsigned long long)g.bytes_read, (unsigned long long)http_again_count(http));
+        if (result == 0)
+            result = put_line(line, e);
+    }
+    http_close(http);
+    return result;
+}
+
+static int get(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    struct input in = {.ca = NULL};
+    int result = read_input(&in, e);
+    if (result == 0)
+        result = get_into(&in, a, line, args[0], e);
+    free(in.wants);
+    arena_fini(&in.arena);
+    return result;
+}
+
+// ---- put ----------------------------------------------------------------------------------------
+
+static int put_files(struct object_put *p, const char *dir, struct err *e) {
+    struct manifest_rules rules = {.own_too = true};
+    struct manifest *m = manifest_new();
+    int result = manifest_add_path(m, dir, "", &rules, e);
+    p->files = m;
+    if (result == 0)
+        result = object_put_all(p, e);
+    manifest_free(m);
+    return result;
+}
+
+static int put(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    struct object_put p = {.on_progress = progress, .ctx = line};
+    struct uri to;
+    struct s3 s3;
+    if (uri_parse(a, args[1], &to, e) < 0)
+        return -1;
+    if (to.url)
+        return err_set(e, ERR_CONFIG, "'%.200s': files are written to s3:// alone", args[1]);
+    if (s3_open(&s3, a, environ, e) < 0)
+        return -1;
+    size_t len = strlen(to.key);
+    p.s3 = &s3;
+    p.bucket = to.bucket;
+    p.prefix = arena_strndup(a, to.key, len - (len && to.key[len - 1] == '/'));
+    int result = s3_open_account(&s3, environ, e);
+    if (result == 0)
+        result = put_files(&p, args[0], e);
+    if (result == 0) {
+        strbuf_addf(line, "{\"end\":%zu}", p.count);
+        result = put_line(line, e);
+    }
+    s3_close(&s3);
+    return result;
+}
+
+// ---- words --------------------------------------------------------------------------------------
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        int args;
+        int (*run)(struct arena *a, struct strbuf *line, char **args, struct err *e);
+        const char *usage;
+    } verbs[] = {
+        {"list", 1, list, "SOURCE"}, {"get", 1, get, "STORE"}, {"put", 2, put, "DIR s3://…"}};
+    struct arena a = {0};
+    struct strbuf line = {0};
+    struct err e = {0};
+    log_open("dtdata", LOG_WARN, LOG_PLAIN);
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("dtdata %s\n", DTCTL_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (argc == verbs[i].args + 2 && strcmp(argv[1], verbs[i].name) == 0) {
+            int status = verbs[i].run(&a, &line, argv + 2, &e) == 0 ? 0 : fail(&e);
+            strbuf_fini(&line);
+            arena_fini(&a);
+            return status;
+        }
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        fprintf(stderr, "%s dtdata %s %s\n", i ? "      " : "usage:", verbs[i].name,
+                verbs[i].usage);
+    return err_status(ERR_USAGE);
+}

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading many objects: which range comes next, where its bytes go, and what makes an object whole.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include "object/object_get.h"
+
+#include "base/clock.h"
+#include "sys/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <openssl/md5.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { PROGRESS_MS = 100, SPARE_BYTES = 64 << 20 /* of the disk */ };
+
+enum ranging { UNTRIED, TRYING, RANGED, WHOLE };
+
+struct object {
+    uint64_t next; // where the next range begins
+    uint32_t calls;
+    enum ranging ranging;
+    bool done, kms;
+    unsigned char *have; // bits of units from an earlier time
+};
+
+struct slot {
+    struct http_call call;
+    struct work *work;
+    size_t i; // of the object
+    bool busy, small, seen;
+    uint64_t from, len, got;
+    struct cas_part part;
+    char range[64], match[176];
+};
+
+struct work {
+    struct object_get *g;
+    struct arena arena;
+    struct object *objects;
+    size_t first; // all before it have been asked for
+    size_t left;  // objects that are not done
+    struct slot slots[OBJECT_CALLS_MAX];
+    uint64_t done, total;
+    struct err err; // the first failure
+    int64_t told_ms;
+};
+
+bool object_get_is_range(const char *text, uint64_t from, uint64_t len, uint64_t size) {
+    char wanted[96];
+    int n = snprintf(wanted, sizeof wanted, "bytes %" PRIu64 "-%" PRIu64 "/", from, from + len - 1);
+    const char *rest = text + n;
+    if (strncasecmp(text, wanted, (size_t)n) != 0)
+        return false;
+    snprintf(wanted, sizeof wanted, "%" PRIu64, size);
+    return strcmp(rest, wanted) == 0 || strcmp(rest, "*") == 0;
+}
+
+static void fail(struct work *w, size_t i, const struct err *e) {
+    if (w->err.code)
+        return;
+    w->err = *e;
+    err_wrap(&w->err, "'%.300s'", w->g->wants[i].name);
+}
+
+// ---- a whole object -----------------------------------------------------------------------------
+
+// An ETag of 32 digits is the MD5 of the content, unless a key of KMS was used.
+static bool etag_is_md5(const char *etag) {
+    return strlen(etag) == 2 * MD5_DIGEST_LENGTH &&
+           strspn(etag, "0123456789abcdefABCDEF") == 2 * MD5_DIGEST_LENGTH;
+}
+
+static int check_md5(const char *etag, MD5_CTX *md5, struct err *e) {
+    unsigned char digest[MD5_DIGEST_LENGTH];
+    char hex[2 * MD5_DIGEST_LENGTH + 1];
+    MD5_Final(digest, md5);
+    str_hex(hex, digest, sizeof digest);
+    return strcasecmp(hex, etag) == 0
+               ? 0
+               : err_set(e, ERR_HASH, "what came has the MD5 %s, and its ETag says %s", hex, etag);
+}
+
+static int check_file(const struct cas_part *p, const char *etag, struct err *e) {
+    static unsigned char buf[CAS_PIECE_BYTES];
+    MD5_CTX md5;
+    MD5_Init(&md5);
+    for (uint64_t at = 0; at < p->size;) {
+        ssize_t n = pread(p->fd, buf, sizeof buf, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_errno(e, ERR_SYS, "cannot read what came");
+        MD5_Update(&md5, buf, (size_t)n);
+        at += (uint64_t)n;
+    }
+    return check_md5(etag, &md5, e);
+}
+
+static int tell(struct work *w, size_t i, const unsigned char hash[HASH_BYTES], struct err *e) {
+    struct object_get *g = w->g;
+    w->objects[i].done = true;
+    w->left--;
+    return g->on_object(g->ctx, i, hash, e);
+}
+
+static int finish_large(struct work *w, size_t i, struct err *e) {
+    struct object_get *g = w->g;
+    const struct object_want *want = &g->wants[i];
+    struct cas_part p;
+    const char *path;
+    if (cas_part_open(g->store, &p, want->id, want->size, e) < 0)
+        return -1;
+    int result = cas_part_complete(&p) ? cas_part_hash(&p, UINT64_MAX, e)
+                                       : err_set(e, ERR_HASH, "a part of it is missing");
+    if (result >= 0 && etag_is_md5(want->etag) && !w->objects[i].kms)
+        result = check_file(&p, want->etag, e);
+    if (result < 0) {
+        cas_part_discard(g->store, &p);
+        return -1;
+    }
+    result = cas_part_adopt(g->store, &p, &path, e);
+    cas_part_close(&p);
+    if (result < 0 || (want->etag[0] && known_add(g->known, want->id, p.hash, e) < 0))
+        return -1;
+    return tell(w, i, p.hash, e);
+}
+
+static int finish_small(struct work *w, struct slot *s, struct err *e) {
+    struct object_get *g = w->g;
+    const struct object_want *want = &g->wants[s->i];
+    const void *p = strbuf_cstr(&s->call.body);
+    unsigned char hash[HASH_BYTES];
+    if (etag_is_md5(want->etag) && !s->call.kms) {
+        MD5_CTX md5;
+        MD5_Init(&md5);
+        MD5_Update(&md5, p, s->call.body.len);
+        if (check_md5(want->etag, &md5, e) < 0)
+            return -1;
+    }
+    hash_of(hash, p, s->call.body.len);
+    if ((!cas_has_small(g->store, hash, want->size) &&
+         cas_add_small(g->store, hash, p, s->call.body.len, e) < 0) ||
+        (want->etag[0] && known_add(g->known, want->id, hash, e) < 0))
+        return -1;
+    return tell(w, s->i, hash, e);
+}
+
+// ---- one request --------------------------------------------------------------------------------
+
+static void on_try(struct http_call *c) {
+    struct slot *s = c->ctx;
+    s->work->done -= s->got; // a try begins anew
+    s->got = 0;
+    s->seen = false;
+}
+
+// With the first bytes: did the server answer what it was asked?
+static int check_answer(struct slot *s, struct err *e) {
+    const struct object_want *want = &s->work->g->wants[s->i];
+    struct object *o = &s->work->objects[s->i];
+    s->seen = true;
+    o->kms |= s->call.kms;
+    // Some servers give the range and call it 200.
+    bool part = s->call.status == 206 ||
+                (s->call.status == 200 && s->range[0] && s->call.length == (int64_t)s->len);
+    if (part) {
+        bool told = s->call.status == 206 || s->call.range[0];
+        if (!s->range[0] ||
+            (told && !object_get_is_range(s->call.range, s->from, s->len, want->size)))
+            return err_set(e, ERR_FORMAT, "the server sent another range than was asked for (%s)",
+                           s->call.range);
+        if (o->ranging == TRYING)
+            o->ranging = RANGED;
+        return 0;
+    }
+    if (s->call.status != 200)
+        return err_set(e, ERR_FORMAT, "the server answers %ld to a read", s->call.status);
+    if (s->range[0] && o->ranging != TRYING)
+        return err_set(e, ERR_FORMAT, "the server sent all of it when asked for a range");
+    // It does not know ranges: this one answer is everything.
+    if (s->range[0]) {
+        o->ranging = WHOLE;
+        s->from = 0;
+        s->len = want->size;
+        o->next = want->size;
+    }
+    return 0;
+}
+
+static int on_data(struct http_call *c, const void *p, size_t len, struct err *e) {
+    struct slot *s = c->ctx;
+    if (!s->seen && check_answer(s, e) < 0)
+        return -1;
+    if (len > s->len - s->got)
+        return err_set(e, ERR_FORMAT,
+                       "the server sent more than the %" PRIu64 " bytes it has "
+                       "(did it change?)",
+                       s->work->g->wants[s->i].size);
+    s->work->done += len;
+    s->work->g->bytes_read += len;
+    if (s->small) {
+        s->got += len;
+        strbuf_add(&c->body, p, len);
+        return 0;
+    }
+    for (const char *from = p; len;) { // a piece ends where a unit of the store does
+        uint64_t at = s->from + s->got, left = CAS_UNIT_BYTES - at % CAS_UNIT_BYTES;
+        size_t n = len < left ? len : (size_t)left;
+        s->got += n;
+        if (cas_part_write(&s->part, at, from, n, e) < 0)
+            return -1;
+        from += n;
+        len -= n;
+    }
+    return 0;
+}
+
+static int end_range(struct work *w, struct slot *s, struct err *e) {
+    struct object *o = &w->objects[s->i];
+    if (s->got != s->len)
+        return err_set(e, ERR_FORMAT, "the server sent %" PRIu64 " bytes of %" PRIu64, s->got,
+                       s->len);
+    if (s->small)
+        return finish_small(w, s, e);
+    return o->next == w->g->wants[s->i].size && o->calls == 0 ? finish_large(w, s->i, e) : 0;
+}
+
+static void on_end(struct http_call *c, const struct err *e) {
+    struct slot *s = c->ctx;
+    struct work *w = s->work;
+    struct err why = *e;
+    w->objects[s->i].calls--;
+    if (!s->small)
+        cas_part_close(&s->part);
+    if (c->status == 412 || c->status == 416)
+        err_set(&why, ERR_HASH, "it has changed since it was listed (try again)");
+    else if (strcmp(c->code, "AccessDenied") == 0 && strstr(why.text, "expired"))
+        err_wrap(&why, "the time of its address is over (try again)");
+    if (why.code || end_range(w, s, &why) < 0)
+        fail(w, s->i, &why);
+    s->busy = false;
+}
+
+static int begin(struct work *w, struct slot *s, size_t i, uint64_t from, uint64_t len,
+                 struct err *e) {
+    const struct object_want *want = &w->g->wants[i];
+    http_call_close(&s->call);
+    *s = (struct slot){.work = w, .i = i, .busy = true, .from = from, .len = len};
+    s->call = (struct http_call){.method = "GET",
+                                 .url = want->url,
+                                 .follow = true,
+                                 .body_max = OBJECT_SMALL_BYTES_MAX,
+                                 .on_try = on_try,
+                                 .on_data = on_data,
+                                 .on_end = on_end,
+                                 .ctx = s};
+    s->small = want->size <= OBJECT_SMALL_BYTES_MAX;
+    if (!s->small && cas_part_open(w->g->store, &s->part, want->id, want->size, e) < 0)
+        return -1;
+    if (len < want->size) {
+        snprintf(s->range, sizeof s->range, "bytes=%" PRIu64 "-%" PRIu64, from, from + len - 1);
+        s->call.headers[s->call.header_count++] = (struct http_header){"Range", s->range};
+    }
+    if (want->etag[0]) {
+        snprintf(s->match, sizeof s->match, "\"%s\"", want->etag);
+        s->call.headers[s->call.header_count++] = (struct http_header){"If-Match", s->match};
+    }
+    w->objects[i].calls++;
+    http_begin(w->g->http, &s->call);
+    return 0;
+}
+
+// ---- what comes next ----------------------------------------------------------------------------
+
+static bool has_unit(const struct object *o, uint64_t unit) {
+    return o->have && o->have[unit / 8] >> (unit % 8) & 1;
+}
+
+// Passes over the units that are there; false: none is missing from o->next on.
+static bool next_range(const struct object_want *want, struct object *o, uint64_t *from,
+                       uint64_t *len) {
+    while (o->next < want->size && has_unit(o, o->next / CAS_UNIT_BYTES))
+        o->next += CAS_UNIT_BYTES;
+    if (o->next >= want->size) {
+        o->next = want->size;
+        return false;
+    }
+    *from = o->next;
+    *len = want->size - o->next;
+    if (want->etag[0] && want->size > OBJECT_SMALL_BYTES_MAX && *len > OBJECT_RANGE_BYTES)
+        *len = OBJECT_RANGE_BYTES;
+    o->next += *len;
+    return true;
+}
+
+// Gives the slot a request, or leaves it idle.
+static int fill(struct work *w, struct slot *s, struct err *e) {
+    struct object_get *g = w->g;
+    uint64_t from, len;
+    while (w->first < g->count &&
+           (w->objects[w->first].done || (w->objects[w->first].ranging != UNTRIED &&
+                                          w->objects[w->first].next == g->wants[w->first].size)))
+        w->first++;
+    for (size_t i = w->first; i < g->count; i++) {
+        struct object *o = &w->objects[i];
+        if (o->done || o->ranging == TRYING || o->ranging == WHOLE ||
+            (o->ranging == RANGED && o->next == g->wants[i].size))
+            continue;
+        bool first = o->ranging == UNTRIED;
+        if (g->wants[i].size == 0)
+            from = len = o->next = 0;
+        else if (!next_range(&g->wants[i], o, &from, &len)) {
+            o->ranging = WHOLE; // an earlier time had stopped before the end
+            return o->calls || finish_large(w, i, e) == 0 ? 0 : (fail(w, i, e), -1);
+        }
+        if (first)
+            o->ranging = len < g->wants[i].size ? TRYING : WHOLE;
+        return begin(w, s, i, from, len, e) < 0 ? (fail(w, i, e), -1) : 0;
+    }
+    return 0;
+}
+
+// ---- before and around --------------------------------------------------------------------------
+
+// True when the store has the object.
+static bool is_there(struct work *w, size_t i, unsigned char hash[HASH_BYTES]) {
+    struct object_get *g = w->g;
+    const struct object_want *want = &g->wants[i];
+    const unsigned char *found = want->etag[0] ? known_find(g->known, want->id) : NULL;
+    if (!found)
+        return false;
+    memcpy(hash, found, HASH_BYTES);
+    return want->size <= OBJECT_SMALL_BYTES_MAX ? cas_has_small(g->store, hash, want->size)
+                                                : cas_has_object(g->store, hash, want->size);
+}
+
+static int look(struct work *w, struct err *e) {
+    struct object_get *g = w->g;
+    unsigned char hash[HASH_BYTES];
+    char need[STR_HUMAN_BYTES_MAX], has[STR_HUMAN_BYTES_MAX];
+    uint64_t missing = 0, free_bytes;
+    for (size_t i = 0; i < g->count; i++) {
+        const struct object_want *want = &g->wants[i];
+        uint32_t units = 0;
+        w->total += want->size;
+        if (is_there(w, i, hash)) {
+            w->done += want->size;
+            if (tell(w, i, hash, e) < 0)
+                return -1;
+            continue;
+        }
+        if (want->etag[0] && want->size > OBJECT_SMALL_BYTES_MAX)
+            w->objects[i].have = cas_part_have(g->store, &w->arena, want->id, want->size, &units);
+        uint64_t there = (uint64_t)units * CAS_UNIT_BYTES;
+        there = there < want->size ? there : want->size;
+        w->done += there;
+        // A small one is in a pack of the store, and in its folder as well.
+        missing += (want->size - there) * (want->size <= OBJECT_SMALL_BYTES_MAX ? 2 : 1);
+    }
+    if (missing == 0)
+        return 0;
+    if (file_disk_free(g->store->dir, &free_bytes, e) < 0)
+        return -1;
+    return missing + SPARE_BYTES <= free_bytes
+               ? 0
+               : err_set(e, ERR_LIMIT, "the disk has %s free, and the input needs %s",
+                         str_human_bytes(has, free_bytes), str_human_bytes(need, missing));
+}
+
+static int step(struct work *w, struct err *e) {
+    struct object_get *g = w->g;
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++)
+        if (!w->slots[k].busy && fill(w, &w->slots[k], e) < 0)
+            return -1;
+    if (w->left == 0)
+        return 0;
+    if (http_step(g->http, PROGRESS_MS, e) < 0)
+        return -1;
+    int64_t now = clock_mono_ms();
+    if (now - w->told_ms < PROGRESS_MS)
+        return 0;
+    w->told_ms = now;
+    return g->on_progress(g->ctx, w->done, w->total, e);
+}
+
+int object_get_all(struct object_get *g, struct err *e) {
+    struct work *w = heap_alloc(sizeof *w);
+    w->g = g;
+    w->left = g->count;
+    w->objects = arena_new(&w->arena, struct object, g->count + 1);
+    int result = cas_load(g->store, e);
+    if (result == 0)
+        result = look(w, e);
+    while (result == 0 && w->left && !w->err.code)
+        result = step(w, e);
+    if (w->err.code) {
+        *e = w->err;
+        result = -1;
+    }
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) {
+        if (w->slots[k].busy && !w->slots[k].small)
+            cas_part_close(&w->slots[k].part);
+        http_call_close(&w->slots[k].call);
+    }
+    struct err second = {0};
+    if (cas_flush(g->store, &second) < 0 && result == 0) {
+        *e = second;
+        result = -1;
+    }
+    if (result == 0)
+        result = g->on_progress(g->ctx, w->total, w->total, e);
+    arena_fini(&w->arena);
+    free(w);
+    return result;
+}

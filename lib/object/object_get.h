@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads objects by their URLs into a content store: ranges of large ones in parallel, each range
+// under If-Match, so that an object that changes meanwhile is an error and never a mixture. Bytes
+// that an interrupted call has stored are not read again.
+#ifndef OBJECT_OBJECT_GET_H
+#define OBJECT_OBJECT_GET_H
+
+#include "content/cas.h"
+#include "object/http.h"
+#include "object/known.h"
+
+enum {
+    OBJECT_RANGE_BYTES = 2 * CAS_UNIT_BYTES,
+    OBJECT_SMALL_BYTES_MAX = 256 << 10, // goes into a pack of the store, as pushed files do
+    OBJECT_CALLS_MAX = 16,              // at a time
+};
+
+struct object_want {
+    const char *name;       // for messages
+    const char *url, *etag; // etag without quotes; "": none, then one request reads all of it
+    uint64_t size;
+    unsigned char id[HASH_BYTES]; // stands for this content alone
+};
+
+struct object_get {
+    struct http *http;
+    struct cas *store;
+    struct known *known;
+    const struct object_want *wants;
+    size_t count;
+    // Both may end the work with a negative result.
+    int (*on_object)(void *ctx, size_t i, const unsigned char hash[HASH_BYTES], struct err *e);
+    int (*on_progress)(void *ctx, uint64_t done, uint64_t total,
+                       struct err *e); // 10 times a second
+    void *ctx;
+    uint64_t bytes_read; // result: from the servers
+};
+
+// Errors name the object. Checks the free space first.
+int object_get_all(struct object_get *g, struct err *e);
+
+// Pure: a Content-Range; false: not this one of an object of that size.
+bool object_get_is_range(const char *text, uint64_t from, uint64_t len, uint64_t size);
+
+#endif

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dtdata by itself: a folder to a bucket and back, signatures and faults of a server on loopback,
+# and rclone, a real server of the S3 protocol, where this machine has it.
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/s3.sh"
+
+mkdir -p src/a/deep store
+head -c 20000000 /dev/urandom >src/big.bin
+head -c 700000 /dev/urandom >src/middle
+printf 'odd\n' >'src/a/deep/x=+ü *&<.txt'
+: >src/a/empty
+for i in 1 2 3 4 5 6 7; do head -c $((i * 900)) /dev/urandom >src/a/part-$i; done
+BIG_SUM=$(sha256sum <src/big.bin | cut -d' ' -f1)
+sums() { (cd "$1" && find . -type f -exec sha256sum {} + | awk '{ print $1 }' | sort); }
+# The hashes that `get` reports are those of the files.
+got() { sed -n 's/.*"sha256":"\([0-9a-f]*\)".*/\1/p' | sort; }
+list() { dtdata list "$@" >list.out; }
+get() { run dtdata get store <list.out; }
+
+round() { # NAME: the same with any server, whose bucket is there
+    run dtdata put src s3://bucket/some/pre+fix/
+    like "$out" '"end":11}$' "$1 takes all files of a folder"
+    ok "$1 lists them" list s3://bucket/some/pre+fix
+    is "$(grep -c '"path"' list.out)" 11 "$1 lists each of them"
+    rm -rf store && mkdir store
+    get
+    is "$(got <<<"$out")" "$(sums src)" "$1 gives every byte back"
+    get
+    like "$out" '"read":0,' "$1 is not asked again for what is there"
+    run env AWS_SECRET_ACCESS_KEY=wrong dtdata list s3://bucket/some/
+    like "$out" '"code":"auth".*403' "$1 refuses another key"
+}
+
+s3_start PAGE=3
+round 'a server with short pages'
+
+# ---- what is a folder ---------------------------------------------------------------------------
+list s3://bucket/some/pre+fix/middle
+like "$(cat list.out)" '"folder":false.*"path":"middle"' 'a key is one object'
+run dtdata list s3://bucket/some/pre
+like "$out" 'not-found.*s3://bucket/some/pre/ has no object' 'a prefix ends at a slash'
+run dtdata list s3://elsewhere/x
+like "$out" 'not-found.*NoSuchBucket' 'a bucket has to be there'
+
+# ---- reading ------------------------------------------------------------------------------------
+read_big() { # NAME: reads big.bin into an empty store
+    list s3://bucket/some/pre+fix/big.bin
+    rm -rf store && mkdir store
+    s3_ask /-/forget >/dev/null
+    get
+}
+BIG=some/pre%2Bfix/big.bin
+read_big
+is "$(s3_ask /-/log | grep -c 'bytes=.* 206$')" 3 'a large object is read by ranges'
+is "$(find store -name "$BIG_SUM" | wc -l)" 1 \
+    'a large object lies in the store under its hash'
+for kind in slow reset; do
+    s3_fault $kind $BIG 2
+    read_big
+    like "$out" '"again":[23]\}' "after a fault the server is asked again ($kind)"
+    is "$(got <<<"$out")" "$BIG_SUM" \
+        "after a fault the object comes whole ($kind)"
+done
+s3_fault whole $BIG
+read_big
+is "$(got <<<"$out")" "$BIG_SUM" 'a server without ranges will do'
+is "$(s3_ask /-/log | grep -c big)" 1 'one request reads it'
+s3_fault bytes $BIG
+read_big
+like "$out" '"code":"hash".*big.bin.*MD5|"i":0' 'wrong bytes are noticed, or have no MD5'
+s3_fault short $BIG
+read_big
+like "$out" "error.*big.bin': the server sent [0-9]+ bytes of" 'a short range is an error'
+s3_fault denied $BIG
+read_big
+like "$out" '"code":"auth".*big.bin.*403 AccessDenied.*request R1' 'a refusal has its request'
+s3_fault bytes some/pre%2Bfix/middle
+list s3://bucket/some/pre+fix/middle
+get
+like "$out" '"code":"hash".*middle.*has the MD5' 'an object with an MD5 is compared with it'
+
+# An interrupted read continues.
+list s3://bucket/some/pre+fix/big.bin
+rm -rf store && mkdir store
+s3_fault denied $BIG
+get
+s3_ask /-/forget >/dev/null
+get
+is "$(got <<<"$out")" "$BIG_SUM" 'a read continues after an error'
+
+# It changes between list and read.
+list s3://bucket/some/pre+fix/
+rm -rf store && mkdir -p store two
+head -c 20000000 /dev/urandom >two/big.bin
+dtdata put two s3://bucket/some/pre+fix >/dev/null
+get
+like "$out" "big.bin': it has changed since it was listed" 'a changed object is an error'
+
+# A tampered address, one that is cut off, and a list that is.
+list s3://bucket/some/pre+fix/middle
+rm -rf store && mkdir store
+sed -i 's/X-Amz-Expires=86400/X-Amz-Expires=86401/' list.out
+get
+like "$out" '403 SignatureDoesNotMatch' 'an address cannot be changed'
+head -n 2 list.out >cut.out
+run dtdata get store <cut.out
+like "$out" 'was cut off' 'half a list is none'
+unlike "$(cat list.out)" SECRETTEST 'the list has no secret'
+
+# ---- credentials --------------------------------------------------------------------------------
+mkdir -p "$HOME/.aws"
+printf '[lab]\naws_access_key_id=AKTEST\naws_secret_access_key=SECRETTEST\n' \
+    >"$HOME/.aws/credentials"
+printf '[profile lab]\nregion=eu-lab-1\nendpoint_url=%s\n' "$S3" >"$HOME/.aws/config"
+# shellcheck disable=SC2317 # run calls it
+bare() { env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY -u AWS_ENDPOINT_URL "$@"; }
+run bare AWS_PROFILE=lab dtdata list s3://bucket/
+like "$out" 'eu-lab-1.*"end":' 'a profile gives key, region and server'
+run bare dtdata list s3://bucket/
+like "$out" '"code":"auth".*no AWS credentials' 'without a key it says where it looked'
+run bare -u AWS_EC2_METADATA_DISABLED AWS_ENDPOINT_URL="$S3" \
+    AWS_EC2_METADATA_SERVICE_ENDPOINT="$S3/-/role/" dtdata list s3://bucket/
+like "$out" 'AKROLE%2F[0-9]*%2Feu-test-1.*Security-Token=TOKEN.*"end":' \
+    "an instance's role gives key, token and region"
+s3_stop
+
+# ---- https --------------------------------------------------------------------------------------
+openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out ca.pem -days 2 -subj /CN=x \
+    -addext 'subjectAltName=IP:127.0.0.1' 2>openssl.err
+s3_start CERTIFICATE="$WORK/ca.pem" KEY="$WORK/key.pem"
+export AWS_ENDPOINT_URL=${S3/http:/https:} SSL_CERT_FILE=$WORK/ca.pem
+run dtdata put src s3://public/files
+like "$out" '"end":11' 'a certificate of one'\''s own is taken'
+ok 'an https address is one object' list "$AWS_ENDPOINT_URL/public/files/big.bin"
+like "$(cat list.out)" '"folder":false.*"path":"big.bin".*"size":20000000' \
+    'the size of an https address is known'
+rm -rf store && mkdir store
+get
+is "$(got <<<"$out")" "$BIG_SUM" 'an https address is read'
+ok 'an empty file is one, too' list "$AWS_ENDPOINT_URL/public/files/a/empty"
+run env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt dtdata list \
+    "$AWS_ENDPOINT_URL/public/files/big.bin"
+like "$out" 'error.*certificate' 'an unknown certificate is refused'
+run dtdata list "$AWS_ENDPOINT_URL/public/files/none"
+like "$out" 'not-found.*404' 'a wrong address is named'
+s3_stop
+unset SSL_CERT_FILE
+
+# ---- a real server -------------------------------------------------------------------------------
+peer() { # PROGRAM ARGUMENTS…: a server on a free port, with a bucket
+    PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+    "${@//PORT/$PORT}" >peer.out 2>&1 &
+    S3_PID=$!
+    export AWS_ENDPOINT_URL=http://127.0.0.1:$PORT
+    wait_for 60 bash -c 'dtdata list s3://bucket/ | grep -qE "NoSuchBucket|no object"'
+}
+if command -v rclone >/dev/null; then
+    mkdir -p served/bucket
+    peer rclone serve s3 --addr 127.0.0.1:PORT --auth-key AKTEST,SECRETTEST served
+    round 'rclone'
+    s3_stop
+else
+    skip 6 'rclone is not installed'
+fi
+done_testing

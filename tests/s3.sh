@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# s3.sh: for tests with objects. Sourced after lib.sh. A server of the S3 protocol (tools/s3.py),
+# and the variables of AWS's tools that name it and its key.
+
+unset "${!AWS_@}" SSL_CERT_FILE
+
+s3_start() { # [NAME=VALUE…]: sets S3 to its address
+    rm -f "$WORK/s3.port"
+    env "$@" python3 "$SRC/tests/tools/s3.py" "$WORK/s3.port" \
+        2>"$WORK/s3.err" &
+    S3_PID=$!
+    wait_for 10 test -s "$WORK/s3.port" || bail_out "$(cat "$WORK/s3.err")"
+    S3=http://127.0.0.1:$(cat "$WORK/s3.port")
+    export AWS_ENDPOINT_URL=$S3 AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=SECRETTEST
+    export AWS_EC2_METADATA_DISABLED=true NO_PROXY=127.0.0.1
+}
+
+s3_stop() {
+    [ -z "${S3_PID-}" ] || kill "$S3_PID" 2>/dev/null
+    S3_PID=
+}
+trap 's3_stop; at_exit' EXIT
+
+# One request to the server's own pages.
+s3_ask() { # PATH
+    python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).read().decode())' "$S3$1"
+}
+s3_fault() { # KIND KEY [COUNT]
+    s3_ask "/-/fault?kind=$1&key=$2&count=${3:-1}" >/dev/null
+}

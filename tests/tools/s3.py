@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A server of the S3 protocol on loopback, in memory, for tests.
+
+s3.py PORT_FILE: serves buckets that exist once something was put into them, to the key AKTEST with
+the secret SECRETTEST (and the token TOKEN, where one comes). It checks signatures by itself, of
+headers and of presigned addresses, and the hashes of bodies. Pages of lists have PAGE objects.
+
+POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key go wrong:
+  slow     503 SlowDown               reset   the connection ends half way
+  short    fewer bytes than promised  whole   all of the object in place of a range, as 200
+  bytes    one wrong byte             denied  403 AccessDenied
+GET /-/log is one line for each request: METHOD PATH RANGE STATUS.
+GET /-/role/… plays the metadata service of an instance (version 2).
+CERTIFICATE and KEY in the environment: it speaks TLS.
+"""
+import base64
+import hashlib
+import hmac
+import os
+import ssl
+import sys
+import threading
+import time
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+SECRETS = {"AKTEST": "SECRETTEST", "AKROLE": "SECRETROLE"}
+PAGE = int(os.environ.get("PAGE", "1000"))
+objects, uploads, faults, log = {}, {}, {}, []
+lock = threading.Lock()
+
+
+def mac(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+def signature(scope, stamp, request, key_id):
+    key = ("AWS4" + SECRETS.get(key_id, "?")).encode()
+    for part in scope.split("/"):
+        key = mac(key, part)
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    return mac(key, f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}").hex()
+
+
+class Refused(Exception):
+    def __init__(self, status, code):
+        super().__init__(code)
+        self.status, self.code = status, code
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def canonical(self, path, query, names, payload):
+        pairs = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in query)
+        headers = "".join(f"{n}:{self.headers.get(n, '').strip()}\n" for n in names)
+        return "\n".join([self.command, path, "&".join(f"{k}={v}" for k, v in pairs), headers,
+                          ";".join(names), payload])
+
+    def check(self, path, query, body):
+        fields = dict(query)
+        if "X-Amz-Signature" in fields:
+            key_id, scope = fields["X-Amz-Credential"].split("/", 1)
+            rest = [(k, v) for k, v in query if k != "X-Amz-Signature"]
+            names, payload = fields["X-Amz-SignedHeaders"].split(";"), "UNSIGNED-PAYLOAD"
+            stamp, given = fields["X-Amz-Date"], fields["X-Amz-Signature"]
+            limit = int(fields["X-Amz-Expires"])
+            token = fields.get("X-Amz-Security-Token")
+        else:
+            words = self.headers.get("Authorization", "")
+            if not words.startswith("AWS4-HMAC-SHA256 "):
+                raise Refused(403, "AccessDenied")
+            parts = dict(p.strip().split("=", 1) for p in words[17:].split(","))
+            key_id, scope = parts["Credential"].split("/", 1)
+            names, given, rest = parts["SignedHeaders"].split(";"), parts["Signature"], query
+            payload = self.headers["x-amz-content-sha256"]
+            stamp, limit, token = self.headers["x-amz-date"], 900, None
+            if payload != hashlib.sha256(body).hexdigest():
+                raise Refused(400, "XAmzContentSHA256Mismatch")
+            token = self.headers.get("x-amz-security-token")
+        if token not in (None, "TOKEN"):
+            raise Refused(403, "InvalidToken")
+        made = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+        age = time.time() - made.timestamp()
+        if age > limit or age < -900:
+            raise Refused(403, "RequestTimeTooSkewed")
+        if "host" not in names or key_id not in SECRETS:
+            raise Refused(403, "InvalidAccessKeyId")
+        if not hmac.compare_digest(
+                given, signature(scope, stamp, self.canonical(path, rest, names, payload), key_id)):
+            raise Refused(403, "SignatureDoesNotMatch")
+        md5 = self.headers.get("content-md5")
+        if md5 and base64.b64decode(md5) != hashlib.md5(body).digest():
+            raise Refused(400, "BadDigest")
+
+    def answer(self, status, body=b"", headers=()):
+        with lock:
+            log.append(f"{self.command} {self.path.split('?')[0]} "
+                       f"{self.headers.get('Range', '-')} {status}")
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def refuse(self, status, code):
+        self.answer(status, f"<Error><Code>{code}</Code><Message>by the test</Message></Error>"
+                    .encode(), [("x-amz-request-id", "R1")])
+
+    def list(self, bucket, fields):
+        prefix = fields.get("prefix", "")
+        keys = sorted(k for b, k in objects if b == bucket and k.startswith(prefix))
+        start, most = fields.get("continuation-token", ""), int(fields.get("max-keys", PAGE))
+        keys = [k for k in keys if k > start]
+        page, text = keys[:min(most, PAGE)], ""
+        for key in page:
+            data, etag = objects[bucket, key]
+            text += (f"<Contents><Key>{escape(quote(key))}</Key><Size>{len(data)}</Size>"
+                     f"<ETag>&quot;{etag}&quot;</ETag></Contents>")
+        if len(page) < len(keys):
+            text += (f"<IsTruncated>true</IsTruncated><NextContinuationToken>"
+                     f"{escape(page[-1])}</NextContinuationToken>")
+        self.answer(200, f'<?xml version="1.0"?><ListBucketResult xmlns="http://s3/">'
+                    f"{text}<EncodingType>url</EncodingType></ListBucketResult>".encode())
+
+    def read(self, data, etag, fault):
+        match, span = self.headers.get("If-Match"), self.headers.get("Range")
+        if match and match.strip('"') != etag:
+            raise Refused(412, "PreconditionFailed")
+        status, headers = 200, [("ETag", f'"{etag}"')]
+        if span and fault != "whole":
+            first, last = span[6:].split("-")
+            first, last = int(first), min(int(last), len(data) - 1)
+            if first >= len(data):
+                raise Refused(416, "InvalidRange")
+            headers.append(("Content-Range", f"bytes {first}-{last}/{len(data)}"))
+            data, status = data[first:last + 1], 206
+        if fault == "bytes":
+            data = bytes([data[0] ^ 1]) + data[1:]
+        if fault == "short":
+            data = data[:-1]
+        if fault != "reset":
+            return self.answer(status, data, headers)
+        self.send_response(status)
+        for name, value in headers + [("Content-Length", str(len(data)))]:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data[:len(data) // 2])
+        self.close_connection = True
+
+    def post(self, bucket, key, fields, body):
+        if "uploads" in fields:
+            name = f"u{len(uploads)}"
+            uploads[name] = {}
+            return self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId>"
+                               "</InitiateMultipartUploadResult>".encode())
+        parts = uploads.pop(fields["uploadId"])
+        data = b"".join(parts[n] for n in sorted(parts))
+        if body.count(b"<PartNumber>") != len(parts):
+            raise Refused(400, "InvalidPart")
+        etag = hashlib.md5(data).hexdigest()[:30] + f"-{len(parts)}"
+        objects[bucket, key] = data, etag
+        return self.answer(200, f"<CompleteMultipartUploadResult><ETag>&quot;{etag}&quot;</ETag>"
+                           "</CompleteMultipartUploadResult>".encode())
+
+    def put(self, bucket, key, fields, body):
+        etag = hashlib.md5(body).hexdigest()
+        if "uploadId" in fields:
+            uploads[fields["uploadId"]][int(fields["partNumber"])] = body
+        else:
+            objects[bucket, key] = body, etag
+        self.answer(200, b"", [("ETag", f'"{etag}"')])
+
+    def control(self, path, fields):
+        role = path.removeprefix("/-/role/latest/")
+        if path == "/-/fault":
+            faults[fields["key"]] = [fields["kind"]] * int(fields.get("count", "1"))
+        elif path == "/-/log":
+            return self.answer(200, "\n".join(log).encode())
+        elif path == "/-/forget":
+            log.clear()
+        elif role == "api/token" and self.command == "PUT":
+            return self.answer(200, b"imds-token")
+        elif self.headers.get("x-aws-ec2-metadata-token") != "imds-token":
+            return self.answer(401)
+        elif role == "meta-data/iam/security-credentials/":
+            return self.answer(200, b"node-role")
+        elif role.endswith("/node-role"):
+            return self.answer(200, b'{"AccessKeyId":"AKROLE","SecretAccessKey":"SECRETROLE",'
+                               b'"Token":"TOKEN"}')
+        elif role == "meta-data/placement/region":
+            return self.answer(200, b"eu-test-1")
+        return self.answer(200)
+
+    def handle_all(self):
+        parts = urlsplit(self.path)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fields = dict(query)
+        if parts.path.startswith("/-/"):
+            return self.control(parts.path, fields)
+        bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
+        try:
+            with lock:
+                queue = faults.get(key, [])
+                fault = queue.pop() if queue else ""
+            if fault == "slow":
+                raise Refused(503, "SlowDown")
+            if fault == "denied":
+                raise Refused(403, "AccessDenied")
+            if bucket != "public":
+                self.check(parts.path, query, body)
+            if self.command == "PUT":
+                return self.put(bucket, key, fields, body)
+            if self.command == "POST":
+                return self.post(bucket, key, fields, body)
+            if self.command == "DELETE":
+                uploads.pop(fields.get("uploadId"), None)
+                return self.answer(204)
+            if "list-type" in fields:
+                if not any(b == bucket for b, _ in objects):
+                    raise Refused(404, "NoSuchBucket")
+                return self.list(bucket, fields)
+            if (bucket, key) not in objects:
+                raise Refused(404, "NoSuchKey")
+            return self.read(*objects[bucket, key], fault)
+        except Refused as e:
+            return self.refuse(e.status, e.code)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_all
+
+
+def main():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if os.environ.get("CERTIFICATE"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(os.environ["CERTIFICATE"], os.environ["KEY"])
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    with open(sys.argv[1] + ".new", "w") as f:
+        f.write(str(server.server_port))
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    server.serve_forever()
+
+
+main()
