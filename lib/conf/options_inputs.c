@@ -78,9 +78,10 @@ static const struct option_row rows[] = {
      .type = OPTION_PATH,
      .marks = OPTION_REQUIRED | OPTION_ADDRESS,
      AT(source),
-     .arg = "PATH|run:TASK/PART",
+     .arg = "PATH|s3://…|https://…|run:TASK/PART",
      .check = check_source,
-     .help = "File or folder on this computer, or results of an earlier run: "
+     .help = "File or folder on this computer; objects, which the nodes read themselves: "
+             "s3://BUCKET/KEY (an object or a folder) or https://…; or results of an earlier run: "
              "run:TASK[@RUN]/PART[/SUB], where PART is output, model, state or source."},
     {.key = "mode",
      .type = OPTION_CHOICE,

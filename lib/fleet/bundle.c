@@ -58,7 +58,7 @@ const char *bundle_program_path(struct arena *a, const char *name) {
     return file ? arena_printf(a, "bin/%s-%.*s", name, NAME_HASH_DIGITS, file->sha256) : NULL;
 }
 
-int bundle_add_trainer(struct manifest *m, struct arena *a, const char *name, struct err *e) {
+int bundle_add_program(struct manifest *m, struct arena *a, const char *name, struct err *e) {
     const struct embed_file *file = bundle_find(name);
     if (!file)
         return err_set(e, ERR_FAILED, "this dtctl carries no %s: it was built without it", name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedded files: the programs that dtctl pushes to nodes ("dtrun", "dttrain"), and the files of
-// infra/ and cloud-init/ by their path. The build generates the table (bundle.sh). Each file is
-// compressed with zstd; its name on a node contains its sha256. All data is constant. A program
-// linked without the table (a unit test) has no files.
+// Embedded files: the programs that dtctl pushes to nodes ("dtrun", "dttrain", "dtdata"), and the
+// files of infra/ and cloud-init/ by their path. The build generates the table (bundle.sh). Each
+// file is compressed with zstd; its name on a node contains its sha256. All data is constant. A
+// program linked without the table (a unit test) has no files.
 #ifndef FLEET_BUNDLE_H
 #define FLEET_BUNDLE_H
 
@@ -35,8 +35,7 @@ const void *bundle_unpack(struct arena *a, const struct embed_file *file, struct
 // Path "bin/dttrain-<first 16 hex digits of its sha256>" below the node's root; NULL when not
 // embedded.
 const char *bundle_program_path(struct arena *a, const char *name);
-// Adds a native trainer, "dttrain" or "dttrain-cuda"; its bytes are in the arena. ERR_FAILED when
-// it is not embedded.
-int bundle_add_trainer(struct manifest *m, struct arena *a, const char *name, struct err *e);
+// Adds a program; its bytes are in the arena. ERR_FAILED when it is not embedded.
+int bundle_add_program(struct manifest *m, struct arena *a, const char *name, struct err *e);
 
 #endif

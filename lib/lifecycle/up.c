@@ -58,7 +58,7 @@ static int bring_up(struct context *s, const struct provider *p, struct fleet *f
     if (result == 0)
         reach_phase(phases, f, PHASE_CHECKS);
     if (result == 0 && bundle_program_path(s->arena, "dttrain")) {
-        result = bundle_add_trainer(m, s->arena, "dttrain", e);
+        result = bundle_add_program(m, s->arena, "dttrain", e);
         if (result == 0)
             result = manifest_hash(m, NULL, NULL, NULL, e);
         if (result == 0)

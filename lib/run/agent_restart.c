@@ -127,7 +127,9 @@ static void send_next(struct revive_node *x) {
     static const struct xfer_events events = {.on_end = on_sent};
     const struct run_start *l = x->revive->launch;
     const struct fleet_node *n = x->agent.node;
-    const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL};
+    // Objects that this node has read are in its store.
+    const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL,
+                                      l->remote ? l->remote[n->index].files : NULL};
     struct xfer_push_spec spec = {
         .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};
     struct err e = {0};

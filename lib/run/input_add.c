@@ -5,6 +5,7 @@
 #include "content/ignore.h"
 #include "fleet/hashing.h"
 #include "run/input_deal.h"
+#include "run/input_remote.h"
 #include "run/input_run.h"
 #include "run/input_samples.h"
 #include "sys/file.h"
@@ -33,9 +34,9 @@ static bool is_below(const char *path, const char *folder) {
     return strncmp(path, folder, len) == 0 && path[len] == '/';
 }
 
-// Keeps the matching files and the folders that lead to them.
-static int keep_included(struct run_start_input *in, struct err *e) {
-    const struct option_list *list = &in->config->include;
+// Keeps the matching files and the folders that lead to them; with `but` those that do not match.
+static int keep_included(struct run_start_input *in, const struct option_list *list, bool but,
+                         struct err *e) {
     struct manifest *all = in->manifest, *kept = manifest_new();
     struct arena a = {0};
     struct ignore patterns = {0};
@@ -47,13 +48,14 @@ static int keep_included(struct run_start_input *in, struct err *e) {
     for (size_t i = all->count; result == 0 && i-- > 0;) {
         const struct manifest_entry *entry = &all->entries[i];
         if (entry->kind == MANIFEST_FOLDER ? !is_below(last, entry->path)
-                                           : !is_included(&patterns, &a, entry->path))
+                                           : is_included(&patterns, &a, entry->path) == but)
             continue;
         last = entry->path;
         result = manifest_append(kept, entry, e);
     }
     if (result == 0 && kept->count == 0)
-        result = err_set(e, ERR_CONFIG, "no file of '%s' matches include", in->source);
+        result = err_set(e, ERR_CONFIG, "no file of '%s' %s", in->source,
+                         but ? "is left by exclude" : "matches include");
     arena_fini(&a);
     in->manifest = kept;
     manifest_free(all);
@@ -67,6 +69,15 @@ static int copy_entry(struct manifest *to, struct arena *a, const struct manifes
     struct manifest_entry copy = *entry;
     copy.path = arena_printf(a, "%s/%s", below, entry->path);
     return manifest_append(to, &copy, e);
+}
+
+// Adds an entry of the input to what a node gets.
+static int give(struct run_start *l, const struct run_start_input *in, size_t node,
+                const struct manifest_entry *entry, struct err *e) {
+    struct arena *a = l->context->arena;
+    return in->remote ? input_remote_add(l, node, in->remote, entry,
+                                         arena_printf(a, "%s/%s", in->path, entry->path), e)
+                      : copy_entry(l->shards[node], a, entry, in->path, e);
 }
 
 static void count_file(struct run_start_share *share, const struct manifest_entry *entry,
@@ -109,7 +120,7 @@ static int deal_files(struct run_start *l, struct run_start_input *in, struct er
                 return -1;
         for (size_t i = 0; i < deal[n].count; i++) {
             const struct manifest_entry *entry = &m->entries[entries[deal[n].items[i]]];
-            if (copy_entry(l->shards[n], a, entry, in->path, e) < 0)
+            if (give(l, in, n, entry, e) < 0)
                 return -1;
             count_file(&in->share[n], entry, entry->size);
         }
@@ -214,7 +225,7 @@ static int find_files(struct run_start *l, struct run_start_input *in, bool fold
     in->manifest = manifest_new();
     if (manifest_add_path(in->manifest, in->source, folder ? "" : file_base(in->source), &rules,
                           e) < 0 ||
-        (in->config->include.count && keep_included(in, e) < 0))
+        (in->config->include.count && keep_included(in, &in->config->include, false, e) < 0))
         return -1;
     if (in->run && in->manifest->files == 0)
         return err_set(e, ERR_CONFIG, "'%s': run '%s' left no file there", in->config->source,
@@ -222,10 +233,43 @@ static int find_files(struct run_start *l, struct run_start_input *in, bool fold
     return hashing_run(l->context, in->manifest, e);
 }
 
+// Lists the objects. Every node reads its own part.
+static int add_remote(struct run_start *l, struct run_start_input *in, struct err *e) {
+    const struct option_list *include = &in->config->include, *exclude = &in->config->exclude;
+    bool sharded = config_input_is_sharded(in->config);
+    in->manifest = manifest_new();
+    if (input_remote_list(l->context, in->source, &in->remote, in->manifest, e) < 0 ||
+        input_remote_add_program(l, e) < 0)
+        return -1;
+    if (!in->remote->folder && (sharded || include->count || exclude->count))
+        return err_set(e, ERR_CONFIG, "'%s' is one object; %s is for a folder", in->source,
+                       sharded ? "mode = sharded" : "include or exclude");
+    if ((exclude->count && keep_included(in, exclude, true, e) < 0) ||
+        (include->count && keep_included(in, include, false, e) < 0) ||
+        manifest_sort(in->manifest, e) < 0)
+        return -1;
+    if (sharded) {
+        in->share = arena_new(l->context->arena, struct run_start_share, l->node_count);
+        in->path = node_path(l, in);
+        run_start_make_shards(l);
+        return deal_files(l, in, e);
+    }
+    in->path = node_path(l, in);
+    for (size_t n = 0; n < l->node_count; n++)
+        for (size_t i = 0; i < in->manifest->count; i++)
+            if (give(l, in, n, &in->manifest->entries[i], e) < 0)
+                return -1;
+    if (!in->remote->folder)
+        in->path = file_join(l->context->arena, in->path, in->manifest->entries[0].path);
+    return 0;
+}
+
 static int add_input(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
     struct input_run from;
     struct stat st;
+    if (input_remote_is(in->source))
+        return add_remote(l, in, e);
     if (input_run_is(in->source)) {
         if (input_run_find(l->context, in->source, &from, e) < 0)
             return -1;

@@ -4,6 +4,7 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
+#include "run/input_remote.h"
 #include "run/input_run.h"
 #include "sys/file.h"
 
@@ -50,6 +51,21 @@ static int check_names(const struct config *c, struct err *e) {
     return 0;
 }
 
+// Nodes read these themselves, so nothing of them is here.
+static int check_remote(const struct config *c, const struct config_input *in, struct err *e) {
+    if (in->unit == CONFIG_UNIT_SAMPLE)
+        return err_set(e, ERR_CONFIG,
+                       "unit = sample needs the archives on this computer, and the nodes read '%s' "
+                       "(try: unit = file)",
+                       in->source);
+    if (c->job.replace_nodes)
+        return err_set(e, ERR_CONFIG,
+                       "a node that replaces another one would not have '%s', which nodes read at "
+                       "the start of a run (try: without --replace-nodes)",
+                       in->source);
+    return 0;
+}
+
 static int check_inputs(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     for (size_t i = 0; i < c->inputs.count; i++) {
@@ -66,10 +82,15 @@ static int check_inputs(const struct context *s, struct err *e) {
                 return err_wrap(e, "%s: input '%s'", place, in->name);
             continue;
         }
+        if (input_remote_is(in->source)) {
+            if (check_remote(c, in, e) < 0)
+                return err_wrap(e, "%s: input '%s'", place, in->name);
+            continue;
+        }
         if (option_is_address(in->source))
             return err_set(e, ERR_CONFIG,
                            "%s: input '%s': '%s' is not available: an input is a path on this "
-                           "computer or run:TASK/PART",
+                           "computer, s3://BUCKET/KEY, https://… or run:TASK/PART",
                            place, in->name, in->source);
         if (stat(in->source, &st) < 0)
             return err_set(e, ERR_CONFIG, "%s: input '%s': '%s': %s%s", place, in->name, in->source,

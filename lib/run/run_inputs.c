@@ -11,6 +11,7 @@
 #include "fleet/hashing.h"
 #include "provider/cluster_backup.h"
 #include "run/input_add.h"
+#include "run/input_remote.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
@@ -100,7 +101,7 @@ static int add_work(struct run_start *l, struct err *e) {
 static int add_trainer(struct run_start *l, struct err *e) {
     struct arena *a = l->context->arena;
     struct strbuf text = {0};
-    if (bundle_add_trainer(l->common, a, l->trainer, e) < 0)
+    if (bundle_add_program(l->common, a, l->trainer, e) < 0)
         return -1;
     render_toml(&text, &l->context->config->set, train_tables);
     const char *path = run_node_dir(a, l->run.id, "work/train.toml");
@@ -140,6 +141,7 @@ void run_start_close(struct run_start *l) {
     if (l->common)
         manifest_free(l->common);
     input_add_close(l);
+    input_remote_close(l);
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         manifest_free(l->shards[n]);
     memset(l->spec.key, 0, sizeof l->spec.key);
@@ -153,7 +155,8 @@ int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {
         all[i] = l->common;
     if (l->common->count && fleet_send_manifests(f, "push", all, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
-    return l->shards
-               ? fleet_send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e)
-               : 0;
+    if (l->shards &&
+        fleet_send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) < 0)
+        return -1;
+    return input_remote_send(l, f, e);
 }

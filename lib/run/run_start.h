@@ -36,11 +36,20 @@ struct run_start_share {
     const char *names[RUN_START_NAMES_MAX]; // of the first files
 };
 
+struct input_remote;
+
+// The part of one node in the inputs from servers.
+struct run_start_remote {
+    struct manifest *files; // where it goes; the hashes come from the node
+    struct strbuf input;    // for dtdata
+};
+
 struct run_start_input {
     const char *name, *source; // source: here
     const struct config_input *config;
     const char *run;               // the earlier run that it is from; NULL: none
     const char *const *ignore;     // patterns of what is no part of it; NULL: none
+    struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
     const char *path;              // on the nodes, below their root
     struct manifest *manifest;     // replicated, or complete before it is dealt out
     size_t samples;                // in it; 0 unless samples are dealt
@@ -63,8 +72,10 @@ struct run_start {
     int own_env_count;       // of spec.env: the user's, not the names of runs
     const char **after_keys; // of the runs that task.after found
     size_t after_count;
-    struct manifest *common;  // programs, work folder, replicated inputs
-    struct manifest **shards; // per node, NULL without sharded inputs
+    struct manifest *common;         // programs, work folder, replicated inputs
+    struct manifest **shards;        // per node, NULL without sharded inputs
+    struct run_start_remote *remote; // per node, NULL without inputs from servers
+    uint64_t downloaded, again;      // bytes that nodes read, and requests made again
     struct run_start_input *inputs;
     size_t input_count;
     struct input_parts parts;            // of split archives

@@ -85,7 +85,7 @@ refused "run:broken@$(basename "$(newest broken)")/output" "is 'failed', not fin
 refused "run:all@$first/output" "is one of task 'download', not of 'all'"
 refused run:download/model/absent "run '$first' left no model/absent"
 refused run:all/model 'left no '
-refused s3://bucket/x "'s3://bucket/x' is not available"
+refused gs://bucket/x "'gs://bucket/x' is not available"
 rm -r "$(newest sub)/output"
 find .dtctl/default/nodes -path "*/runs/sub-*" -delete
 train --nodes 1 --input in=run:sub/output -- true

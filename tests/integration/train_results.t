@@ -28,7 +28,7 @@ done <<'END'
 --input=x=nowhere 'x': 'nowhere': No such file
 --input=x=.:sharted is no mode .*'sharded'
 --input=x=one:sharded only a folder can be sharded
---input=x=s3://b/k 'x': 's3://b/k' is not available: an input is a path
+--input=x=gs://b/k 'x': 'gs://b/k' is not available: an input is a path
 --input=x=run:a/output has no run of task 'a'
 --file=nowhere --file 'nowhere': No such file
 --resume=nowhere train.resume

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// `dtdata get` on all nodes at once: sends each its list, follows its answers, and then has the
+// files put into place by their hashes.
+#include "run/input_remote.h"
+
+#include "fleet/bundle.h"
+#include "sys/file.h"
+
+#include <string.h>
+
+struct download {
+    struct fleet_node *node;
+    struct run_start_remote *remote;
+    struct transport_run *run;
+    size_t sent;         // bytes of the input
+    struct strbuf line;  // of an answer that has begun
+    struct strbuf words; // the last line, and what came on standard error
+    size_t known;        // objects whose hash has come
+    bool ended;          // the last line has come
+    uint64_t read, again;
+    struct arena scratch;
+};
+
+static void finish(struct download *d, const struct err *e) {
+    if (d->run)
+        transport_run_close(d->run);
+    d->run = NULL;
+    strbuf_fini(&d->line);
+    strbuf_fini(&d->words);
+    arena_fini(&d->scratch);
+    fleet_done(d->node, e);
+}
+
+static void on_room(struct transport_run *r, void *ctx) {
+    struct download *d = ctx;
+    const struct strbuf *input = &d->remote->input;
+    while (d->sent < input->len) {
+        size_t n = transport_run_send(r, input->data + d->sent, input->len - d->sent);
+        d->sent += n;
+        if (n == 0)
+            return;
+    }
+}
+
+static int take_hash(struct download *d, const struct json *j, struct err *e) {
+    int64_t i = json_get_int(j, "i", -1);
+    const char *hex = json_get_str(j, "sha256", "");
+    struct manifest *m = d->remote->files;
+    if (i < 0 || (uint64_t)i >= m->count || !hash_is_hex(hex))
+        return err_set(e, ERR_FORMAT, "dtdata answers with an object that it was not asked for");
+    d->known++;
+    return str_unhex(m->entries[i].hash, HASH_BYTES, hex, e);
+}
+
+static int take_line(struct download *d, struct err *e) {
+    struct json *j;
+    arena_reset(&d->scratch);
+    if (json_parse(&d->scratch, d->line.data, d->line.len, &j, e) < 0)
+        return -1;
+    strbuf_clear(&d->words);
+    strbuf_add(&d->words, d->line.data, d->line.len);
+    if (json_get(j, "i"))
+        return take_hash(d, j, e);
+    if (json_get(j, "total"))
+        fleet_amount(d->node, (uint64_t)json_get_int(j, "done", 0),
+                     (uint64_t)json_get_int(j, "total", 0));
+    if (json_get(j, "end")) {
+        d->ended = true;
+        d->read = (uint64_t)json_get_int(j, "read", 0);
+        d->again = (uint64_t)json_get_int(j, "again", 0);
+    }
+    return 0;
+}
+
+static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
+    struct download *d = ctx;
+    struct err e = {0};
+    (void)r;
+    for (const char *c = p; len; c++, len--) {
+        if (*c != '\n') {
+            strbuf_addc(&d->line, *c);
+            if (d->line.len <= INPUT_REMOTE_ANSWER_BYTES_MAX)
+                continue;
+            err_set(&e, ERR_LIMIT, "dtdata answers with a line of more than %d bytes",
+                    INPUT_REMOTE_ANSWER_BYTES_MAX);
+        }
+        if (e.code || take_line(d, &e) < 0) {
+            finish(d, &e);
+            return;
+        }
+        strbuf_clear(&d->line);
+    }
+}
+
+static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
+    struct download *d = ctx;
+    struct transport_result result = {
+        .end = *end, .out = strbuf_cstr(&d->words), .out_len = d->words.len, .err_text = ""};
+    struct err e = {0};
+    (void)r;
+    if (fleet_answer(&result, &e) == 0 && (!d->ended || d->known != d->remote->files->count))
+        err_set(&e, ERR_NO_STATUS, "dtdata ended without an answer");
+    d->run = NULL;
+    finish(d, &e);
+}
+
+static int start(struct fleet_node *n, struct err *e) {
+    static const struct transport_run_events events = {
+        .on_output = on_output, .on_room = on_room, .on_end = on_end};
+    struct download *d = n->work;
+    struct arena *a = n->fleet->context->arena;
+    if (d->remote->files->count == 0) {
+        fleet_done(n, NULL);
+        return 0;
+    }
+    // From its beginning, also when the connection was lost: the store has what came.
+    *d = (struct download){.node = n, .remote = d->remote};
+    if (strcmp(strbuf_cstr(&d->remote->input) + d->remote->input.len - strlen(INPUT_REMOTE_END),
+               INPUT_REMOTE_END) != 0)
+        strbuf_adds(&d->remote->input, INPUT_REMOTE_END);
+    const char *program = file_join(a, n->facts.root, bundle_program_path(a, "dtdata"));
+    struct transport_command command = {
+        .line = arena_printf(a, "%s get %s", transport_path_word(a, program),
+                             transport_path_word(a, file_join(a, n->facts.root, "cas")))};
+    d->run = transport_run(n->link, &command, &events, d, e);
+    if (!d->run)
+        return -1;
+    on_room(d->run, d);
+    return 0;
+}
+
+static void release(struct download *d) {
+    if (d->run)
+        transport_run_close(d->run); // the step was interrupted
+    strbuf_fini(&d->line);
+    strbuf_fini(&d->words);
+    arena_fini(&d->scratch);
+    d->node->work = NULL;
+}
+
+static void tell(const struct run_start *l) {
+    char size[STR_HUMAN_BYTES_MAX];
+    if (l->again)
+        screen_note(l->context->screen, "inputs   nodes read %s, %llu request%s made again",
+                    str_human_bytes(size, l->downloaded), (unsigned long long)l->again,
+                    l->again == 1 ? " was" : "s were");
+    else
+        screen_note(l->context->screen, "inputs   nodes read %s",
+                    str_human_bytes(size, l->downloaded));
+}
+
+int input_remote_send(struct run_start *l, struct fleet *f, struct err *e) {
+    struct download *all = arena_new(l->context->arena, struct download, f->count + 1);
+    struct manifest **files = arena_new(l->context->arena, struct manifest *, f->count + 1);
+    if (!l->remote)
+        return 0;
+    for (size_t i = 0; i < f->count; i++) {
+        all[i] = (struct download){.node = &f->nodes[i], .remote = &l->remote[i]};
+        f->nodes[i].work = &all[i];
+        files[i] = l->remote[i].files->count ? l->remote[i].files : NULL;
+    }
+    int result = fleet_each_resumed(f, "download", start, e);
+    for (size_t i = 0; i < f->count; i++) {
+        l->downloaded += all[i].read;
+        l->again += all[i].again;
+        release(&all[i]);
+    }
+    if (result == 0 && fleet_failures(f) == 0)
+        tell(l);
+    // The order of the lists that were sent is not needed any more.
+    for (size_t i = 0; result == 0 && i < f->count; i++)
+        result = files[i] ? manifest_sort(files[i], e) : 0;
+    return result < 0 ? -1 : fleet_send_manifests(f, "place", files, "", XFER_MERGE, &l->sent, e);
+}

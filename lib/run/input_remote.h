@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs that are objects of a bucket, or an https address. dtdata lists them here, with the user's
+// AWS credentials, and signs an address for each; every node reads its own part by these addresses
+// into its content store. A push then puts the files into place, and finds all content there.
+#ifndef RUN_INPUT_REMOTE_H
+#define RUN_INPUT_REMOTE_H
+
+#include "run/run_start.h"
+
+#define INPUT_REMOTE_END "{\"end\":true}\n" // the last line of what a node reads
+
+enum {
+    INPUT_REMOTE_LIST_MS_MAX = 10 * 60 * 1000,
+    INPUT_REMOTE_LIST_BYTES_MAX = 1 << 30,
+    INPUT_REMOTE_ANSWER_BYTES_MAX = 4096, // one line of a node
+};
+
+bool input_remote_is(const char *source); // s3:// or https://
+
+struct input_remote_object {
+    const char *path, *name, *line; // line: of dtdata's list, for the node
+};
+struct input_remote {
+    bool folder;
+    const char *header;                  // the first line of the list
+    struct input_remote_object *objects; // by path
+    size_t count;
+};
+
+// Lists the source. The entries' hashes stand for their content until a node has read it.
+int input_remote_list(struct context *s, const char *source, struct input_remote **out,
+                      struct manifest *m, struct err *e);
+// Adds dtdata to the programs that are sent, once.
+int input_remote_add_program(struct run_start *l, struct err *e);
+// Adds an entry of the list to what this node reads; path: where it goes.
+int input_remote_add(struct run_start *l, size_t node, const struct input_remote *from,
+                     const struct manifest_entry *entry, const char *path, struct err *e);
+// Every node reads what was added, then has it put into place. Failures are kept per node.
+int input_remote_send(struct run_start *l, struct fleet *f, struct err *e);
+void input_remote_close(struct run_start *l);
+
+#endif
