@@ -54,8 +54,9 @@ enum {
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
 };
 
-// Additions of the stand-ins. Work that another stand-in enqueues into a stream: returns 0, or a
-// message.
+// Additions of the stand-ins. Work that another stand-in enqueues into a stream: returns NULL, a
+// message, or emu_again: it waits for others, and is to be called again.
+extern const char emu_again[];
 typedef const char *emu_work(void *argument);
 CUresult emu_enqueue(CUstream s, emu_work *does, void (*drop)(void *argument), void *argument);
 // The host's pointer to bytes inside one allocation that have been written (or that will be:

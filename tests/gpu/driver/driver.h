@@ -14,6 +14,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 enum { DEPENDENCIES_MAX = 64, MESSAGE_MAX = 2048 };
+enum { OP_AGAIN = -1 }; // of op_run: it has not ended
 
 enum kind {
     K_LAUNCH,
@@ -75,7 +76,7 @@ struct node {
 struct graph {
     uint64_t id; // never used twice
     struct node *nodes, **tail;
-    size_t n;
+    size_t n, left; // nodes; those of the launch under way that have not run
     bool invalid;
     int users; // the graph, its executable, launches
 };

@@ -122,12 +122,13 @@ static CUresult end(CUstream s, CUgraph *out) {
     return r;
 }
 
-// Nodes whose predecessors have run, in random order, until none is left.
+// Nodes whose predecessors have run, in random order, until none is left, or one has to be called
+// again.
 CUresult graph_run(struct graph *g) {
-    size_t left = g->n;
-    for (struct node *n = g->nodes; n; n = n->next)
+    for (struct node *n = g->nodes; n && !g->left; n = n->next)
         n->done = false;
-    while (left) {
+    g->left = g->left ? g->left : g->n;
+    while (g->left) {
         struct node *pick = NULL;
         uint32_t seen = 0;
         for (struct node *n = g->nodes; n; n = n->next) {
@@ -143,7 +144,7 @@ CUresult graph_run(struct graph *g) {
         if (r)
             return r;
         pick->done = true;
-        left--;
+        g->left--;
     }
     return 0;
 }

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { POISON = 0xa5, STREAMS_MAX = 256 };
+enum { POISON = 0xa5, STREAMS_MAX = 256, NAP_NS = 50000 };
+API const char emu_again[] = "again";
 
 struct stream *streams;
 uint64_t schedule;
@@ -61,7 +62,12 @@ static CUresult launch(struct op *o) {
 }
 
 static CUresult work(const struct op *o) {
+    const struct timespec nap = {.tv_nsec = NAP_NS};
     const char *why = o->work(o->argument);
+    if (why == emu_again) {
+        nanosleep(&nap, NULL);
+        return OP_AGAIN;
+    }
     return why ? driver_broken("%s", why) : 0;
 }
 
@@ -128,10 +134,13 @@ static bool may_run(const struct stream *s) {
 }
 
 static CUresult run_first(struct stream *s) {
-    struct op o = s->queue[s->from++];
+    struct op o = s->queue[s->from];
+    CUresult r = op_run(&o);
+    if (r == OP_AGAIN)
+        return 0;
+    s->from++;
     if (is_empty(s))
         s->from = s->n = 0;
-    CUresult r = op_run(&o);
     op_drop(&o);
     return r;
 }

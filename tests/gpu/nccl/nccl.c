@@ -3,16 +3,18 @@
 // enqueued into the streams of the stand-in for libcuda.so.1, and run when these do: each rank
 // writes what it gives into its part of a segment, and reads what it gets when all have. Sums are
 // taken in the order of ranks. Ranks that call different things, and a rank that does not come
-// within EMU_NCCL_SECONDS (60), are errors that name the rank and the call. Numbers and types are
-// those of nccl.h 2.28.
+// within EMU_NCCL_SECONDS (60), are errors that name the rank and the call. Nothing of a
+// communicator that is not blocking waits. Numbers and types are those of nccl.h 2.28, or what
+// EMU_NCCL_VERSION says.
 #include "tests/gpu/driver/cuda_abi.h"
+#include "tests/gpu/nccl/element.h"
 #include "tests/gpu/nccl/segment.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 // Callers find these functions by name, with dlsym, and no header declares them.
@@ -28,8 +30,14 @@ enum {
     REMOTE_ERROR = 6,
     IN_PROGRESS = 7
 };
-enum { VERSION = 22809, ID_BYTES = 128, GROUP_MAX = 256 };
-enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TYPES };
+enum {
+    NAP_NS = 50000,
+    VERSION = 22809,
+    ID_BYTES = 128,
+    GROUP_MAX = 256,
+    ANSWERS = 2,
+    CONFIG_MAGIC = 0xcafebeef
+};
 enum { SUM, PROD, MAX, MIN, AVERAGE, OPERATIONS };
 
 struct id {
@@ -40,13 +48,17 @@ struct ncclComm {
     unsigned splits;
     struct segment *segment;
     char name[ID_BYTES];
-    int error; // asynchronous
-    int users; // the caller, and calls that are enqueued
+    int error;             // asynchronous
+    int users;             // the caller, and calls that are enqueued
+    bool joining, patient; // others have not come yet; calls of it do not block
+    int in_progress;       // so many more answers say that the last call is in progress
+    struct meeting meeting;
+    struct batch *at_work;
 };
 
-enum what { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECEIVE };
-static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather",
-                                    "broadcast",  "send",           "receive"};
+enum what { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, SEND, RECEIVE };
+static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
+                                    "reduce",     "send",           "receive"};
 
 struct call {
     struct ncclComm *comm;
@@ -57,7 +69,11 @@ struct call {
     int type, operation, peer;
 };
 struct batch { // calls of one group and one stream, which make progress together
-    int n;
+    enum { SENDS, COLLECTIVES, RECEIVES, STAGES } stage;
+    enum { GIVES, GETS, ENDS } phase; // of the collective under way
+    struct meeting meeting;
+    double end; // time limit of the send or receive under way
+    int at, n;  // which call is under way, of so many
     struct call call[];
 };
 
@@ -70,108 +86,43 @@ static ncclResult refuse(ncclResult code, const char *why) {
     return code;
 }
 
-static size_t size_of(int type) {
-    static const size_t sizes[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-    return sizes[type];
-}
-
-// ---- arithmetic ---------------------------------------------------------------------------------
-
-static double half_get(uint16_t h) {
-    int exponent = h >> 10 & 31, mantissa = h & 0x3ff;
-    double v = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
-    if (exponent == 31)
-        v = mantissa ? (double)NAN : (double)INFINITY;
-    return h & 0x8000 ? -v : v;
-}
-
-// To the nearest, ties to even.
-static uint16_t half_put(double v) {
-    enum { ULP_MIN = -24, INF = 0x7c00 };
-    int exponent, sign = signbit(v) ? 0x8000 : 0;
-    if (isnan(v))
-        return 0x7e00;
-    (void)frexp(v, &exponent);
-    int ulp = exponent - 11 > ULP_MIN ? exponent - 11 : ULP_MIN; // of the last bit, a power of two
-    double rounded = isinf(v) ? v : ldexp(rint(ldexp(fabs(v), -ulp)), ulp);
-    if (fabs(rounded) >= 65536)
-        return (uint16_t)(sign | INF);
-    if (rounded < ldexp(1, -14))
-        return (uint16_t)(sign | (int)ldexp(rounded, -ULP_MIN));
-    (void)frexp(rounded, &exponent);
-    return (uint16_t)(sign | (((exponent + 14) << 10) + (int)ldexp(rounded, 11 - exponent) - 1024));
-}
-
-static double get(const void *p, size_t i, int type) {
-    uint32_t bits;
-    float f;
-    switch (type) {
-    case FLOAT32: memcpy(&f, (const char *)p + 4 * i, 4); return (double)f;
-    case FLOAT64: return ((const double *)p)[i];
-    case FLOAT16: return half_get(((const uint16_t *)p)[i]);
-    case BFLOAT16:
-        bits = (uint32_t)((const uint16_t *)p)[i] << 16;
-        memcpy(&f, &bits, 4);
-        return (double)f;
-    case INT32: return ((const int32_t *)p)[i];
-    case UINT32: return ((const uint32_t *)p)[i];
-    case INT8: return ((const int8_t *)p)[i];
-    case UINT8: return ((const uint8_t *)p)[i];
-    default: return (double)((const int64_t *)p)[i];
-    }
-}
-
-static void put(void *p, size_t i, int type, double v) {
-    float f = (float)v;
-    uint32_t bits;
-    switch (type) {
-    case FLOAT32: ((float *)p)[i] = f; break;
-    case FLOAT64: ((double *)p)[i] = v; break;
-    case FLOAT16: ((uint16_t *)p)[i] = half_put(v); break;
-    case BFLOAT16:
-        memcpy(&bits, &f, 4);
-        ((uint16_t *)p)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-        break;
-    case INT32: ((int32_t *)p)[i] = (int32_t)v; break;
-    case UINT32: ((uint32_t *)p)[i] = (uint32_t)v; break;
-    case INT8: ((int8_t *)p)[i] = (int8_t)v; break;
-    case UINT8: ((uint8_t *)p)[i] = (uint8_t)v; break;
-    default: ((int64_t *)p)[i] = (int64_t)v;
-    }
-}
-
 // Elements first … first + n of what every rank gave, combined.
 static void combine(const struct call *c, void *to, size_t first, size_t n) {
     const struct ncclComm *comm = c->comm;
     for (size_t i = 0; i < n; i++) {
-        double v = get(segment_slot(comm->segment, 0), first + i, c->type);
+        double v = element_get(segment_slot(comm->segment, 0), first + i, c->type);
         for (int r = 1; r < comm->ranks; r++) {
-            double x = get(segment_slot(comm->segment, r), first + i, c->type);
+            double x = element_get(segment_slot(comm->segment, r), first + i, c->type);
             v = c->operation == PROD  ? v * x
                 : c->operation == MAX ? (x > v ? x : v)
                 : c->operation == MIN ? (x < v ? x : v)
                                       : v + x;
         }
-        put(to, i, c->type, c->operation == AVERAGE ? v / comm->ranks : v);
+        element_put(to, i, c->type, c->operation == AVERAGE ? v / comm->ranks : v);
     }
 }
 
 // ---- one call, when its stream has come to it
 // ------------------------------------------------------------
 static size_t bytes_in(const struct call *c) {
-    size_t n = c->count * size_of(c->type);
+    size_t n = c->count * element_bytes(c->type);
     return c->what == REDUCE_SCATTER ? n * (size_t)c->comm->ranks : n;
 }
 static size_t bytes_out(const struct call *c) {
-    size_t n = c->count * size_of(c->type);
+    size_t n = c->count * element_bytes(c->type);
     return c->what == ALL_GATHER ? n * (size_t)c->comm->ranks : n;
+}
+
+static bool has_root(const struct call *c) {
+    return c->what == BROADCAST || c->what == REDUCE;
 }
 
 static void receive(const struct call *c, void *to) {
     const struct ncclComm *comm = c->comm;
-    size_t bytes = c->count * size_of(c->type);
+    size_t bytes = c->count * element_bytes(c->type);
     switch (c->what) {
     case ALL_REDUCE: combine(c, to, 0, c->count); break;
+    case REDUCE: combine(c, to, 0, c->count); break;
     case REDUCE_SCATTER: combine(c, to, c->count * (size_t)comm->rank, c->count); break;
     case ALL_GATHER:
         for (int r = 0; r < comm->ranks; r++)
@@ -181,55 +132,77 @@ static void receive(const struct call *c, void *to) {
     }
 }
 
-static const char *collective(const struct call *c) {
+// Begins, or continues where it waited: this rank gives; when all have given, it gets; when all
+// have got, it ends.
+static const char *collective(struct batch *b, const struct call *c) {
     struct ncclComm *comm = c->comm;
     char text[SEGMENT_CALL_MAX];
     bool gives = c->what != BROADCAST || comm->rank == c->peer;
-    void *from = gives ? emu_bytes(c->from, bytes_in(c), 0) : NULL;
-    if (gives && !from)
-        return "NCCL: the bytes to send are not inside one allocation, or nobody wrote them";
     snprintf(text, sizeof text, "%s of %zu elements of type %d, operation %d, root %d",
-             names[c->what], c->count, c->type, c->operation, c->what == BROADCAST ? c->peer : -1);
-    if (gives)
-        memcpy(segment_slot(comm->segment, comm->rank), from, bytes_in(c));
-    const char *why = segment_meet(comm->segment, comm->rank, text);
-    if (why)
+             names[c->what], c->count, c->type, c->operation, has_root(c) ? c->peer : -1);
+    if (b->phase == GIVES) {
+        void *from = gives ? emu_bytes(c->from, bytes_in(c), 0) : NULL;
+        if (gives && !from)
+            return "NCCL: the bytes to send are not inside one allocation, or nobody wrote them";
+        if (gives)
+            memcpy(segment_slot(comm->segment, comm->rank), from, bytes_in(c));
+        b->meeting = segment_come(comm->segment, comm->rank, text);
+        b->phase = GETS;
+    }
+    const char *why = segment_here(comm->segment, comm->rank, &b->meeting);
+    if (why || b->phase == ENDS) {
+        b->phase = why == emu_again ? b->phase : GIVES;
         return why;
-    void *to = emu_bytes(c->to, bytes_out(c), 1);
-    if (!to)
-        return "NCCL: the bytes to receive into are not inside one allocation";
-    receive(c, to);
-    return segment_meet(comm->segment, comm->rank, text);
+    }
+    if (c->what != REDUCE || comm->rank == c->peer) {
+        void *to = emu_bytes(c->to, bytes_out(c), 1);
+        if (!to)
+            return "NCCL: the bytes to receive into are not inside one allocation";
+        receive(c, to);
+    }
+    b->meeting = segment_come(comm->segment, comm->rank, text);
+    b->phase = ENDS;
+    return collective(b, c);
+}
+
+static const char *point_to_point(struct batch *b, const struct call *c) {
+    bool sends = c->what == SEND;
+    size_t bytes = bytes_in(c);
+    void *mine = emu_bytes(sends ? c->from : c->to, bytes, !sends);
+    if (!mine)
+        return "NCCL: the bytes of a send or receive are not inside one allocation, or nobody "
+               "wrote them";
+    return sends ? segment_send(c->comm->segment, c->comm->rank, c->peer, mine, bytes, &b->end)
+                 : segment_receive(c->comm->segment, c->peer, c->comm->rank, mine, bytes, &b->end);
 }
 
 // Sends of a batch come first, so that two ranks may exchange within a group.
-static const char *point_to_point(const struct batch *b, enum what what) {
-    for (int n = 0; n < b->n; n++) {
-        const struct call *c = &b->call[n];
-        size_t bytes = bytes_in(c);
-        if (c->what != what)
-            continue;
-        void *mine = emu_bytes(what == SEND ? c->from : c->to, bytes, what == RECEIVE);
-        if (!mine)
-            return "NCCL: the bytes of a send or receive are not inside one allocation, or nobody "
-                   "wrote them";
-        const char *why =
-            what == SEND ? segment_send(c->comm->segment, c->comm->rank, c->peer, mine, bytes)
-                         : segment_receive(c->comm->segment, c->peer, c->comm->rank, mine, bytes);
-        if (why)
-            return why;
-    }
+static const char *advance(struct batch *b) {
+    static const enum what last_of[] = {SEND, REDUCE, RECEIVE};
+    for (; b->stage < STAGES; b->stage++, b->at = 0)
+        for (; b->at < b->n; b->at++) {
+            const struct call *c = &b->call[b->at];
+            enum what of_stage = c->what < SEND ? REDUCE : c->what;
+            const char *why = of_stage != last_of[b->stage] ? NULL
+                              : c->what < SEND              ? collective(b, c)
+                                                            : point_to_point(b, c);
+            if (why)
+                return why;
+        }
+    b->stage = b->at = 0; // a graph may replay it
     return NULL;
 }
 
 static const char *run(void *argument) {
     struct batch *b = argument;
-    const char *why = point_to_point(b, SEND);
-    for (int n = 0; !why && n < b->n; n++)
-        if (b->call[n].what < SEND)
-            why = collective(&b->call[n]);
-    if (!why)
-        why = point_to_point(b, RECEIVE);
+    struct ncclComm *comm = b->call[0].comm;
+    if (comm->at_work && comm->at_work != b)
+        return emu_again; // the calls of a communicator do not overtake each other
+    comm->at_work = b;
+    const char *why = advance(b);
+    if (why == emu_again)
+        return why;
+    comm->at_work = NULL;
     bool aborted = false;
     for (int n = 0; why && n < b->n; n++) {
         b->call[n].comm->error = REMOTE_ERROR;
@@ -257,12 +230,15 @@ static ncclResult flush(const struct call *calls, int n) {
     struct batch *b = malloc(sizeof *b + (size_t)n * sizeof *b->call);
     if (!b)
         return SYSTEM_ERROR;
-    b->n = n;
+    *b = (struct batch){.n = n};
     memcpy(b->call, calls, (size_t)n * sizeof *b->call);
     for (int k = 0; k < n; k++)
         calls[k].comm->users++;
     // A captured graph replays the call as often as it is launched; it is dropped with the graph.
-    return emu_enqueue(calls[0].stream, run, drop, b) ? SYSTEM_ERROR : OK;
+    if (emu_enqueue(calls[0].stream, run, drop, b))
+        return SYSTEM_ERROR;
+    calls[0].comm->in_progress = calls[0].comm->patient ? ANSWERS : 0;
+    return calls[0].comm->patient ? IN_PROGRESS : OK;
 }
 
 static ncclResult enqueue(struct call c) {
@@ -271,6 +247,8 @@ static ncclResult enqueue(struct call c) {
         return refuse(INVALID_ARGUMENT, "a type, operation or rank that is not known");
     if (c.comm->error)
         return refuse(c.comm->error, "the communicator has an error");
+    if (c.comm->joining || c.comm->in_progress)
+        return refuse(INVALID_USAGE, "the call before is in progress: ask ncclCommGetAsyncError");
     if (bytes_in(&c) > SEGMENT_SLOT_BYTES ||
         bytes_out(&c) > SEGMENT_SLOT_BYTES * (size_t)c.comm->ranks)
         return refuse(INVALID_USAGE, "the stand-in has no room for so many bytes in one call");
@@ -285,7 +263,8 @@ static ncclResult enqueue(struct call c) {
 // ---- the interface
 // ---------------------------------------------------------------------------------------
 API ncclResult ncclGetVersion(int *v) {
-    *v = VERSION;
+    const char *pretended = getenv("EMU_NCCL_VERSION");
+    *v = pretended ? (int)strtol(pretended, NULL, 10) : VERSION;
     return OK;
 }
 API ncclResult ncclGetUniqueId(struct id *id) {
@@ -295,42 +274,68 @@ API ncclResult ncclGetUniqueId(struct id *id) {
     return OK;
 }
 
-static ncclResult join(struct ncclComm **out, int ranks, const char *name, int rank) {
+// The first fields of ncclConfig_t, which every version has.
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+};
+
+// EMU_NCCL_INIT=never: as when the ranks cannot reach each other.
+static const char *joined(struct ncclComm *c) {
+    const char *init = getenv("EMU_NCCL_INIT");
+    if (!c->joining || (init && strcmp(init, "never") == 0))
+        return c->joining ? emu_again : NULL;
+    const char *why = segment_here(c->segment, c->rank, &c->meeting);
+    c->joining = why == emu_again;
+    if (why && why != emu_again)
+        c->error = refuse(SYSTEM_ERROR, why);
+    return why;
+}
+
+static ncclResult join(struct ncclComm **out, int ranks, const char *name, int rank,
+                       const struct config *config) {
+    if (config && (config->magic != CONFIG_MAGIC || config->size < sizeof *config))
+        return refuse(INVALID_ARGUMENT, "the configuration was not initialised");
     struct ncclComm *c = calloc(1, sizeof *c);
     if (!c || rank < 0 || rank >= ranks || ranks > SEGMENT_RANKS_MAX) {
         free(c);
         return refuse(INVALID_ARGUMENT, "a rank or number of ranks that is not possible");
     }
-    *c = (struct ncclComm){.rank = rank, .ranks = ranks, .users = 1};
+    *c = (struct ncclComm){.rank = rank,
+                           .ranks = ranks,
+                           .users = 1,
+                           .joining = true,
+                           .patient = config && config->blocking == 0};
     snprintf(c->name, sizeof c->name, "%s", name);
     c->segment = segment_open(name, ranks);
-    const char *why =
-        c->segment ? segment_meet(c->segment, rank, "initialisation") : "no shared memory";
-    segment_forget(name);
-    if (why) {
-        if (c->segment)
-            segment_close(c->segment);
+    if (!c->segment) {
         free(c);
-        return refuse(SYSTEM_ERROR, why);
+        return refuse(SYSTEM_ERROR, "no shared memory");
     }
+    c->meeting = segment_come(c->segment, rank, "initialisation");
     *out = c;
-    return OK;
+    while (joined(c) == emu_again)
+        if (c->patient)
+            return IN_PROGRESS;
+        else
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    segment_forget(name);
+    return c->error;
 }
 API ncclResult ncclCommInitRankConfig(struct ncclComm **c, int ranks, struct id id, int rank,
-                                      void *config) {
-    (void)config;
-    return join(c, ranks, id.name, rank);
+                                      const struct config *config) {
+    return join(c, ranks, id.name, rank, config);
 }
 API ncclResult ncclCommInitRank(struct ncclComm **c, int ranks, struct id id, int rank) {
-    return join(c, ranks, id.name, rank);
+    return join(c, ranks, id.name, rank, NULL);
 }
 
 // Ranks of one color, by key; a negative color takes part and gets none.
 API ncclResult ncclCommSplit(struct ncclComm *c, int color, int key, struct ncclComm **out,
-                             void *config) {
+                             const struct config *config) {
     int mine[2] = {color, key}, rank = 0, ranks = 0;
     char name[ID_BYTES];
-    (void)config;
     *out = NULL;
     memcpy(segment_slot(c->segment, c->rank), mine, sizeof mine);
     const char *why = segment_meet(c->segment, c->rank, "split");
@@ -346,7 +351,7 @@ API ncclResult ncclCommSplit(struct ncclComm *c, int color, int key, struct nccl
         return refuse(SYSTEM_ERROR, why);
     if (snprintf(name, sizeof name, "%.80s.%u.%d", c->name, c->splits++, color) < 0 || color < 0)
         return OK;
-    return join(out, ranks, name, rank);
+    return join(out, ranks, name, rank, config);
 }
 
 API ncclResult ncclCommCount(const struct ncclComm *c, int *n) {
@@ -358,7 +363,13 @@ API ncclResult ncclCommUserRank(const struct ncclComm *c, int *n) {
     return OK;
 }
 API ncclResult ncclCommGetAsyncError(struct ncclComm *c, int *error) {
-    *error = c->error ? c->error : segment_aborted(c->segment) ? REMOTE_ERROR : OK;
+    if (c->joining && !joined(c))
+        segment_forget(c->name);
+    c->in_progress -= c->in_progress > 0;
+    *error = c->error                       ? c->error
+             : segment_aborted(c->segment)  ? REMOTE_ERROR
+             : c->joining || c->in_progress ? IN_PROGRESS
+                                            : OK;
     return OK;
 }
 API ncclResult ncclCommFinalize(struct ncclComm *c) {
@@ -372,6 +383,8 @@ API ncclResult ncclCommDestroy(struct ncclComm *c) {
 // Ends all waits in collectives of this communicator, in any process.
 API ncclResult ncclCommAbort(struct ncclComm *c) {
     segment_abort(c->segment, c->rank);
+    if (c->joining)
+        segment_forget(c->name);
     release(c);
     return OK;
 }
@@ -395,7 +408,7 @@ API ncclResult ncclGroupEnd(void) {
     struct call of_stream[GROUP_MAX];
     if (group_depth == 0 || --group_depth)
         return group_depth ? OK : refuse(INVALID_USAGE, "ncclGroupEnd without ncclGroupStart");
-    while (group_n && r == OK) {
+    while (group_n && (r == OK || r == IN_PROGRESS)) {
         CUstream s = group[0].stream;
         int n = 0, left = 0;
         for (int k = 0; k < group_n; k++) {
@@ -427,6 +440,10 @@ API ncclResult ncclAllGather(const void *from, void *to, size_t n, int type, str
 API ncclResult ncclBroadcast(const void *from, void *to, size_t n, int type, int root,
                              struct ncclComm *c, CUstream s) {
     return enqueue((struct call){c, s, BROADCAST, (uint64_t)from, (uint64_t)to, n, type, 0, root});
+}
+API ncclResult ncclReduce(const void *from, void *to, size_t n, int type, int op, int root,
+                          struct ncclComm *c, CUstream s) {
+    return enqueue((struct call){c, s, REDUCE, (uint64_t)from, (uint64_t)to, n, type, op, root});
 }
 API ncclResult ncclSend(const void *from, size_t n, int type, int peer, struct ncclComm *c,
                         CUstream s) {

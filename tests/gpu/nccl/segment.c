@@ -2,6 +2,8 @@
 // segment.c: a barrier, a slot for each rank and a mailbox for each pair, in shared memory.
 #include "tests/gpu/nccl/segment.h"
 
+#include "tests/gpu/driver/cuda_abi.h"
+
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -89,25 +91,27 @@ static const char *missing(struct segment *s, int rank) {
     return "NCCL: a rank is missing";
 }
 
-const char *segment_meet(struct segment *s, int rank, const char *call) {
-    unsigned turn = atomic_load(&s->turn);
-    double end = deadline();
+struct meeting segment_come(struct segment *s, int rank, const char *call) {
+    struct meeting m = {atomic_load(&s->turn), deadline()};
+    atomic_fetch_add(&s->meetings[rank], 1); // before the text: see segment_here
     snprintf(s->call[rank], SEGMENT_CALL_MAX, "%s", call);
-    atomic_fetch_add(&s->meetings[rank], 1);
     if (atomic_fetch_add(&s->arrived, 1) + 1 == (unsigned)s->ranks) {
         atomic_store(&s->arrived, 0);
         atomic_fetch_add(&s->turn, 1);
     }
-    while (atomic_load(&s->turn) == turn) {
+    return m;
+}
+
+const char *segment_here(struct segment *s, int rank, const struct meeting *m) {
+    if (atomic_load(&s->turn) == m->turn) {
         if (atomic_load(&s->aborted))
             return aborted(s);
-        if (now() > end)
-            return missing(s, rank);
-        nap();
+        return now() > m->end ? missing(s, rank) : emu_again;
     }
+    // A rank that has gone on writes another text, after its number of meetings.
     for (int r = 0; r < s->ranks; r++)
-        if (atomic_load(&s->meetings[r]) == atomic_load(&s->meetings[rank]) &&
-            strcmp(s->call[r], s->call[rank]) != 0) {
+        if (strcmp(s->call[r], s->call[rank]) != 0 &&
+            atomic_load(&s->meetings[r]) == atomic_load(&s->meetings[rank])) {
             snprintf(text, sizeof text, "NCCL: rank %d calls '%s', rank %d '%s'", rank,
                      s->call[rank], r, s->call[r]);
             return text;
@@ -115,25 +119,35 @@ const char *segment_meet(struct segment *s, int rank, const char *call) {
     return NULL;
 }
 
-// Waits until a mailbox is full, or empty.
-static const char *until(struct segment *s, struct mail *m, bool full, int from, int to) {
-    double end = deadline();
-    while ((atomic_load(&m->bytes) != 0) != full) {
-        if (atomic_load(&s->aborted))
-            return aborted(s);
-        if (now() > end) {
-            snprintf(text, sizeof text, "NCCL: rank %d waits to %s rank %d", full ? to : from,
-                     full ? "receive from" : "send to", full ? from : to);
-            return text;
-        }
+const char *segment_meet(struct segment *s, int rank, const char *call) {
+    const struct meeting m = segment_come(s, rank, call);
+    const char *why = segment_here(s, rank, &m);
+    for (; why == emu_again; why = segment_here(s, rank, &m))
         nap();
-    }
-    return NULL;
+    return why;
 }
 
-const char *segment_send(struct segment *s, int from, int to, const void *data, size_t n) {
+// Whether a mailbox is full, or empty.
+static const char *until(struct segment *s, struct mail *m, bool full, int from, int to,
+                         double *end) {
+    *end = *end > 0 ? *end : deadline();
+    if ((atomic_load(&m->bytes) != 0) == full) {
+        *end = 0;
+        return NULL;
+    }
+    if (atomic_load(&s->aborted))
+        return aborted(s);
+    if (now() <= *end)
+        return emu_again;
+    snprintf(text, sizeof text, "NCCL: rank %d waits to %s rank %d", full ? to : from,
+             full ? "receive from" : "send to", full ? from : to);
+    return text;
+}
+
+const char *segment_send(struct segment *s, int from, int to, const void *data, size_t n,
+                         double *end) {
     struct mail *m = &s->mail[from][to];
-    const char *why = until(s, m, false, from, to);
+    const char *why = until(s, m, false, from, to, end);
     if (why || n == 0 || n > SEGMENT_MAIL_BYTES)
         return why ? why : "NCCL: the stand-in has no room for a message of this size";
     memcpy(m->data, data, n);
@@ -141,9 +155,10 @@ const char *segment_send(struct segment *s, int from, int to, const void *data, 
     return NULL;
 }
 
-const char *segment_receive(struct segment *s, int from, int to, void *data, size_t n) {
+const char *segment_receive(struct segment *s, int from, int to, void *data, size_t n,
+                            double *end) {
     struct mail *m = &s->mail[from][to];
-    const char *why = until(s, m, true, from, to);
+    const char *why = until(s, m, true, from, to, end);
     if (why)
         return why;
     if (atomic_load(&m->bytes) != n) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // segment.h: shared memory where the ranks of a communicator meet. A function that returns text
-// returns NULL when all went well, and else why not.
+// returns NULL when all went well, emu_again while others have not come, and else why not. Whoever
+// waits keeps the time limit: 0 at first.
 #ifndef GPU_NCCL_SEGMENT_H
 #define GPU_NCCL_SEGMENT_H
 #include <stddef.h>
@@ -18,10 +19,17 @@ void segment_close(struct segment *s);
 // When all have opened it: nothing is left behind, however they end.
 void segment_forget(const char *name);
 void *segment_slot(struct segment *s, int rank);
-// Waits until every rank is here. All must name the same call.
-const char *segment_meet(struct segment *s, int rank, const char *call);
-const char *segment_send(struct segment *s, int from, int to, const void *data, size_t n);
-const char *segment_receive(struct segment *s, int from, int to, void *data, size_t n);
+// A rank comes to a call, and then asks whether all are here. All must name the same call.
+struct meeting {
+    unsigned turn;
+    double end;
+};
+struct meeting segment_come(struct segment *s, int rank, const char *call);
+const char *segment_here(struct segment *s, int rank, const struct meeting *m);
+const char *segment_meet(struct segment *s, int rank, const char *call); // both; waits
+const char *segment_send(struct segment *s, int from, int to, const void *data, size_t n,
+                         double *end);
+const char *segment_receive(struct segment *s, int from, int to, void *data, size_t n, double *end);
 void segment_abort(struct segment *s, int rank);
 int segment_aborted(struct segment *s);
 #endif
