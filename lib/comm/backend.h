@@ -33,7 +33,18 @@ struct comm_backend {
                 struct err *e);
     int (*run)(void *impl, const struct comm_work *work, struct err *e);
     void (*close)(void *impl);
+    // Between two operations; both may be NULL. check looks after the other ranks as a waiting
+    // operation does, without waiting; fail tells them why this one gives up.
+    int (*check)(void *impl, struct err *e);
+    void (*fail)(void *impl, const struct err *e);
 };
+
+// For collectives of a device, which go beside those of a comm. Its configuration, with its
+// defaults set; the number of a rank in errors; a call that is not possible; the words for one.
+const struct comm_config *comm_configuration(const struct comm *c);
+int comm_shown(const struct comm *c, int rank);
+int comm_possible(const struct comm *c, const struct comm_call *call, struct err *e);
+void comm_blame(const struct comm *c, const struct comm_call *call, struct err *e);
 
 extern const struct comm_backend comm_self, comm_ring;
 

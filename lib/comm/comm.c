@@ -60,7 +60,7 @@ struct comm {
     struct comm_stats stats;
 };
 
-static int comm_check(const struct comm_config *c, struct err *e) {
+static int comm_sound(const struct comm_config *c, struct err *e) {
     if (c->world < 1 || c->world > COMM_WORLD_MAX || c->rank < 0 || c->rank >= c->world)
         return err_set(e, ERR_CONFIG, "rank %d of %d is not possible (at most %d ranks)", c->rank,
                        c->world, COMM_WORLD_MAX);
@@ -103,7 +103,7 @@ static void comm_merge(struct comm_config *c) {
 // ---- running -----------------------------------------------------------------------------------
 
 // Says in an error which rank failed in what.
-static void comm_blame(const struct comm *c, const struct comm_call *call, struct err *e) {
+void comm_blame(const struct comm *c, const struct comm_call *call, struct err *e) {
     const struct kind *k = &kinds[call->kind];
     if (k->to)
         err_wrap(e, "rank %d, %s of %zu x %s %s rank %d", c->shown[c->rank], k->name, call->count,
@@ -182,21 +182,13 @@ static int comm_verdict(const struct comm *c, struct err *e) {
     return -1;
 }
 
-// Checks the arguments of a call before it runs.
-static int comm_possible(const struct comm *c, const struct comm_call *call, struct err *e) {
+int comm_possible(const struct comm *c, const struct comm_call *call, struct err *e) {
     must((size_t)call->kind < sizeof kinds / sizeof kinds[0]);
     must((size_t)call->type < sizeof types / sizeof types[0]);
     const struct kind *k = &kinds[call->kind];
-    bool pair = call->kind == COMM_SEND || call->kind == COMM_RECV;
     if (k->to && (call->peer < 0 || call->peer >= c->world))
         return err_set(e, ERR_CONFIG, "rank %d: %s %s rank %d of %d", c->shown[c->rank], k->name,
                        k->to, call->peer, c->world);
-    if (pair && (c->world != 2 || call->peer == c->rank))
-        return err_set(
-            e, ERR_CONFIG,
-            "rank %d: %s %s rank %d in a group of %d: this goes between the two ranks of "
-            "a group of two (comm_split)",
-            c->shown[c->rank], k->name, k->to, c->shown[call->peer], c->world);
     if (k->parts && call->each > 0 &&
         call->each < (call->count + (size_t)c->world - 1) / (size_t)c->world)
         return err_set(e, ERR_CONFIG, "rank %d: %s of %zu elements in %d parts of %zu",
@@ -204,8 +196,23 @@ static int comm_possible(const struct comm *c, const struct comm_call *call, str
     return 0;
 }
 
-int comm_start(struct comm *c, const struct comm_call *call, uint64_t *ticket, struct err *e) {
+// Checks the arguments of a call before it runs.
+static int comm_ready(const struct comm *c, const struct comm_call *call, struct err *e) {
+    bool pair = call->kind == COMM_SEND || call->kind == COMM_RECV;
     if (comm_possible(c, call, e) < 0)
+        return -1;
+    if (pair && (c->world != 2 || call->peer == c->rank))
+        return err_set(
+            e, ERR_CONFIG,
+            "rank %d: %s %s rank %d in a group of %d: this goes between the two ranks of "
+            "a group of two (comm_split)",
+            c->shown[c->rank], kinds[call->kind].name, kinds[call->kind].to, c->shown[call->peer],
+            c->world);
+    return 0;
+}
+
+int comm_start(struct comm *c, const struct comm_call *call, uint64_t *ticket, struct err *e) {
+    if (comm_ready(c, call, e) < 0)
         return -1;
     pthread_mutex_lock(&c->lock);
     while (c->started - c->done == COMM_PENDING_MAX)
@@ -227,7 +234,7 @@ int comm_start(struct comm *c, const struct comm_call *call, uint64_t *ticket, s
 
 int comm_do(struct comm *c, const struct comm_call *call, struct err *e) {
     uint64_t ticket;
-    if (comm_possible(c, call, e) < 0)
+    if (comm_ready(c, call, e) < 0)
         return -1;
     pthread_mutex_lock(&c->lock);
     bool idle = c->started == c->done && !c->busy;
@@ -263,6 +270,10 @@ static int comm_keep(struct comm *c, const struct comm_config *config, struct er
     c->config = *config;
     c->config.prefix = c->prefix;
     c->config.address = config->address ? c->address : NULL;
+    if (c->config.stall_timeout_ms_max <= 0)
+        c->config.stall_timeout_ms_max = COMM_STALL_TIMEOUT_MS;
+    if (c->config.connect_timeout_ms_max <= 0)
+        c->config.connect_timeout_ms_max = COMM_CONNECT_TIMEOUT_MS;
     comm_merge(&c->config);
     return 0;
 }
@@ -271,7 +282,7 @@ static int comm_keep(struct comm *c, const struct comm_config *config, struct er
 static int comm_open_group(struct comm **out, const struct comm_backend *b,
                            const struct comm_config *config, int *shown, struct err *e) {
     *out = NULL;
-    if (comm_check(config, e) < 0) {
+    if (comm_sound(config, e) < 0) {
         free(shown);
         return -1;
     }
@@ -283,12 +294,11 @@ static int comm_open_group(struct comm **out, const struct comm_backend *b,
     c->shown = shown ? shown : heap_alloc((size_t)c->world * sizeof *c->shown);
     for (int i = 0; i < c->world && !shown; i++)
         c->shown[i] = i;
-    c->watch.stall_timeout_ms_max =
-        config->stall_timeout_ms_max > 0 ? config->stall_timeout_ms_max : COMM_STALL_TIMEOUT_MS;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->work, NULL);
     pthread_cond_init(&c->finished, NULL);
     int bad = comm_keep(c, config, e);
+    c->watch.stall_timeout_ms_max = c->config.stall_timeout_ms_max;
     if (bad == 0)
         bad = b->open(&c->impl, &c->config, c->shown[c->rank], &c->watch, e);
     if (bad == 0 && c->world > 1) {
@@ -430,6 +440,35 @@ int comm_barrier(struct comm *c, struct err *e) {
     unsigned char byte = 0;
     const struct comm_call call = {.kind = COMM_ALL_REDUCE, .buf = &byte, .count = 1};
     return comm_do(c, &call, e);
+}
+
+int comm_check(struct comm *c, struct err *e) {
+    pthread_mutex_lock(&c->lock);
+    int bad = comm_verdict(c, e);
+    if (bad == 0 && c->started == c->done && !c->busy && c->backend->check) {
+        bad = c->backend->check(c->impl, e);
+        if (bad)
+            c->broken = *e;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return bad;
+}
+
+void comm_fail(struct comm *c, const struct err *e) {
+    pthread_mutex_lock(&c->lock);
+    if (c->broken.code == ERR_NONE && !c->busy && c->backend->fail)
+        c->backend->fail(c->impl, e);
+    if (c->broken.code == ERR_NONE)
+        c->broken = *e;
+    pthread_mutex_unlock(&c->lock);
+}
+
+const struct comm_config *comm_configuration(const struct comm *c) {
+    return &c->config;
+}
+
+int comm_shown(const struct comm *c, int rank) {
+    return c->shown[rank];
 }
 
 void comm_narrow(uint16_t *to, const float *from, size_t n) {

@@ -49,8 +49,9 @@ struct comm_config {
     int rank, world;
     int local_rank, local_world; // place among the ranks of this node
     int node, nodes;             // GROUP_RANK and how many nodes; nodes may have different sizes
-    struct comm_kv kv;           // unused when world is 1; must work until the last comm_split
-    const char *prefix;          // of all keys, fresh for every attempt; NULL: "comm"
+    struct comm_kv kv;   // unused when world is 1; must work until the last comm_split, and as long
+                         // as there are collectives of a device
+    const char *prefix;  // of all keys, fresh for every attempt; NULL: "comm"
     const char *address; // numeric, of this node, that the others reach; NULL only when nodes is 1.
                          // A loopback address says that all nodes are this machine: then they
                          // share memory like the ranks of one node, unless keep_nodes
@@ -127,6 +128,12 @@ int comm_broadcast(struct comm *c, void *buf, size_t bytes, int root, struct err
 // out.
 int comm_all_gather(struct comm *c, const void *in, void *out, size_t bytes, struct err *e);
 int comm_barrier(struct comm *c, struct err *e);
+
+// While no operation runs and all ranks have to be there: -1 when one is known to be lost. Looks,
+// and does not wait.
+int comm_check(struct comm *c, struct err *e);
+// Gives up for a reason of the caller's: every rank that waits, or checks, gets this error.
+void comm_fail(struct comm *c, const struct err *e);
 
 // To and from COMM_BF16: to nearest, ties to even.
 void comm_narrow(uint16_t *to, const float *from, size_t n);

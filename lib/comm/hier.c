@@ -91,8 +91,6 @@ static int hier_open(void **impl, const struct comm_config *given, int shown,
         return 0;
     if (!config.prefix)
         config.prefix = "comm";
-    if (config.connect_timeout_ms_max <= 0)
-        config.connect_timeout_ms_max = COMM_CONNECT_TIMEOUT_MS;
     struct hier *h = heap_alloc(sizeof *h);
     h->watch = h->shm.watch = watch;
     h->rank = config.rank;
@@ -245,6 +243,14 @@ int hier_agree(struct hier *h, uint32_t q, struct err *e) {
     return 0;
 }
 
+static void hier_fail(void *impl, const struct err *e) {
+    struct hier *h = impl;
+    if (!h)
+        return;
+    shm_fault(&h->shm, e);
+    ring_fault(&h->ring, e);
+}
+
 static int hier_run(void *impl, const struct comm_work *w, struct err *e) {
     static const struct hier_stages *const stages[] = {[COMM_ALL_REDUCE] = &hier_all_reduce,
                                                        [COMM_REDUCE_SCATTER] = &hier_reduce_scatter,
@@ -260,11 +266,22 @@ static int hier_run(void *impl, const struct comm_work *w, struct err *e) {
         bad = hier_direct(h, w, e);
     else
         bad = hier_chunks(h, w, stages[w->kind], e);
-    if (bad == 0)
+    if (bad)
+        hier_fail(h, e);
+    return bad;
+}
+
+static int hier_look(void *impl, struct err *e) {
+    struct hier *h = impl;
+    if (!h || (shm_check(&h->shm, e) == 0 && ring_check(&h->ring, e) == 0))
         return 0;
-    shm_fault(&h->shm, e);
-    ring_fault(&h->ring, e);
+    hier_fail(h, e);
     return -1;
 }
 
-const struct comm_backend comm_ring = {"ring", hier_open, hier_run, hier_close};
+const struct comm_backend comm_ring = {.name = "ring",
+                                       .open = hier_open,
+                                       .run = hier_run,
+                                       .close = hier_close,
+                                       .check = hier_look,
+                                       .fail = hier_fail};

@@ -201,6 +201,18 @@ static int ring_stalled(struct ring *r, struct err *e) {
     return -1;
 }
 
+int ring_check(struct ring *r, struct err *e) {
+    const struct ring_peer *peer[] = {&r->right, &r->left};
+    int *control[] = {&r->control_right, &r->control_left};
+    for (int i = 0; i < 2 && r->nodes > 1; i++) {
+        if (ring_news(r, peer[i], control[i], e) < 0)
+            return -1;
+        if (*control[i] < 0)
+            return ring_lost(r, peer[i], control[i], 0, e);
+    }
+    return 0;
+}
+
 // Nothing moves: sleeps until something may, or looks after the peers when a slice has passed.
 static int ring_idle(struct ring *r, int out_lanes, int in_lanes, int64_t deadline_ms,
                      struct err *e) {

@@ -79,6 +79,9 @@ int ring_broadcast(struct ring *r, void *buf, size_t bytes, int root_node, struc
 // The result is the same bits on every node.
 int ring_all_reduce(struct ring *r, const struct element *type, void *buf, size_t count,
                     double factor, struct err *e);
+// Between two operations, none of which a neighbour may miss: -1 when one has gone, or has sent
+// the reason for its end. Does not wait.
+int ring_check(struct ring *r, struct err *e);
 // Tells both neighbours why this node stops. Best effort, does not wait.
 void ring_fault(struct ring *r, const struct err *e);
 

@@ -21,4 +21,5 @@ static void self_close(void *impl) {
     (void)impl;
 }
 
-const struct comm_backend comm_self = {"self", self_open, self_run, self_close};
+const struct comm_backend comm_self = {
+    .name = "self", .open = self_open, .run = self_run, .close = self_close};

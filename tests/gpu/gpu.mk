@@ -23,7 +23,7 @@ $(GPU)/%.o: %.c
 $(GPU)/libcuda.so.1: $(GPU_EMU) $(GPU_DRIVER)
 	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm
 
-$(GPU)/libnccl.so.2: $(GPU_NCCL)
+$(GPU)/libnccl.so.2: $(GPU_NCCL) $(GPU)/libcuda.so.1
 	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm -ldl
 
 # The launchers of the shipped kernels, and the plain-C backend that judges them.
@@ -33,6 +33,15 @@ $(patsubst tests/gpu/%.c,$(GPU)/%,$(wildcard tests/gpu/test_cuda_*.c)): $(GPU_CU
 
 $(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_EMU)
 	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl
+
+# Collectives of devices, with the layers below them as gcc makes them for this machine.
+GPU_HOST := $(call gpu_objects,lib/base/*.c lib/sys/*.c lib/comm/*.c)
+$(GPU)/lib/%.o: lib/%.c
+	$(call say,CC,$<)mkdir -p $(@D) && gcc $(filter-out -O3,$(GPU_CFLAGS)) -O1 -Ilib -c -o $@ $<
+
+$(GPU)/tests/gpu/test_collectives.o: GPU_CFLAGS += -Ilib
+$(GPU)/test_collectives: $(GPU)/tests/gpu/test_collectives.o $(GPU_HOST)
+	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl -lcrypto
 
 # The interpreter under sanitizers, with the same snippets.
 $(GPU)/san/%.o: %.c
