@@ -228,6 +228,8 @@ struct image_args {
     void *out; // n x dst_h x dst_w x channels; outside the source counts as byte 0
 };
 
+enum { BESIDE_MARKS_MAX = 1024, BESIDE_LOOK_MS = 50 };
+
 struct kernel_backend {
     const char *name;
     size_t real_bytes; // 4 or 8: size of one element of every numeric buffer
@@ -251,6 +253,23 @@ struct kernel_backend {
     void (*mem_free)(struct kernel_ctx *ctx, void *p, size_t bytes); // bytes as in mem_alloc
     void (*mem_write)(struct kernel_ctx *ctx, void *dst, const void *host_src, size_t bytes);
     void (*mem_read)(struct kernel_ctx *ctx, void *host_dst, const void *src, size_t bytes);
+
+    // Only where remote is set: a second queue beside that of the ops, for others than this table
+    // that use the same memory. Work in begin's answer (of CUDA, a stream) comes after every op so
+    // far, and end gives it a mark, a number from 0 to BESIDE_MARKS_MAX - 1. Ops come after the
+    // newest use of a mark when await says so. done: nonzero when that use, if there was one, has
+    // ended. None of them waits.
+    void *(*beside_begin)(struct kernel_ctx *ctx);
+    void (*beside_end)(struct kernel_ctx *ctx, int mark);
+    void (*beside_await)(struct kernel_ctx *ctx, int mark);
+    int (*beside_done)(struct kernel_ctx *ctx, int mark);
+    // A function that is called every BESIDE_LOOK_MS while the host waits. 0: this device alone is
+    // waited for; positive: others are, so its time limit does not count; negative: the wait ends,
+    // and the device has failed.
+    void (*while_waiting)(struct kernel_ctx *ctx, int (*look)(void *arg), void *arg);
+    // Between reals and bfloat16, rounded to nearest, ties to even.
+    void (*narrow)(struct kernel_ctx *ctx, size_t n, const void *x, void *bf16);
+    void (*widen)(struct kernel_ctx *ctx, size_t n, const void *bf16, void *y);
 
     // Workspace in bytes that the op family needs for this shape (all three conv passes; any
     // transposes of an m, n, k GEMM; train and backward of a batch norm; bias_backward). The answer

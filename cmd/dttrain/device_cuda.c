@@ -25,6 +25,8 @@ int device_open(struct trainer_device *out, const struct train_config *options, 
         0) // a GPU that cannot be used is no reason to be slow
         return wanted || e->code != ERR_NOT_FOUND ? -1 : 0;
     *out = (struct trainer_device){.kernels = &gpu_kernels,
+                                   .collectives = &comm_nccl,
+                                   .env = environ,
                                    .handle = gpu,
                                    .memory_bytes = gpu_memory_free(gpu),
                                    .about = gpu_about(gpu)};

@@ -67,6 +67,8 @@
     X(flat, axpy)                                                                                  \
     X(flat, scale)                                                                                 \
     X(flat, zero)                                                                                  \
+    X(flat, narrow)                                                                                \
+    X(flat, widen)                                                                                 \
     X(flat, sum_squares_partial)                                                                   \
     X(flat, sum_squares_total)                                                                     \
     X(flat, sgd)                                                                                   \
@@ -163,6 +165,8 @@ void cuda_add(struct cuda_queue *q, size_t n, const void *a, const void *b, void
 void cuda_axpy(struct cuda_queue *q, size_t n, double alpha, const void *x, void *y);
 void cuda_scale(struct cuda_queue *q, size_t n, double alpha, void *x);
 void cuda_zero(struct cuda_queue *q, size_t n, void *x);
+void cuda_narrow(struct cuda_queue *q, size_t n, const void *x, void *bf16);
+void cuda_widen(struct cuda_queue *q, size_t n, const void *bf16, void *y);
 // *out is a double on the device.
 void cuda_sum_squares(struct cuda_queue *q, size_t n, const void *x, double *out);
 // step: of the device, instead of a's lr, grad_scale and step; or NULL.

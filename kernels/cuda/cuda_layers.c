@@ -211,6 +211,13 @@ void cuda_zero(struct cuda_queue *q, size_t n, void *x) {
     flat_launch(q, CUDA_KERNEL_zero, n, 0, NULL, NULL, x);
 }
 
+void cuda_narrow(struct cuda_queue *q, size_t n, const void *x, void *bf16) {
+    flat_launch(q, CUDA_KERNEL_narrow, n, 0, x, NULL, bf16);
+}
+void cuda_widen(struct cuda_queue *q, size_t n, const void *bf16, void *y) {
+    flat_launch(q, CUDA_KERNEL_widen, n, 0, bf16, NULL, y);
+}
+
 void cuda_sum_squares(struct cuda_queue *q, size_t n, const void *x, double *out) {
     unsigned blocks = flat_blocks((int64_t)n);
     struct flat_params p = {.n = (int64_t)n, .a = x, .partial = q->workspace, .total = out};

@@ -36,6 +36,21 @@ KERNEL zero(const flat_params p) {
     EACH(i, p.n) p.y[i] = 0.0f;
 }
 
+// To and from bfloat16, the upper half of a float: to nearest, ties to even.
+KERNEL narrow(const flat_params p) {
+    uint16_t *y = (uint16_t *)p.y;
+    EACH(i, p.n) {
+        uint32_t bits = __float_as_uint(p.a[i]);
+        bool nan = (bits & 0x7fffffff) > 0x7f800000;
+        y[i] = nan ? (uint16_t)(bits >> 16 | 0x40)
+                   : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+KERNEL widen(const flat_params p) {
+    const uint16_t *x = (const uint16_t *)p.a;
+    EACH(i, p.n) p.y[i] = __uint_as_float((uint32_t)x[i] << 16);
+}
+
 // ---- sum of squares, in double and in an order that depends on the grid alone
 // ------------------------
 __device__ __forceinline__ double block_sum(double v, double *of_thread) {

@@ -174,6 +174,14 @@ static const struct option_row rows[] = {
      .choices = train_wire_words,
      .help = "Type of gradients in transit; bf16 needs half the bytes and rounds each gradient to "
              "8 bits of mantissa before the sum."},
+    {.key = "train.collectives",
+     .type = OPTION_CHOICE,
+     AT(collectives),
+     .text = "auto",
+     .choices = train_collectives_words,
+     .help = "Way of gradients between GPUs: nccl, from GPU to GPU by libnccl.so.2 (2.18 or newer, "
+             "found beside the program, as DTCTL_NCCL, with CUDA, by the loader or with PyTorch); "
+             "host, through the memory of the hosts; auto, nccl where every rank has it."},
 };
 
 const struct option_table options_parallel = {"Native trainer, parallel modes", rows,

@@ -97,6 +97,7 @@ struct train_config {
     int placement;             // enum train_placement
     bool zero;                 // each rank updates a part
     int wire;                  // enum train_wire
+    int collectives;           // enum train_collectives
 };
 
 extern const struct option_table options_train, options_rate, options_parallel;

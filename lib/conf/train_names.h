@@ -103,6 +103,10 @@
 
 #define TRAIN_WIRE_NAMES(X) X(TRAIN_WIRE_F32, "f32") X(TRAIN_WIRE_BF16, "bf16")
 
+#define TRAIN_COLLECTIVES_NAMES(X)                                                                 \
+    X(TRAIN_COLLECTIVES_AUTO, "auto")                                                              \
+    X(TRAIN_COLLECTIVES_NCCL, "nccl") X(TRAIN_COLLECTIVES_HOST, "host")
+
 #define TRAIN_DTYPE_NAMES(X) X(TRAIN_F32, "f32") X(TRAIN_BF16, "bf16")
 
 // list of names, its enum, how many there are, the words
@@ -125,6 +129,7 @@
     X(TRAIN_DEVICE_NAMES, train_device, TRAIN_DEVICES, train_device_words)                         \
     X(TRAIN_PLACEMENT_NAMES, train_placement, TRAIN_PLACEMENTS, train_placement_words)             \
     X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)                                 \
+    X(TRAIN_COLLECTIVES_NAMES, train_collectives, TRAIN_COLLECTIVES, train_collectives_words)      \
     X(TRAIN_DTYPE_NAMES, train_dtype, TRAIN_DTYPES, train_dtype_words)
 
 #define TRAIN_NAME_FIRST(first, ...)       first

@@ -35,20 +35,35 @@ static int64_t now_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+// Calls the function that watches waits, and moves the time limit when other ranks are the reason.
+// False: the wait is over.
+static bool look(struct gpu_context *ctx, int64_t *deadline) {
+    int others = ctx->look ? ctx->look(ctx->look_arg) : 0;
+    if (others > 0)
+        *deadline = now_ms() + GPU_STALL_MS_MAX;
+    if (others < 0)
+        snprintf(ctx->failure, sizeof ctx->failure, "%s waits for ranks that are lost",
+                 ctx->gpu->name);
+    else if (now_ms() > *deadline)
+        snprintf(ctx->failure, sizeof ctx->failure,
+                 "%s has not finished its work in %d s (try: nvidia-smi, and dmesg for Xid)",
+                 ctx->gpu->name, GPU_STALL_MS_MAX / 1000);
+    return !ctx->failure[0];
+}
+
 // Polls, so that a device that hangs is found.
 static bool await(struct gpu_context *ctx, CUevent event) {
     enum { SPINS = 2000, PAUSE_NS = 20000 };
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    const int64_t deadline = now_ms() + GPU_STALL_MS_MAX;
+    int64_t now = now_ms(), deadline = now + GPU_STALL_MS_MAX, next = now + BESIDE_LOOK_MS;
     for (int64_t i = 0;; i++) {
         CUresult r = ctx->gpu->driver.event_query(event);
         if (r != CUDA_ERROR_NOT_READY)
             return gpu_context_good(ctx, r, "waiting");
-        if (i % SPINS == SPINS - 1 && now_ms() > deadline) {
-            snprintf(ctx->failure, sizeof ctx->failure,
-                     "%s has not finished its work in %d s (try: nvidia-smi, and dmesg for Xid)",
-                     ctx->gpu->name, GPU_STALL_MS_MAX / 1000);
-            return false;
+        if (now_ms() >= next) {
+            if (!look(ctx, &deadline))
+                return false;
+            next = now_ms() + BESIDE_LOOK_MS;
         }
         if (i > SPINS)
             nanosleep(&pause, NULL);
@@ -216,6 +231,7 @@ void gpu_context_close(struct gpu_context *ctx) {
             (void)ctx->gpu->driver.event_free(ctx->stage[i].used);
     }
     give_back(ctx, ctx->queue.workspace);
+    gpu_beside_close(ctx);
     if (ctx->stream)
         (void)ctx->gpu->driver.stream_free(ctx->stream);
     free(ctx);

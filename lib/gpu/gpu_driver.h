@@ -67,6 +67,7 @@ enum {
     X(event_new, "cuEventCreate", (CUevent * e, unsigned flags))                                   \
     X(event_free, "cuEventDestroy_v2", (CUevent e))                                                \
     X(event_record, "cuEventRecord", (CUevent e, CUstream s))                                      \
+    X(stream_wait, "cuStreamWaitEvent", (CUstream s, CUevent e, unsigned flags))                   \
     X(event_query, "cuEventQuery", (CUevent e))                                                    \
     X(copy_in, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t n, CUstream s))   \
     X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t n, CUstream s))        \

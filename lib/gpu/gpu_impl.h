@@ -41,7 +41,13 @@ struct gpu_context {
     struct gpu *gpu;
     CUstream stream;
     struct gpu_stage stage[GPU_STAGES];
-    int next;          // stage
+    int next; // stage
+    // gpu_beside.c
+    CUstream beside; // made when it is first used
+    CUevent ready;   // what it comes after
+    CUevent mark[BESIDE_MARKS_MAX];
+    int (*look)(void *arg);
+    void *look_arg;
     char failure[256]; // the first one; empty: none
     char isa[16];
 };
@@ -63,6 +69,12 @@ void gpu_context_write(struct gpu_context *ctx, void *to, const void *from, size
 void gpu_context_read(struct gpu_context *ctx, void *to, const void *from, size_t bytes);
 // gpu_context_image.c: pixels of the host through a stage.
 void gpu_context_image(struct gpu_context *ctx, const struct image_args *a);
+// gpu_beside.c: the second stream.
+void *gpu_beside_begin(struct gpu_context *ctx);
+void gpu_beside_end(struct gpu_context *ctx, int mark);
+void gpu_beside_await(struct gpu_context *ctx, int mark);
+int gpu_beside_done(struct gpu_context *ctx, int mark);
+void gpu_beside_close(struct gpu_context *ctx);
 // Keeps the first failure; true: code is none, and there was none.
 bool gpu_context_good(struct gpu_context *ctx, CUresult code, const char *what);
 // The next stage, of at least so many bytes and free to be written; NULL after a failure. Behind

@@ -42,6 +42,35 @@ static void mem_read(struct kernel_ctx *ctx, void *to, const void *from, size_t 
     gpu_context_read(gpu_context_of(ctx), to, from, bytes);
 }
 
+static void *beside_begin(struct kernel_ctx *ctx) {
+    return gpu_beside_begin(gpu_context_of(ctx));
+}
+
+static void beside_end(struct kernel_ctx *ctx, int mark) {
+    gpu_beside_end(gpu_context_of(ctx), mark);
+}
+
+static void beside_await(struct kernel_ctx *ctx, int mark) {
+    gpu_beside_await(gpu_context_of(ctx), mark);
+}
+
+static int beside_done(struct kernel_ctx *ctx, int mark) {
+    return gpu_beside_done(gpu_context_of(ctx), mark);
+}
+
+static void while_waiting(struct kernel_ctx *ctx, int (*look)(void *arg), void *arg) {
+    gpu_context_of(ctx)->look = look;
+    gpu_context_of(ctx)->look_arg = arg;
+}
+
+static void narrow(struct kernel_ctx *ctx, size_t n, const void *x, void *bf16) {
+    cuda_narrow(&gpu_context_of(ctx)->queue, n, x, bf16);
+}
+
+static void widen(struct kernel_ctx *ctx, size_t n, const void *bf16, void *y) {
+    cuda_widen(&gpu_context_of(ctx)->queue, n, bf16, y);
+}
+
 // The driver's context belongs to the calling thread.
 static void parallel(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int workers),
                      void *arg) {
@@ -241,6 +270,13 @@ const struct kernel_backend gpu_kernels = {
     .mem_free = mem_free,
     .mem_write = mem_write,
     .mem_read = mem_read,
+    .beside_begin = beside_begin,
+    .beside_end = beside_end,
+    .beside_await = beside_await,
+    .beside_done = beside_done,
+    .while_waiting = while_waiting,
+    .narrow = narrow,
+    .widen = widen,
     .gemm_workspace = gemm_workspace,
     .conv2d_workspace = conv2d_workspace,
     .batchnorm_workspace = batchnorm_workspace,

@@ -10,6 +10,7 @@
 #define NN_TRAINER_H
 
 #include "comm/comm.h"
+#include "comm/device.h"
 #include "conf/train_config.h"
 #include "kernels/kernels.h"
 
@@ -22,9 +23,11 @@ enum { TRAINER_SHARDS_MAX = 64 };
 // A device that computes in place of the processor.
 struct trainer_device {
     const struct kernel_backend *kernels;
-    void *handle;        // kernel_config.device
-    size_t memory_bytes; // that are free
-    const char *about;   // for people
+    const struct comm_device_table *collectives; // of its memory
+    char *const *env;                            // for those
+    void *handle;                                // kernel_config.device
+    size_t memory_bytes;                         // that are free
+    const char *about;                           // for people
 };
 
 struct trainer_config {

@@ -41,7 +41,9 @@ int trainer_pipe_cut(struct trainer *t, struct err *e) {
     for (int i = 0; i < t->parts; i++) {
         struct part *p = &t->part[i];
         stage_model(&p->model, t->model, first[i], first[i + 1]);
-        bucket_cut(&p->buckets, &p->model, BUCKET_FIRST_BYTES, (size_t)o->bucket_bytes);
+        size_t bytes = (size_t)o->bucket_bytes;
+        bucket_cut(&p->buckets, &p->model,
+                   bytes < BUCKET_FIRST_BYTES ? bytes : (size_t)BUCKET_FIRST_BYTES, bytes);
         p->states = p->model.param_elements;
         if (o->zero)
             p->states = bucket_part(&p->buckets, t->mesh.data);

@@ -78,6 +78,18 @@ static size_t planned_bytes(const struct trainer *t) {
            (t->test.store ? dataset_memory_bytes(&t->test) : 0);
 }
 
+static const char *collectives_of(const struct trainer *t) {
+    return t->device ? t->config->device->collectives->name : comm_backend_name(t->comm);
+}
+
+static void say_device(struct trainer *t) {
+    struct strbuf line = {0};
+    trainer_device_say(t, &line);
+    if (t->config->device)
+        trainer_say(t, "%s%s", t->config->device->about, strbuf_cstr(&line));
+    strbuf_fini(&line);
+}
+
 static void say_hello(struct trainer *t) {
     const struct train_config *o = t->options;
     char bytes[STR_HUMAN_BYTES_MAX];
@@ -95,11 +107,9 @@ static void say_hello(struct trainer *t) {
         : t->cores.quota ? ", as many as the quota of this group allows, not pinned"
         : t->cores.busy  ? ", not pinned: others use this machine"
                          : ", not pinned",
-        t->chunk[0].net.k->name, t->chunk[0].net.k->isa(t->chunk[0].net.ctx),
-        comm_backend_name(t->comm), (long long)o->batch);
-    if (t->config->device)
-        trainer_say(t, "%s%s", t->config->device->about,
-                    t->mesh.data > 1 ? "; gradients travel through the memory of the hosts" : "");
+        t->chunk[0].net.k->name, t->chunk[0].net.k->isa(t->chunk[0].net.ctx), collectives_of(t),
+        (long long)o->batch);
+    say_device(t);
     if (t->cores.threads > t->cores.most)
         log_warn("more threads than CPUs: each operation waits for the last of them",
                  "threads=%d cpus=%d try=\"train.threads=0\"", t->cores.threads, t->cores.most);
@@ -226,7 +236,7 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_str(j, "optimizer", train_optimizer_words[t->options->optimizer]);
     json_str(j, "kernels", t->chunk[0].net.k->name);
     json_str(j, "isa", t->chunk[0].net.k->isa(t->chunk[0].net.ctx));
-    json_str(j, "collectives", comm_backend_name(t->comm));
+    json_str(j, "collectives", collectives_of(t));
     json_int(j, "memory_bytes", (int64_t)planned_bytes(t));
 }
 

@@ -49,21 +49,6 @@ static struct bucket *bucket_of(struct trainer *t, const struct step_item *it, s
     return &(*c)->part->buckets.bucket[b];
 }
 
-// Whether gradients are rounded on their way.
-static bool is_narrow(const struct trainer *t) {
-    return t->options->wire == TRAIN_WIRE_BF16 && t->mesh.data > 1;
-}
-
-// Whether a device has all numbers, and none travels. The collectives may not look at them then.
-static bool is_alone(const struct trainer *t) {
-    return t->config->device && t->mesh.data == 1;
-}
-
-// The part of a bucket that this rank updates, and so needs to know.
-static void own_part(const struct trainer *t, const struct bucket *b, size_t *begin, size_t *end) {
-    bucket_own(b, t->options->zero ? t->data_rank : 0, begin, end);
-}
-
 // ---- between stages ----------------------------------------------------------------------------
 
 static int await_sending(struct sending *s, struct err *e) {
@@ -261,24 +246,6 @@ static void set_requests(struct step_run *r) {
     t->saves = saves;
 }
 
-static float *gradients(const struct chunk *c, size_t begin) {
-    return (float *)(void *)c->net.grads + begin;
-}
-
-// The numbers of a part of a flat buffer where the collectives find them. On one rank none travel.
-static void *to_wire(struct chunk *c, const char *buffer, size_t begin, size_t count) {
-    struct network *net = &c->net;
-    if (c->mirror)
-        network_get(net, buffer, begin, count, c->mirror + begin);
-    return c->mirror ? (void *)(c->mirror + begin) : (void *)(buffer + begin * net->k->real_bytes);
-}
-
-// And back, where they are not there yet.
-static void from_wire(struct chunk *c, char *buffer, size_t begin, size_t count) {
-    if (c->mirror && count)
-        network_set(&c->net, buffer, begin, count, c->mirror + begin);
-}
-
 static int run_reduce(struct step_run *r, const struct step_item *it, struct err *e) {
     struct trainer *t = r->t;
     struct chunk *c;
@@ -289,20 +256,7 @@ static int run_reduce(struct step_run *r, const struct step_item *it, struct err
         set_requests(r);
         tail_set(t, r->tail);
     }
-    bool parted = t->options->zero, bf16 = is_narrow(t);
-    struct comm_call call = {.kind = parted ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE,
-                             .type = bf16 ? COMM_BF16 : COMM_F32,
-                             .op = COMM_MEAN,
-                             .count = (t->apart ? b->params_end : b->end) - b->begin,
-                             .each = parted ? b->each : 0};
-    call.buf = to_wire(c, c->net.grads, b->begin, call.count);
-    if (is_alone(t))
-        call.count = 0;
-    if (bf16) {
-        comm_narrow(c->wire + b->begin, call.buf, call.count);
-        call.buf = c->wire + b->begin;
-    }
-    int result = comm_start(t->data, &call, &b->ticket, e);
+    int result = trainer_average_start(t, c, b, it->bucket, e);
     r->times.compute_ns += clock_mono_ns() - since;
     return result < 0 ? err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step) : 0;
 }
@@ -313,17 +267,13 @@ static int run_norm(struct step_run *r, const struct step_item *it, struct err *
     struct chunk *c;
     struct bucket *b = bucket_of(t, it, &c);
     size_t begin, end;
-    own_part(t, b, &begin, &end);
+    trainer_own_part(t, b, &begin, &end);
     int64_t since = clock_mono_ns();
-    if (comm_wait(t->data, b->ticket, e) < 0)
+    if (trainer_average_end(t, c, b, it->bucket, e) < 0)
         return err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step);
     int64_t averaged = clock_mono_ns();
-    if (is_narrow(t))
-        comm_widen(c->mirror ? c->mirror + begin : gradients(c, begin), c->wire + begin,
-                   end - begin);
-    from_wire(c, c->net.grads, begin, (t->apart ? end : b->end) - begin);
     if (end > begin)
-        network_squares(&c->net, end - begin, (const char *)gradients(c, begin));
+        network_squares(&c->net, end - begin, c->net.grads + begin * c->net.k->real_bytes);
     r->times.comm_ns += averaged - since;
     r->times.compute_ns += clock_mono_ns() - averaged;
     return 0;
@@ -378,7 +328,7 @@ static int run_judge(struct step_run *r, const struct step_item *it, struct err 
     r->times.compute_ns += clock_mono_ns() - since;
     if (!t->apart)
         tail_get(t, r->tail);
-    else if (add_totals(r, e) < 0)
+    else if (trainer_device_check(t, e) < 0 || add_totals(r, e) < 0)
         return -1;
     if (trainer_device_check(t, e) < 0)
         return -1;
@@ -403,7 +353,7 @@ static int run_update(struct step_run *r, const struct step_item *it, struct err
     struct chunk *c;
     const struct bucket *b = bucket_of(t, it, &c);
     size_t begin, end;
-    own_part(t, b, &begin, &end);
+    trainer_own_part(t, b, &begin, &end);
     int64_t since = clock_mono_ns();
     optimizer_apply(&c->optimizer, &c->net, t->lr, r->grad_scale, begin, end, b->state);
     r->times.compute_ns += clock_mono_ns() - since;
@@ -415,13 +365,7 @@ static int run_gather(struct step_run *r, const struct step_item *it, struct err
     struct trainer *t = r->t;
     struct chunk *c;
     struct bucket *b = bucket_of(t, it, &c);
-    size_t count = b->params_end - b->begin;
-    const struct comm_call call = {.kind = COMM_ALL_GATHER,
-                                   .type = COMM_F32,
-                                   .buf = to_wire(c, c->net.params, b->begin, count),
-                                   .count = is_alone(t) ? 0 : count,
-                                   .each = b->each};
-    return comm_start(t->data, &call, &b->ticket, e) < 0
+    return trainer_collect_start(t, c, b, it->bucket, e) < 0
                ? err_wrap(e, "collecting parameters at step %lld", (long long)t->at.step)
                : 0;
 }
@@ -430,9 +374,7 @@ static int run_await(struct step_run *r, const struct step_item *it, struct err 
     struct chunk *c;
     const struct bucket *b = bucket_of(r->t, it, &c);
     int64_t since = clock_mono_ns();
-    int result = comm_wait(r->t->data, b->ticket, e);
-    if (result == 0)
-        from_wire(c, c->net.params, b->begin, b->params_end - b->begin);
+    int result = trainer_collect_end(r->t, c, b, it->bucket, e);
     r->times.comm_ns += clock_mono_ns() - since;
     return result < 0 ? err_wrap(e, "collecting parameters at step %lld", (long long)r->t->at.step)
                       : 0;
@@ -450,6 +392,10 @@ static int (*const run_item[STEP_OPS])(struct step_run *r, const struct step_ite
 int trainer_device_check(const struct trainer *t, struct err *e) {
     const struct network *net = &t->chunk[0].net;
     const char *why = net->k->failure ? net->k->failure(net->ctx) : NULL;
+    if (t->wait.lost.code != ERR_NONE) {
+        *e = t->wait.lost;
+        return err_wrap(e, "at step %lld", (long long)t->at.step);
+    }
     return why ? err_set(e, ERR_FAILED, "%s", why) : 0;
 }
 

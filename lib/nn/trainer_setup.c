@@ -44,7 +44,7 @@ static int open_comm(struct trainer *t, struct err *e) {
         cores_share(&t->cores, &t->allowed, &t->limits, ids, t->world, t->rank,
                     (int)t->options->threads);
     free(ids);
-    return r < 0 ? -1 : compare_devices(t, e);
+    return r < 0 || compare_devices(t, e) < 0 ? -1 : trainer_device_open(t, e);
 }
 
 // Nodes may take very different times to decode their data: one has it in its cache, another reads
@@ -160,9 +160,12 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     if (network_open(&c->net, &config, e) < 0)
         return -1;
     optimizer_open(&c->optimizer, &c->part->model);
-    if (o->wire == TRAIN_WIRE_BF16)
-        c->wire = heap_alloc(c->part->model.param_elements * sizeof *c->wire);
-    if (c->net.k->remote && t->mesh.data > 1)
+    size_t wire_bytes = o->wire == TRAIN_WIRE_BF16 ? c->part->model.param_elements * 2 : 0;
+    if (wire_bytes)
+        c->wire = t->device ? c->net.k->mem_alloc(c->net.ctx, wire_bytes) : heap_alloc(wire_bytes);
+    if (wire_bytes && !c->wire)
+        return err_set(e, ERR_LIMIT, "no memory for gradients on their way (try: train.wire f32)");
+    if (c->net.k->remote && t->mesh.data > 1 && !t->device)
         c->mirror = heap_alloc((c->part->model.param_elements + NETWORK_TAIL) * sizeof *c->mirror);
     return 0;
 }
@@ -227,13 +230,19 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
 void trainer_close(struct trainer *t) {
     checkpoint_writer_close(t->writer);
     trainer_pipe_close(t);
+    bool apart = t->device != NULL;
+    trainer_device_close(t);
     comm_close(t->comm);
     trainer_data_close(t);
     trainer_feed_close(t);
     for (int i = t->chunks - 1; i >= 0; i--) { // the first one has the kernels
-        network_close(&t->chunk[i].net);
+        struct network *net = &t->chunk[i].net;
+        if (t->chunk[i].wire && apart)
+            net->k->mem_free(net->ctx, t->chunk[i].wire, net->model->param_elements * 2);
+        else
+            free(t->chunk[i].wire);
+        network_close(net);
         optimizer_close(&t->chunk[i].optimizer);
-        free(t->chunk[i].wire);
         free(t->chunk[i].mirror);
     }
     free(t->sent);

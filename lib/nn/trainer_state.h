@@ -52,7 +52,8 @@ struct chunk {
     struct part *part;
     struct network net;
     struct optimizer optimizer;
-    uint16_t *wire; // its gradients as they travel, where that is not as they are; else NULL
+    uint16_t *wire; // its gradients as they travel, where that is not as they are; else NULL. Where
+                    // they go from device to device it is memory of the device
     float *mirror;  // for numbers of a device that travel through the host; else NULL
 };
 
@@ -70,8 +71,15 @@ struct trainer {
     struct mesh mesh;
     int data_rank, pipe_rank;
     enum pipe_order order;
-    int chunks;                  // stages of each rank
-    int micro_batch, micros;     // samples of a micro-batch; micro-batches of a batch
+    int chunks;                 // stages of each rank
+    int micro_batch, micros;    // samples of a micro-batch; micro-batches of a batch
+    struct comm_device *device; // collectives of numbers on devices; NULL: they go through the host
+    struct err no_device;       // why not, if NULL and asked for
+    struct device_wait {        // while the host waits for devices
+        uint64_t ticket;        // of the call that is under way
+        int64_t since_ms;
+        struct err lost; // why the wait was given up; code ERR_NONE: it was not
+    } wait;
     struct comm *data;           // the ranks that have the same stages; comm where all have
     struct comm *link[STEP_OPS]; // for sends and receives; NULL: none
     bool apart;                  // the totals of a step do not travel behind the gradients
@@ -153,6 +161,27 @@ int trainer_run_program(struct step_run *r, const struct step_program *p, struct
 int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
                          struct err *e);
 int trainer_local_shards(const struct trainer *t);
+// trainer_travel.c: the numbers of a bucket between ranks. Between a start and its end nothing may
+// touch them. number: of the bucket among all of this rank.
+void trainer_own_part(const struct trainer *t, const struct bucket *b, size_t *begin,
+                      size_t *end); // what this rank updates of a bucket, and so needs to know
+int trainer_average_start(struct trainer *t, struct chunk *c, struct bucket *b, int number,
+                          struct err *e); // gradients
+int trainer_average_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
+                        struct err *e);
+int trainer_collect_start(struct trainer *t, struct chunk *c, struct bucket *b, int number,
+                          struct err *e); // parameters
+int trainer_collect_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
+                        struct err *e);
+// trainer_device.c: collectives of numbers that lie on devices.
+int trainer_device_open(struct trainer *t, struct err *e); // where the options want it
+void trainer_device_close(struct trainer *t);
+void trainer_device_say(const struct trainer *t, struct strbuf *line); // how gradients travel
+// Starts the averaging of a bucket's gradients, or the collection of its parameters; operations
+// that are enqueued after the second function come after the end of it.
+int trainer_device_start(struct trainer *t, const struct chunk *c, struct bucket *b, int number,
+                         const struct comm_call *call, struct err *e);
+void trainer_device_after(const struct chunk *c, int number);
 int trainer_device_check(const struct trainer *t, struct err *e); // -1: the device has failed
 // trainer_feed.c
 int trainer_feed_open(struct trainer *t, struct err *e);

@@ -253,6 +253,37 @@ static void flat_case(size_t n) {
     case_end();
 }
 
+// Rounding to bfloat16 against the nearest of the two neighbours, and back.
+static void wire_case(size_t n) {
+    static const float edges[] = {0.0f,     -0.0f,     1.00390625f, 1.01171875f, 0x1.fffp127f,
+                                  INFINITY, -INFINITY, 0x1p-149f,   -0x1.02p0f,  -0x1.010002p0f};
+    enum { EDGES = sizeof edges / sizeof *edges };
+    case_begin(0);
+    float *x = host_random(n), *back = host_random(n);
+    for (size_t i = 0; i < n && i < EDGES; i++)
+        x[i] = edges[i];
+    float *d_x = device_floats(x, n), *d_back = device_empty(n * sizeof *d_back);
+    void *d_wire = device_empty(n * 2);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        uint32_t down = bits & 0xffff0000, up = down + 0x10000, rest = bits & 0xffff;
+        bits = rest > 0x8000 || (rest == 0x8000 && (down >> 16 & 1)) ? up : down;
+        memcpy(&back[i], &bits, sizeof bits);
+    }
+    cuda_narrow(&test.queue, n, d_x, d_wire);
+    cuda_widen(&test.queue, n, d_wire, d_back);
+    const float *got = ptx_host((uint64_t)d_back, n * sizeof *got);
+    ok(memcmp(got, back, n * sizeof *got) == 0, "%zu numbers to bfloat16 and back: wrong result",
+       n);
+    x[0] = NAN;
+    cuda_narrow(&test.queue, 1, device_floats(x, 1), d_wire);
+    cuda_widen(&test.queue, 1, d_wire, d_back);
+    ok(isnan(*(const float *)ptx_host((uint64_t)d_back, sizeof *got)),
+       "a bfloat16 of what is no number is none: wrong result");
+    case_end();
+}
+
 // variant: 1 momentum or decoupled, 2 nesterov, 4 scalars from the device
 static void optimizer_case(size_t n, int variant, int adam) {
     case_begin(0);
@@ -300,7 +331,7 @@ static void optimizer_case(size_t n, int variant, int adam) {
 }
 
 static void flat(void) {
-    flat_case(1), flat_case(255), flat_case(1000);
+    flat_case(1), flat_case(255), flat_case(1000), wire_case(1), wire_case(1000);
     for (int variant = 0; variant < 8; variant++) {
         optimizer_case(70, variant, 0), optimizer_case(70, variant, 1);
         optimizer_case(300, variant, variant & 1);

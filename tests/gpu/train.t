@@ -100,11 +100,56 @@ hands_over to-gpu "$BIN/dttrain" -- on_gpu "$cuda"
 two=("$BIN/dtrun" --standalone --nproc-per-node 2 --no-python)
 settings "${small[@]}" model=mlp hidden=8 train_size=80
 ok 'two ranks on processors' train two.cpu "${two[@]}" "$BIN/dttrain"
-ok 'two ranks on GPUs' train two.gpu on_gpu "${two[@]}" "$cuda"
+# travel NAME BOUND KEY=VALUE…: by NCCL two ranks have the losses of two processors
+travel() {
+    local name=$1 bound=$2
+    shift 2
+    settings "${small[@]}" train_size=80 "$@"
+    ok "$name: two ranks train on processors" train "$name.cpu" "${two[@]}" "$BIN/dttrain"
+    settings "${small[@]}" train_size=80 "$@" collectives=nccl
+    ok "$name: two ranks train by NCCL" train "$name.nccl" on_gpu "${two[@]}" "$cuda"
+    like "$(cat "$name.nccl/out")" 'from GPU to GPU by NCCL 2\.28\.9 of .*libnccl' \
+        "$name: the start names NCCL and its file"
+    ok "$name: 10 steps by NCCL have the same losses" close "$name.nccl" "$name.cpu" "$bound"
+}
+travel buckets 1e-4 model=mlp hidden=32,32 bucket_bytes=4096
+travel narrow 1e-2 model=mlp hidden=8 wire=bf16
+travel zero 1e-4 model=mlp hidden=32,32 bucket_bytes=4096 zero=true
+settings "${small[@]}" model=mlp hidden=8 train_size=80 collectives=host
+ok 'two ranks through the hosts' train two.gpu on_gpu "${two[@]}" "$cuda"
 like "$(cat two.gpu/out)" 'gradients travel through the memory of the hosts' 'the start says how'
 ok '10 steps of two ranks have the same losses' close two.gpu two.cpu 1e-4
 # shellcheck disable=SC2016 # for the shells of the ranks
 mixed='[ $RANK = 0 ] && on=gpu || on=cpu; exec "$0" "$@" --set train.device=$on'
 run on_gpu "${two[@]}" bash -c "$mixed" "$cuda" "${flags[@]}"
 like "$err$out" 'rank 0 computes on a GPU and rank 1 on a CPU' 'a mix of ranks is refused'
+
+# ---- what ends a run by NCCL --------------------------------------------------------------------
+settings "${small[@]}" model=mlp hidden=8 train_size=80
+mkdir alone && cp "$GPU/libcuda.so.1" alone
+run env LD_LIBRARY_PATH="$PWD/alone" DTTRAIN_EMULATED=1 EMU_DEVICES=2 \
+    "${two[@]}" "$cuda" "${flags[@]}"
+like "$err$out" 'memory of the hosts: rank 0 has no NCCL: no libnccl\.so\.2 is here' \
+    'the start says that there is no NCCL'
+is "$status" 0 'a run without NCCL ends well'
+# shellcheck disable=SC2016 # for the shells of the ranks
+other='[ $RANK = 0 ] || export EMU_NCCL_VERSION=22203; exec "$0" "$@"'
+run on_gpu "${two[@]}" bash -c "$other" "$cuda" "${flags[@]}"
+like "$err$out" 'rank 0 has NCCL 2\.28\.9 .* and rank 1 has 2\.22\.3 .* do not work together' \
+    'two versions are refused'
+ok 'a run with two versions fails' [ "$status" -ne 0 ]
+run "${two[@]}" "$BIN/dttrain" "${flags[@]}" --set train.collectives=nccl
+like "$err$out" 'nccl is for GPUs' 'processors have no NCCL'
+# shellcheck disable=SC2016 # for the shells of the ranks
+dies='if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then
+    for ((i = 0; i < 2000; i++)); do
+        ! grep -q "\"step\":6," dttrain-output/metrics.jsonl || { kill -9 $$; break; }
+        sleep 0.01
+    done &
+fi 2>/dev/null
+exec "$0" "$@"'
+settings "${small[@]}" model=mlp hidden=8 train_size=120 checkpoint_every_steps=2
+ok 'the run of a rank that was killed midway ends well' \
+    train killed on_gpu "${two[@]}" --max-restarts 1 bash -c "$dies" "$cuda"
+like "$(cat killed/out)" 'resuming from .*step' 'the next attempt resumed from a checkpoint'
 done_testing
