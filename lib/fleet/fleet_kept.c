@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_BYTES_MAX = 255 };
@@ -66,9 +67,19 @@ static int each(struct fleet *f, void *work, fleet_start *start, struct err *e) 
     return result;
 }
 
+// By name and node, whichever node has answered first.
+static int compare_items(const void *a, const void *b) {
+    const struct kept_item *x = a, *y = b;
+    int by_name = strcmp(x->name, y->name);
+    return by_name ? by_name : (x->node_index > y->node_index) - (x->node_index < y->node_index);
+}
+
 int fleet_kept_ask(struct fleet *f, struct kept *out, struct err *e) {
     *out = (struct kept){0};
-    return each(f, out, start_ask, e);
+    int result = each(f, out, start_ask, e);
+    if (out->count)
+        qsort(out->items, out->count, sizeof *out->items, compare_items);
+    return result;
 }
 
 // ---- removing -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ struct kept {
     size_t count, room;
 };
 
-// Asks every node that has not failed. Failures are kept in the fleet.
+// Asks every node that has not failed; sorted by name and node. Failures are kept in the fleet.
 int fleet_kept_ask(struct fleet *f, struct kept *out, struct err *e);
 // Removes these items from their nodes. Failures are kept in the fleet.
 int fleet_kept_drop(struct fleet *f, const struct kept *items, struct err *e);
