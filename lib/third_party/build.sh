@@ -18,11 +18,22 @@ build_log() { # NAME COMMAND…: runs the command quietly; on failure shows its 
     fi
 }
 
-# The pinned file of NAME that was fetched; pins may name several packings of one release.
+# The file of NAME that was fetched; pins may name several packings of one release.
 archive() { # NAME
-    pinned "$1" | while read -r _ _ _ file _; do
+    { [ ! -f "$work/archives/$1.later" ] || cat "$work/archives/$1.later"
+        pinned "$1" | cut -d ' ' -f 2-; } | tr -s ' ' | while read -r _ _ file _; do
         [ ! -f "$work/archives/$file" ] || echo "$work/archives/$file"
     done | head -n 1
+}
+
+# The line of versions about Debian's patches for LIBRARY.
+patches_version() { # LIBRARY
+    if [ -f "$work/archives/$1-debian.later" ]; then
+        awk -v name="$1" '{ print name, "patches", $1, $2, "(later than pinned)" }' \
+            "$work/archives/$1-debian.later"
+    else
+        pinned "$1-debian" | awk -v name="$1" '{ print name, "patches", $2, $3 }'
+    fi >>"$out/versions"
 }
 
 unpack() { # NAME DIR
@@ -76,7 +87,7 @@ libssh2_patch() { # SRC
     local patch
     mkdir -p "$work/libssh2-debian"
     tar -xf "$(archive libssh2-debian)" -C "$work/libssh2-debian" --no-same-owner
-    pinned libssh2-debian | awk 'NR == 1 { print "libssh2 patches", $2, $3 }' >>"$out/versions"
+    patches_version libssh2
     while read -r patch _; do
         [[ $patch != \#* && -n $patch ]] || continue
         build_log "libssh2: $patch" patch -d "$1" -p1 --forward --batch \
@@ -139,7 +150,7 @@ build_pcre2() {
     local src=$work/pcre2 files
     unpack pcre2 "$src"
     cd "$src" || return
-    pinned pcre2-debian | awk '{ print "pcre2 patches", $2, $3 }' >>"$out/versions"
+    patches_version pcre2
     gzip -dc "$(archive pcre2-debian)" >debian.diff
     build_log "pcre2: Debian's patches" patch -p1 --forward --batch -i debian.diff
     cd src || return

@@ -29,7 +29,7 @@ curl_patch() { # SRC
     local patch
     mkdir -p "$work/curl-debian"
     tar -xf "$(archive curl-debian)" -C "$work/curl-debian" --no-same-owner
-    pinned curl-debian | awk '{ print "curl patches", $2, $3 }' >>"$out/versions"
+    patches_version curl
     while read -r patch _; do
         [[ $patch != \#* && -n $patch ]] || continue
         build_log "curl: $patch" patch -d "$1" -p1 --forward --batch \

@@ -24,6 +24,17 @@ endif
 $(CURL_DEPS)/versions:
 	@echo "libcurl is not built yet: run 'make deps'" >&2; exit 1
 
+# libyaml for dtctl and its tests; san, fuzz and debug have the system's.
+ifneq ($(filter release,$(MODE)),)
+YAML_DEPS := $(shell lib/third_party/deps path yaml)
+YAML_LDFLAGS := -L$(YAML_DEPS)/lib
+$(O)/lib/convert/%.o: DEPS_CFLAGS += -isystem $(YAML_DEPS)/include
+$(BIN_MODE)/dtctl: DEPS_LDFLAGS += $(YAML_LDFLAGS)
+$(O)/.flags: $(YAML_DEPS)/versions
+$(YAML_DEPS)/versions:
+	@echo "libyaml is not built yet: run 'make deps'" >&2; exit 1
+endif
+
 # -y in YES=1 answers the question; TIER is what to install for: build, test or cloud.
 TIER ?= cloud
 setup: ## Install what this machine lacks for TIER=build, test or cloud (all; asks, YES=1)
@@ -34,7 +45,8 @@ setup-quiet:
 
 deps: ## Fetch, verify and build the pinned libraries (MODE=san: those of the sanitizer build)
 	$(Q)lib/third_party/deps build $(if $(filter san fuzz,$(MODE)),san)
-	$(if $(filter release,$(MODE)),$(Q)lib/third_party/deps build curl)
+	$(if $(filter release,$(MODE)),$(Q)lib/third_party/deps build curl && \
+	    lib/third_party/deps build yaml)
 	$(if $(filter release,$(MODE)),$(Q)lib/third_party/deps build cuda || \
 	    echo 'deps: without the compiler of CUDA; `make cuda` and the tests of kernels need it' >&2)
 

@@ -6,6 +6,7 @@
 # name only after its SHA-256 was compared with the pin.
 
 fetch_seconds_max=600
+pinned_only=no
 apt_suite=trixie
 apt_tries_max=4
 
@@ -56,14 +57,17 @@ apt_private() { # DIR COMMAND…
         -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 "${@:2}"
 }
 
-# Prints "SITE SUITE" for each repository of this machine that carries its distribution.
+# Prints "SITE SUITE" for each repository of this machine that carries its distribution, updated or
+# not: the list is asked for as on a machine that has no package lists yet.
 apt_sites() {
-    local codename
+    local codename lists
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
-    # shellcheck disable=SC2016 # $(…) is apt's own notation
-    apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 2>/dev/null |
-        awk -v name="$codename" '$1 ~ /^(https?|file|copy):/ &&
-            index($2, name) == 1 || $2 ~ /^(stable|oldstable|testing)/' | sort -u
+    lists=$(mktemp -d)
+    mkdir "$lists/partial"
+    apt-get -q -o Dir::State::lists="$lists" -o Debug::NoLocking=true --print-uris update \
+        2>/dev/null | sed -nE "s,^'((https?|file|copy):[^']*)/dists/([^']*)/InRelease'.*,\1/ \3,p" |
+        awk -v name="$codename" 'index($2, name) == 1 || $2 ~ /^((old)?stable|testing)/' | sort -u
+    rm -rf "$lists"
 }
 
 # apt_sources FILTER [TYPE]: sources.list lines for apt_suite, each site passed through sed FILTER.
@@ -103,22 +107,32 @@ apt_files() { # STATE PACKAGE
         inside && /^ / && length($1) == 64 { row[n++] = $1 " " $3 } END { flush() }' | sort -u
 }
 
-# apt_get STATE PACKAGE VERSION FILE SHA256 TARGET: brings one file of a source package. apt-get
-# downloads the other files of that version too, into a folder of their own, and fails when any is
-# missing at the mirror; only FILE counts, and its hash decides. Mirrors behind a balancer miss a
-# file now and then, so it is asked for again.
+# Addresses of the folders that may hold the files of a source package.
+apt_folders() { # STATE PACKAGE
+    local site folder folders
+    folders=$(apt_private "$1" apt-cache showsrc --only-source "$2" 2>/dev/null |
+        sed -n 's/^Directory: //p' | sort -u)
+    awk '{ print $(NF - 2) }' "$1/sources.list" | sort -u | while read -r site; do
+        for folder in $folders; do echo "${site%/}/$folder"; done
+    done
+}
+
+# apt_get STATE PACKAGE FILE SHA256 TARGET TRIES: brings one file of a source package; its hash
+# decides. The index of a suite and the files of its site are not always of one time, and a mirror
+# behind a balancer misses a file now and then: every folder is asked, TRIES times.
 apt_get() {
-    local work=$1/download-$3 try
-    mkdir -p "$work"
-    for ((try = 1; try <= apt_tries_max; try++)); do
-        (cd "$work" &&
-            apt_private "$1" apt-get source --download-only "$2=$3" >"$1/log" 2>&1) || true
-        if [ -f "$work/$4" ]; then
-            verified "$work/$4" "$5" "$6" "Debian's source package $2 $3"
-            rm -rf "$work"
-            return 0
-        fi
-        sleep "$try"
+    local folder folders try helper=/usr/lib/apt/apt-helper
+    folders=$(apt_folders "$1" "$2")
+    for ((try = 1; try <= $6; try++)); do
+        for folder in $folders; do
+            if apt_private "$1" $helper download-file "$folder/$3" "$5.part" "SHA256:$4" \
+                >"$1/log" 2>&1 </dev/null; then
+                verified "$5.part" "$4" "$5" "Debian's source package $2"
+                return 0
+            fi
+            rm -f "$5.part"
+        done
+        [ "$try" -eq "$6" ] || sleep "$try"
     done
     return 1
 }
@@ -131,20 +145,49 @@ source_package() { # NAME
     esac
 }
 
-fetch_distribution() { # NAME FILE SHA256 DIR
-    local package state version hash file
+# Files that the index lists with the pinned hash; then, because a site keeps a file for some time
+# after its index dropped it, the pinned file by the names that it has there.
+fetch_distribution() { # NAME VERSION FILE SHA256 DIR
+    local package state hash file
     command -v apt-get >/dev/null || return 1
-    [ -f "$4/.apt/states" ] || {
-        mkdir -p "$4/.apt"
-        apt_prepare "$4/.apt" >"$4/.apt/states"
+    [ -f "$5/.apt/states" ] || {
+        mkdir -p "$5/.apt"
+        apt_prepare "$5/.apt" >"$5/.apt/states"
     }
     package=$(source_package "$1")
     while read -r state; do
-        while read -r version hash file; do
-            [ "$hash" = "$3" ] || continue
-            apt_get "$state" "$package" "$version" "$file" "$3" "$4/$2" && return 0
+        while read -r _ hash file; do
+            [ "$hash" = "$4" ] || continue
+            apt_get "$state" "$package" "$file" "$4" "$5/$3" $apt_tries_max && return 0
         done < <(apt_files "$state" "$package" | sort -rV)
-    done <"$4/.apt/states"
+        for file in "$3" "${package}_$2.orig.tar.${3##*.tar.}"; do
+            apt_get "$state" "$package" "$file" "$4" "$5/$3" 1 && return 0
+        done
+    done <"$5/.apt/states"
+    return 1
+}
+
+# later_revision NAME DIR: Debian's archive drops a revision of a package when the next one is out,
+# and the next one holds the security fixes since. So where the pinned revision of Debian's patches
+# is gone, the newest later one for the same release is taken: the archive's signature vouches for
+# its SHA-256. The build says so and records it in NAME.later as "version sha256 file".
+later_revision() {
+    local pin_version pin_file package version hash file state
+    [ "$pinned_only" = no ] && [[ $1 == *-debian ]] && [ -f "$2/.apt/states" ] || return 1
+    read -r _ pin_version _ pin_file _ < <(pinned "$1")
+    package=$(source_package "$1")
+    while read -r state; do
+        while read -r version hash file; do
+            [ "${version%-*}" = "${pin_version%-*}" ] || continue
+            [ "${file#*"$version"}" = "${pin_file#*"$pin_version"}" ] || continue
+            dpkg --compare-versions "$version" gt "$pin_version" || continue
+            apt_get "$state" "$package" "$file" "$hash" "$2/$file" 1 || continue
+            echo "$version $hash $file" >"$2/$1.later"
+            echo "deps: $1 $pin_version is pinned, but gone from Debian's archive;" \
+                "$version, signed by Debian, is used instead" >&2
+            return 0
+        done < <(apt_files "$state" "$package" | sort -rV)
+    done <"$2/.apt/states"
     return 1
 }
 
@@ -184,7 +227,7 @@ fetch() { # NAME DIR
         cuda-*) fetch_wheel "$file" "$hash" "$2" && return 0 ;;
         *)
             fetch_upstream "$file" "$hash" "$2" "$url" && return 0
-            fetch_distribution "$name" "$file" "$hash" "$2" && return 0
+            fetch_distribution "$name" "$version" "$file" "$hash" "$2" && return 0
             ;;
         esac
         wanted+="
@@ -192,6 +235,7 @@ fetch() { # NAME DIR
             [ ! -s "$2/$file.why" ] || printf '\n        %s' "$(tail -n 1 "$2/$file.why")"
         )"
     done < <(pinned "$1")
+    later_revision "$1" "$2" && return 0
     die "cannot get $1: it is not in DTCTL_ARCHIVES (${DTCTL_ARCHIVES:-unset}), not at its" \
         "upstream address or package index, and not among Debian 13's source packages at this" \
         "machine's apt site." \
