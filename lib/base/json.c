@@ -9,19 +9,20 @@
 
 struct parser {
     struct arena *a;
-    const char *start, *p, *end;
+    const char *p, *end;
+    int line;
     struct err *e;
 };
 
 static int parse_value(struct parser *s, struct json *v, int depth);
 
 static int fail(struct parser *s, const char *what) {
-    return err_set(s->e, ERR_FORMAT, "json: %s at byte %zu", what, (size_t)(s->p - s->start));
+    return err_set(s->e, ERR_FORMAT, "json: line %d: %s", s->line, what);
 }
 
 static void skip_space(struct parser *s) {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r'))
-        s->p++;
+        s->line += *s->p++ == '\n'; // no string has one
 }
 
 static bool take(struct parser *s, char c) {
@@ -167,10 +168,9 @@ static int parse_children(struct parser *s, struct json *v, char close, int dept
         struct json *c = arena_new(s->a, struct json, 1);
         skip_space(s);
         if (v->type == JSON_OBJECT) {
-            size_t len;
             if (!take(s, '"'))
                 return fail(s, "expected a member name");
-            if (parse_string(s, &c->key, &len) < 0)
+            if (parse_string(s, &c->key, &c->key_len) < 0)
                 return -1;
             skip_space(s);
             if (!take(s, ':'))
@@ -201,6 +201,7 @@ static int parse_value(struct parser *s, struct json *v, int depth) {
     if (depth >= JSON_DEPTH_MAX)
         return err_set(s->e, ERR_LIMIT, "json: nested deeper than %d", JSON_DEPTH_MAX);
     skip_space(s);
+    v->line = s->line;
     if (take(s, '{')) {
         v->type = JSON_OBJECT;
         return parse_children(s, v, '}', depth);
@@ -224,7 +225,7 @@ static int parse_value(struct parser *s, struct json *v, int depth) {
 }
 
 int json_parse(struct arena *a, const char *text, size_t len, struct json **out, struct err *e) {
-    struct parser s = {a, text, text, text + len, e};
+    struct parser s = {a, text, text + len, 1, e};
     struct json *v = arena_new(a, struct json, 1);
     if (parse_value(&s, v, 0) < 0)
         return -1;

@@ -45,6 +45,7 @@ enum json_type { JSON_NULL, JSON_BOOL, JSON_INT, JSON_NUM, JSON_STR, JSON_ARRAY,
 
 struct json {
     enum json_type type;
+    int line; // where the value begins, from 1
     bool boolean;
     int64_t integer;    // JSON_INT (fits in 64 bits, no fraction or exponent)
     double number;      // JSON_INT and JSON_NUM
@@ -52,7 +53,8 @@ struct json {
     size_t len;         // bytes of str, or number of elements
     struct json *child; // first element or member
     struct json *next;  // sibling
-    const char *key;    // member name, NULL in arrays
+    const char *key;    // member name, NUL-terminated, may hold NULs; NULL in arrays
+    size_t key_len;     // bytes of key
 };
 
 // Parses the whole text; trailing white space only. All memory is in the arena.

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+static const char *const ARCHIVES[] = {"none", "begun", "whole", NULL}; // enum run_archives
+
 char *run_make_id(struct arena *a, const char *name, int64_t wall_ms) {
     uint16_t random;
     char stamp[32];
@@ -59,6 +61,58 @@ bool run_is_over(const struct run *r) {
     return false;
 }
 
+bool run_is_all_here(const struct run *r) {
+    return r->fetched && !r->left && !r->work_left;
+}
+
+bool run_has_lost(const struct run *r, const char *node) {
+    for (size_t i = 0; i < r->lost_count; i++)
+        if (strcmp(r->lost[i], node) == 0)
+            return true;
+    return false;
+}
+
+static bool has_node(const struct run *r, const char *node) {
+    for (size_t i = 0; i < r->node_count; i++)
+        if (strcmp(r->nodes[i], node) == 0)
+            return true;
+    return false;
+}
+
+int run_lose(const struct cluster *c, const char *id, const char *node, struct err *e) {
+    struct run r;
+    if (run_load(c, id, &r, e) < 0)
+        return -1;
+    unsigned kinds = r.fetched ? r.left : RESULT_ALL;
+    if (!kinds || !has_node(&r, node))
+        return 0;
+    if (!run_has_lost(&r, node)) {
+        const char **lost = arena_new(c->arena, const char *, r.lost_count + 1);
+        for (size_t i = 0; i < r.lost_count; i++)
+            lost[i] = r.lost[i];
+        lost[r.lost_count++] = node;
+        r.lost = lost;
+    }
+    r.lost_kinds = (r.lost_count > 1 ? r.lost_kinds : 0) | kinds;
+    if (r.lost_count == r.node_count) {
+        r.state = run_is_over(&r) ? r.state : node_state_name(NODE_LOST);
+        r.fetched = true;
+        r.left = 0;
+        r.work_left = 0;
+    }
+    return run_save(c, &r, e);
+}
+
+int run_lock(const struct cluster *c, const char *id, const char *purpose, int *fd, struct err *e) {
+    return file_lock(file_join(c->arena, cluster_run_dir(c, id), ".finish"), purpose, 0, fd, e);
+}
+
+static void write_kinds(struct strbuf *text, const char *key, unsigned kinds) {
+    const char *names[RESULT_KINDS];
+    size_t count = result_kinds_names(kinds, names);
+    toml_write_strs(text, key, names, count);
+}
+
 void run_format(const struct run *r, struct strbuf *text) {
     strbuf_adds(text, "# One run, as dtctl keeps it. Written by dtctl.\n");
     toml_write_str(text, "id", r->id);
@@ -76,11 +130,24 @@ void run_format(const struct run *r, struct strbuf *text) {
     toml_write_str(text, "output_dir", r->output_dir);
     toml_write_str(text, "state", r->state);
     toml_write_bool(text, "fetched", r->fetched);
-    if (r->lost_count)
+    if (r->s3 && r->s3[0]) {
+        toml_write_str(text, "s3", r->s3);
+        toml_write_bool(text, "uploaded", r->uploaded);
+    }
+    write_kinds(text, "fetch", r->wanted);
+    if (r->left)
+        write_kinds(text, "left", r->left);
+    if (r->lost_count) {
         toml_write_strs(text, "lost", r->lost, r->lost_count);
+        write_kinds(text, "lost_kinds", r->lost_kinds);
+    }
     toml_write_int(text, "work_left", r->work_left);
     toml_write_bool(text, "bring_work", r->bring_work);
-    toml_write_bool(text, "apart", r->apart);
+    toml_write_str(text, "merge", config_merge_words[r->merge]);
+    if (r->archive) {
+        toml_write_str(text, "archive", config_archive_words[r->archive]);
+        toml_write_str(text, "archives", ARCHIVES[r->archives]);
+    }
     if (r->key && r->key[0])
         toml_write_str(text, "task_hash", r->key);
     if (r->resumes && r->resumes[0])
@@ -134,6 +201,32 @@ static int read_lists(struct arena *a, const struct toml *t, struct run *r, stru
     return 0;
 }
 
+// The bits of a list of kinds; an older dtctl wrote none.
+static int read_kinds(struct arena *a, const struct toml *t, const char *key, unsigned otherwise,
+                      unsigned *out, struct err *e) {
+    struct option_list list = {0};
+    *out = otherwise;
+    if (!toml_member(t, key))
+        return 0;
+    if (toml_need_strs(a, t, key, (char ***)&list.items, &list.count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < list.count; i++)
+        if (result_kinds_check(list.items[i], e) < 0)
+            return err_wrap(e, "%s", key);
+    *out = result_kinds_of(&list);
+    return 0;
+}
+
+// The index of a key's word; otherwise, where there is none of them.
+static int read_word(const struct toml *t, const char *key, const char *const *words,
+                     int otherwise) {
+    const char *word = toml_get_str(t, key, "");
+    for (int i = 0; words[i]; i++)
+        if (strcmp(words[i], word) == 0)
+            return i;
+    return otherwise;
+}
+
 int run_parse(struct arena *a, const char *text, size_t len, const char *path, struct run *r,
               struct err *e) {
     struct toml *t = NULL;
@@ -155,9 +248,19 @@ int run_parse(struct arena *a, const char *text, size_t len, const char *path, s
     r->max_restarts = (int)toml_get_int(t, "max_restarts", 0);
     r->state = toml_get_str(t, "state", "made");
     r->fetched = toml_get_bool(t, "fetched", false);
+    r->s3 = toml_get_str(t, "s3", "");
+    r->uploaded = toml_get_bool(t, "uploaded", false);
     r->work_left = toml_get_int(t, "work_left", 0);
     r->bring_work = toml_get_bool(t, "bring_work", false);
-    r->apart = toml_get_bool(t, "apart", false);
+    bool apart = toml_get_bool(t, "apart", false); // of an older dtctl
+    r->merge =
+        read_word(t, "merge", config_merge_words, apart ? CONFIG_MERGE_BY_NODE : CONFIG_MERGE_AUTO);
+    r->archive = read_word(t, "archive", config_archive_words, CONFIG_ARCHIVE_NONE);
+    r->archives = read_word(t, "archives", ARCHIVES, RUN_ARCHIVES_NONE);
+    if (read_kinds(a, t, "fetch", RESULT_ALL, &r->wanted, e) < 0 ||
+        read_kinds(a, t, "left", 0, &r->left, e) < 0 ||
+        read_kinds(a, t, "lost_kinds", RESULT_ALL, &r->lost_kinds, e) < 0)
+        return err_wrap(e, "'%s'", path);
     r->key = toml_get_str(t, "task_hash", "");
     r->resumes = toml_get_str(t, "resumes", "");
     r->exit_status = (int)toml_get_int(t, "exit_status", 0);

@@ -8,7 +8,8 @@
 #define CLUSTER_RUN_RECORD_H
 
 #include "cluster/state.h"
-#include "conf/option.h"
+#include "conf/config.h"
+#include "conf/result_kinds.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,6 +20,9 @@ enum {
     RUN_NODES_MAX = 4096,
     RUN_COMMAND_WORDS_MAX = 4096,
 };
+
+// Archives in the folder for results; where there are none, files of their names are the run's.
+enum run_archives { RUN_ARCHIVES_NONE, RUN_ARCHIVES_BEGUN, RUN_ARCHIVES_WHOLE };
 
 struct run {
     const char *id, *name;
@@ -32,15 +36,23 @@ struct run {
     int nodes_min, nodes_max, max_restarts;
     const char *nproc;
     const char *output_dir; // absolute folder for results
+    const char *s3;         // where the results are uploaded to; "": nowhere
+    bool uploaded;          // they all are there
     struct option_map metrics;
     const char *state; // "made", "started", or a final state of node_protocol.h
-    bool fetched;      // all results are on this side, except those of `lost`
+    bool fetched;      // the wanted results are on this side, except those of `lost`
+    unsigned wanted;   // kinds of results (enum result_kind) that come by themselves
+    unsigned left;     // once fetched: kinds of which some are on the nodes only
     const char **lost; // nodes whose results are lost
     size_t lost_count;
+    unsigned lost_kinds; // what of theirs is lost
     int64_t work_left;   // number of new files in working folders that are on the nodes only
-    bool work_only;      // not stored: fetch only those files this time
     bool bring_work;     // also fetch those files
-    bool apart;          // results stay in one folder per node
+    unsigned bring;      // not stored: kinds to fetch this time
+    bool rest;           // not stored: other results are here, and stay fetched if this fails
+    int merge;           // enum config_merge
+    int archive;         // enum config_archive
+    int archives;        // enum run_archives
     const char *key;     // of its task (run/task.h); "": of an older dtctl
     const char *resumes; // the run whose state it resumed, or ""
     int exit_status;     // of the run, after its end
@@ -72,6 +84,14 @@ int run_walk_open(struct run_walk *w, const struct cluster *c, struct err *e);
 bool run_walk_next(struct run_walk *w, struct run *r); // leaves out records that cannot be read
 int run_save(const struct cluster *c, const struct run *r, struct err *e);
 bool run_is_over(const struct run *r); // a final state
+// All results are on this side, except those that are lost: the nodes need not keep any.
+bool run_is_all_here(const struct run *r);
+bool run_has_lost(const struct run *r, const char *node); // its part is recorded as lost
+// Records that what only a node had was removed there. The run is lost when no node has any more.
+int run_lose(const struct cluster *c, const char *id, const char *node, struct err *e);
+// Of several programs, one fetches the results of a run or removes them from the nodes. The lock
+// ends with *fd. ERR_BUSY: another program has it. Does not wait.
+int run_lock(const struct cluster *c, const char *id, const char *purpose, int *fd, struct err *e);
 
 // Paths in the run's folder, in the cluster's arena.
 char *run_path(const struct cluster *c, const struct run *r, const char *name);

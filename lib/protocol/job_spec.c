@@ -130,6 +130,24 @@ char *job_setup_dir(struct arena *a, const char *hash) {
     return arena_printf(a, "setup/%s", hash);
 }
 
+char *job_bundle_dir(struct arena *a, const char *hash) {
+    enum { NAME_DIGITS = 16 };
+    return arena_printf(a, "%s/bundle-%.*s", JOB_BUNDLES_DIR, NAME_DIGITS, hash);
+}
+
+bool job_needs_setup(const struct job_spec *s) {
+    return s->setup || s->bundle_hash;
+}
+
+static int parse_bundle(const struct toml *t, struct job_spec *s, struct err *e) {
+    if (!toml_get(t, "bundle"))
+        return 0;
+    if (toml_need_str(t, "bundle.hash", &s->bundle_hash, e) < 0)
+        return -1;
+    return hash_is_hex(s->bundle_hash) ? 0
+                                       : err_set(e, ERR_CONFIG, "bundle.hash is no value of dtctl");
+}
+
 static int parse_setup(const struct toml *t, struct job_spec *s, struct err *e) {
     if (!toml_get(t, "setup"))
         return 0;
@@ -151,7 +169,8 @@ int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spe
         parse_pairs(a, root, "env", &s->env, &s->env_count, e) < 0 ||
         parse_pairs(a, root, "torchrun", &s->torchrun, &s->torchrun_count, e) < 0 ||
         parse_pairs(a, root, "sagemaker", &s->sagemaker, &s->sagemaker_count, e) < 0 ||
-        parse_inputs(a, root, s, e) < 0 || parse_setup(root, s, e) < 0)
+        parse_inputs(a, root, s, e) < 0 || parse_setup(root, s, e) < 0 ||
+        parse_bundle(root, s, e) < 0)
         return err_wrap(e, "job specification");
     return 0;
 }
@@ -195,6 +214,10 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
         toml_write_table(out, "setup", NULL);
         toml_write_str(out, "run", s->setup);
         toml_write_str(out, "hash", s->setup_hash);
+    }
+    if (s->bundle_hash) {
+        toml_write_table(out, "bundle", NULL);
+        toml_write_str(out, "hash", s->bundle_hash);
     }
     for (int i = 0; i < s->input_count; i++) {
         toml_write_table(out, "inputs", s->inputs[i].name);

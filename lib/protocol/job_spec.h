@@ -12,6 +12,7 @@
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode          path absolute, or relative to the node's root
 //     [setup]    run hash               a script that prepares the node, once for each hash
+//     [bundle]   hash                   the archive of the command's environment
 //     [sagemaker] NAME = "value"        compat.sagemaker (lib/worker/sagemaker.h); absent: off
 //     [torchrun] any long option without dashes = "value", as dtrun's own command line takes it
 #ifndef PROTOCOL_JOB_SPEC_H
@@ -65,6 +66,7 @@ struct job_spec {
     struct job_input *inputs;
     int input_count;
     const char *setup, *setup_hash; // NULL: none; hash: HASH_HEX_BYTES - 1 digits
+    const char *bundle_hash;        // of the environment's archive; NULL: none
     struct job_pair *sagemaker;     // what the operator knows of the tree; none: no tree
     int sagemaker_count;
     struct job_pair *torchrun;
@@ -73,6 +75,15 @@ struct job_spec {
 
 // The folder of a setup, below the node's root.
 char *job_setup_dir(struct arena *a, const char *hash);
+// The folder of an environment, below the node's root. It has the files of JOB_BUNDLE_*, and the
+// environment itself in JOB_BUNDLE_ENV.
+char *job_bundle_dir(struct arena *a, const char *hash);
+#define JOB_BUNDLES_DIR    "envs"    // all of them
+#define JOB_BUNDLE_ARCHIVE "archive" // as it was sent
+#define JOB_BUNDLE_ENV     "env"
+#define JOB_BUNDLE_DONE    "done" // made when the environment is complete
+// True when `dtrun --node setup` has something to do before the agent starts.
+bool job_needs_setup(const struct job_spec *s);
 void job_spec_init(struct job_spec *s); // defaults
 int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spec *s,
                    struct err *e);

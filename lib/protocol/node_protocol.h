@@ -21,9 +21,10 @@
 // setup     --run RUN
 //           stdin: record with the job specification, then open as long as dtctl is there: its end
 //           stops the script. stderr: the output of the script. stdout, at the end:
-//               {"event":"ready","ran":true|false,"ms":N}   false: it had run before
-//           Runs the script of [setup] in the folder of the command, unless it has ended well here
-//           for the same hash. Another run with that hash waits.
+//               {"event":"ready","ran":true|false,"ms":N}   false: all of it had run before
+//           Unpacks the archive of env.bundle, which a push has brought, unless that was done
+//           here. Then runs the script of [setup] in the folder of the command, unless it has ended
+//           well here for the same hash. Another run with that hash waits.
 //
 // follow    [--from JSON | --from -] [--only events|logs] [--once]
 //           --from: an object {"<file>": offset, …}; files not named start at 0. "-": a record on
@@ -66,10 +67,22 @@
 //           Notes that the results of a run that is over are elsewhere: runs/RUN/fetched. Until
 //           then they count as existing here alone. stdout: {"event":"fetched"}
 //
-// left      --run RUN [--gather]
+// left      --run RUN [--gather] [--kinds]
 //           Files that the run made or changed in its working folder:
 //               {"event":"left","files":N,"bytes":B,"names":["…"]}   the first few names
 //           --gather: each of them is also found below runs/RUN/gathered/work/.
+//           --kinds: also "kinds":{"logs":{"files":N,"bytes":B},"output":…,"model":…,"state":…},
+//           what the run has of each kind of results on this node.
+//
+// snapshot  --run RUN [--known DIGEST] [--again]
+//           Links the files of the run's state into runs/RUN/snapshot, as one whole generation: for
+//           one second nothing has changed, and no process has one of them open for writing.
+//           stdout:
+//               {"event":"snapshot","new":true|false,"whole":true|false,"reason":"…"|null,
+//                "digest":"…","files":N,"bytes":B}
+//           new false: there is no state, or it is the one of DIGEST, and nothing was linked.
+//           --again: looks at the snapshot instead, which is whole unless one of its files has
+//           changed since DIGEST, and removes it.
 //
 // clean     --run RUN | --all [--owner ID] [--fetched] [--force] [--discard]
 //           Removes runs/RUN, or everything below root that dtctl put there, and root when that
@@ -83,13 +96,15 @@
 //                "others":["TEXT of a cluster that still uses the root"],
 //                   "left":["name of another file in the root"]}
 //
-// kept      one JSON line for each state of a run and for each folder of an input with files:
-//               {"kind":"state"|"input","name":"RUN"|"NAME-HASH","files":N,"bytes":B,
-//                "changed_ms":T}
+// kept      one JSON line for each state of a run and for each folder of an input, or of an
+//           environment, with files:
+//               {"kind":"state"|"input"|"environment","name":"RUN"|"NAME-HASH"|"bundle-HASH",
+//                "files":N,"bytes":B,"changed_ms":T}
 //
-// drop      --run RUN | --input NAME-HASH
-//           Removes the state of a run that is over, or the folder of an input while no run is
-//           active here (else "busy"). An absent one is no error. stdout: {"event":"dropped"}
+// drop      --run RUN | --input NAME-HASH | --bundle bundle-HASH
+//           Removes the state of a run that is over, or the folder of an input or environment while
+//           no run is active here (else "busy"). An absent one is no error. stdout:
+//           {"event":"dropped"}
 //
 // States of a run on a node (NODE_STATES): see below; "lost" is what status says of a run that was
 // not over when its agent vanished.

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sys/changes.h"
 #include "sys/file.h"
+#include "sys/file_changes.h"
 #include "sys/proc.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct tail {
     struct terraform_result *out;
     terraform_on_line *on_line;
     void *ctx;
-    struct changes changes;
+    struct file_changes changes;
     struct watch watch; // of the log file
     struct child child;
     int log_fd;
@@ -105,7 +105,7 @@ static void read_more(struct tail *p) {
 static void on_grown(struct watch *w, unsigned events) {
     (void)events;
     struct tail *p = container_of(w, struct tail, watch);
-    changes_drain(&p->changes);
+    file_changes_drain(&p->changes);
     read_more(p);
 }
 
@@ -125,9 +125,9 @@ static int open_log(struct tail *p, const char *path, int *write_fd, struct err 
     p->log_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*write_fd < 0 || p->log_fd < 0 || lseek(p->log_fd, 0, SEEK_END) < 0)
         return err_errno(e, ERR_SYS, "cannot open '%s'", path);
-    if (changes_open(&p->changes, e) < 0)
+    if (file_changes_open(&p->changes, e) < 0)
         return -1;
-    if (changes_add(&p->changes, path, IN_MODIFY) < 0)
+    if (file_changes_add(&p->changes, path, IN_MODIFY) < 0)
         return err_errno(e, ERR_SYS, "cannot watch '%s'", path);
     return 0;
 }
@@ -170,7 +170,7 @@ static void close_tail(struct tail *p) {
     watch_stop(&p->watch);
     if (p->log_fd >= 0)
         close(p->log_fd);
-    changes_close(&p->changes);
+    file_changes_close(&p->changes);
     strbuf_fini(&p->pending);
     arena_fini(&p->line_arena);
 }

@@ -6,7 +6,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 #include "sys/file.h"
 
 #include <inttypes.h>
@@ -75,7 +75,7 @@ static size_t hash_module(char hex[HASH_HEX_BYTES]) {
     struct hash h;
     size_t files = 0;
     hash_init(&h);
-    for (size_t i = 0; (file = bundle_at(i)); i++) {
+    for (size_t i = 0; (file = embedded_at(i)); i++) {
         if (!is_module_file(file->name))
             continue;
         hash_add(&h, file->name, strlen(file->name) + 1);
@@ -90,11 +90,11 @@ static size_t hash_module(char hex[HASH_HEX_BYTES]) {
 static int unpack_module(struct terraform *t, struct err *e) {
     const struct embed_file *file;
     int result = 0;
-    for (size_t i = 0; result == 0 && (file = bundle_at(i)); i++) {
+    for (size_t i = 0; result == 0 && (file = embedded_at(i)); i++) {
         struct arena a = {0};
         if (is_module_file(file->name)) {
             const char *path = file_join(&a, t->folder, file->name);
-            const void *data = bundle_unpack(&a, file, e);
+            const void *data = embedded_unpack(&a, file, e);
             if (!data || file_make_dirs(file_dir(&a, path), 0700, e) < 0 ||
                 file_write_atomic(path, data, file->size, 0600, e) < 0)
                 result = -1;

@@ -53,6 +53,8 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "the run has started")                                                                       \
     X("forecast", "train --dry-run", "run forecast",                                               \
       "what the native trainer would take: the object of dttrain --plan --json")                   \
+    X("bench", "bench", "kind ranks size count type redop time_us algbw busbw wrong",              \
+      "one size that dtctl bench has measured; wrong null: not checked")                           \
     X("skipped", "train", "name run output_dir", "a finished run stands in for a task")            \
     X("task", "run", "task run stood_in ms", "a task has finished, or a run stood in for it")      \
     X("line", "train logs", "node rank stream text", "one line of a rank")                         \
@@ -67,16 +69,18 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("lease", "status", "until_ms left_ms spent_usd", "time and money of a cluster on aws")       \
     X("run", "ps",                                                                                 \
       "run name state reason nodes nodes_seen ranks_running round restarts max_restarts "          \
-      "round_reason agent_starts coordinator fetched lost work_left results created_ms",           \
+      "round_reason agent_starts coordinator fetched lost left work_left results created_ms",      \
       "one run")                                                                                   \
     X("stopped", "stop", "run", "the run has stopped")                                             \
     X("pushed", "push", "files bytes files_sent bytes_sent bytes_wire", "the nodes have them")     \
     X("would-push", "push --dry-run", "to nodes files bytes ignored", "files that would be sent")  \
     X("fetched", "fetch --path", "to files bytes", "the files are on this side")                   \
     X("here", "fetch", "run to lost", "the results of a run are on this side")                     \
-    X("path", "path", "run name state path here lost", "where the results of a run are")           \
-    X("state", "state ls", "run name node files bytes changed_ms",                                 \
-      "the state of a run on a node; node null: the copy here")                                    \
+    X("path", "path", "run name state path here s3 uploaded left lost",                            \
+      "where the results of a run are")                                                            \
+    X("state", "state ls", "run name node copy_of files bytes changed_ms",                         \
+      "the state of a run on a node; node null: the copy here, or with copy_of that of a "         \
+      "node, by state.every")                                                                      \
     X("state-removed", "state rm", "runs", "their states are gone")                                \
     X("extend", "extend", "cluster until_ms nodes", "the lease ends at this time")                 \
     X("adopt", "adopt", "cluster provider nodes runs", "the cluster was adopted")                  \
@@ -94,11 +98,14 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("data-inspected", "data inspect",                                                            \
       "source kind split samples bytes classes sizes first bad bad_samples", "one part of a set")  \
     X("data-packed", "data pack", "to split samples files bytes bad", "one part is written")       \
-    X("input", "data ls", "name node folder files bytes changed_ms", "an input on a node")         \
+    X("input", "data ls", "name node kind folder files bytes changed_ms",                          \
+      "an input, or the environment of env.bundle, on a node")                                     \
     X("input-removed", "data rm", "name folders", "an input is gone from the nodes")               \
     X("data-made", "data make-shapes", "to train_images test_images size", "the folder is there")  \
     X("finding", "doctor", "verdict what fact remedy", "one check")                                \
     X("wrote", "init", "file", "the file is written")                                              \
+    X("imported", "import", "format file to settings text notes",                                  \
+      "a configuration was made; notes: line, name and text of fields without an equivalent")      \
     X("version", "version", "version build_date third_party carries",                              \
       "versions of dtctl and its parts")
 // clang-format on

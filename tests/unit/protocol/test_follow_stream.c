@@ -2,8 +2,8 @@
 // Records of `dtrun --node follow`: whole, split, hostile; names of files; copies of files that go
 // on where they stopped.
 #include "base/bytes.h"
+#include "follow/log_mirror.h"
 #include "protocol/follow_stream.h"
-#include "run/log_mirror.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

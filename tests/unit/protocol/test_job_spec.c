@@ -35,6 +35,7 @@ static void test_defaults(void) {
     is_int(s.max_restarts + s.agent_starts + s.env_count + s.input_count + s.torchrun_count, 0,
            "nothing else");
     ok(!s.has_key && !s.setup && s.created_ms == 0, "no key, no setup");
+    ok(!s.bundle_hash && !job_needs_setup(&s), "no environment, nothing to prepare");
     is_int(parse(RUN "nproc_per_node = 3\n", &s), 0, "a number of processes");
     is_str(s.nproc_per_node, "3", "the number of processes is text");
 }
@@ -52,7 +53,8 @@ static void test_round_trip(void) {
     s.has_key = true, s.address = "10.0.0.7", s.workdir = "w", s.command = command;
     s.command_count = 3, s.shutdown_timeout_ms = 11, s.join_timeout_ms = 12, s.max_time_ms = 13;
     s.created_ms = 14, s.env = env, s.env_count = 2, s.inputs = inputs, s.input_count = 2;
-    s.setup = "pip", s.setup_hash = HASH, s.torchrun = torchrun, s.torchrun_count = 1;
+    s.setup = "pip", s.setup_hash = s.bundle_hash = HASH, s.torchrun = torchrun,
+    s.torchrun_count = 1;
     s.sagemaker = sagemaker, s.sagemaker_count = 1;
     for (int i = 0; i < JOB_KEY_BYTES; i++)
         s.key[i] = (unsigned char)(i * 7);
@@ -91,6 +93,9 @@ static void test_round_trip(void) {
     ok(strcmp(r.inputs[1].path, "/k") == 0 && strcmp(r.inputs[1].mode, "replicated") == 0,
        "every node has all of an input");
     ok(strcmp(r.setup, "pip") == 0 && strcmp(r.setup_hash, HASH) == 0, "setup");
+    is_str(r.bundle_hash, HASH, "the environment's hash");
+    is_str(job_bundle_dir(&a, HASH), "envs/bundle-0123456789abcdef",
+           "the folder of the environment");
     strbuf_fini(&text);
     job_spec_format(&s, false, &text);
     ok(!strstr(strbuf_cstr(&text), "key"), "on disk there is no key");
@@ -149,6 +154,8 @@ static void test_refused(void) {
         {RUN "[setup]\nhash = \"" HASH "\"\n", "setup.run"},
         {RUN "[setup]\nrun = \"\"\nhash = \"" HASH "\"\n", "setup.hash or setup.run"},
         {RUN "[setup]\nrun = \"x\"\nhash = \"../../x\"\n", "setup.hash or setup.run"},
+        {RUN "[bundle]\n", "bundle.hash"},
+        {RUN "[bundle]\nhash = \"../../x\"\n", "bundle.hash is no value"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct job_spec s;

@@ -4,7 +4,7 @@
 #include "protocol/node_protocol.h"
 #include "run/monitor_view.h"
 #include "run/run_summary.h"
-#include "tests/unit/run/follow_fixture.h"
+#include "tests/unit/follow/follow_fixture.h"
 #include "tests/unit/ui/screen_check.h"
 
 static const char *const HOSTILE[] = {

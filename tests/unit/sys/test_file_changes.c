@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes of files: reported by inotify; polled without inotify or without free watches.
 #include "base/clock.h"
-#include "sys/changes.h"
 #include "sys/file.h"
+#include "sys/file_changes.h"
 #include "tests/tap.h"
 #include "tests/unit/inotify.h"
 
@@ -23,7 +23,7 @@ static void put(struct arena *a, const char *name) {
         bail_out("%s", e.text);
 }
 
-static bool ready(struct changes *c, int ms) {
+static bool ready(struct file_changes *c, int ms) {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
     return poll(&p, 1, ms) == 1;
 }
@@ -31,50 +31,54 @@ static bool ready(struct changes *c, int ms) {
 static void told(struct arena *a) {
     char buf[4096] __attribute__((aligned(8)));
     const struct inotify_event *ev = (const void *)buf;
-    struct changes c;
+    struct file_changes c;
     struct err e = {0};
-    is_int(changes_open(&c, &e), 0, "open");
-    int watch = changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO);
+    is_int(file_changes_open(&c, &e), 0, "open");
+    int watch = file_changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO);
     ok(watch > 0, "a folder is watched");
     ok(!ready(&c, 2 * CHANGES_LOOK_MS), "without a change nothing is reported");
     put(a, "file");
     ok(ready(&c, 5000), "a new file is a change");
-    ok(changes_read(&c, buf, sizeof buf) > 0, "a new file is read as an event");
+    ok(file_changes_read(&c, buf, sizeof buf) > 0, "a new file is read as an event");
     is_int(ev->wd, watch, "the event has the folder's watch");
     is_str(ev->name, "file", "the event has the file's name");
-    is_int((int)changes_read(&c, buf, sizeof buf), 0, "an event is read once");
-    ok(!changes_ticked(&c), "with inotify no poll is needed");
-    changes_remove(&c, watch);
-    changes_drain(&c); // that it is removed
+    is_int((int)file_changes_read(&c, buf, sizeof buf), 0, "an event is read once");
+    ok(!file_changes_ticked(&c), "with inotify no poll is needed");
+    file_changes_remove(&c, watch);
+    file_changes_drain(&c); // that it is removed
     put(a, "file");
     ok(!ready(&c, CHANGES_LOOK_MS), "a removed watch reports nothing");
     errno = 0;
-    ok(changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT, "a path has to be there");
-    changes_close(&c);
-    changes_close(&c);
+    ok(file_changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT,
+       "a path has to be there");
+    file_changes_close(&c);
+    file_changes_close(&c);
     is_int(c.fd, -1, "the watch is closed before the next case");
 }
 
 // Whatever inotify lacks: instances or watches.
 static void looked_for(struct arena *a, const char *what) {
     char buf[4096] __attribute__((aligned(8)));
-    struct changes c;
+    struct file_changes c;
     struct err e = {0};
-    is_int(changes_open(&c, &e), 0, "no %s: open all the same", what);
-    is_int(changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO), 0, "without inotify a folder is added");
-    ok(changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT, "a path has to be there");
-    ok(changes_add(&c, in(a, "file"), IN_MODIFY | IN_ONLYDIR) < 0 && errno == ENOTDIR,
+    is_int(file_changes_open(&c, &e), 0, "no %s: open all the same", what);
+    is_int(file_changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO), 0,
+           "without inotify a folder is added");
+    ok(file_changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT,
+       "a path has to be there");
+    ok(file_changes_add(&c, in(a, "file"), IN_MODIFY | IN_ONLYDIR) < 0 && errno == ENOTDIR,
        "without inotify a file is refused where a folder is needed");
     int64_t begun = clock_mono_ms();
     for (int i = 0; i < 3; i++) {
         ok(ready(&c, 5000), "without inotify a poll is due");
-        is_int((int)changes_read(&c, buf, sizeof buf), 0, "without inotify there are no events");
-        ok(changes_ticked(&c), "a tick");
-        ok(!changes_ticked(&c), "a tick is reported once");
+        is_int((int)file_changes_read(&c, buf, sizeof buf), 0,
+               "without inotify there are no events");
+        ok(file_changes_ticked(&c), "a tick");
+        ok(!file_changes_ticked(&c), "a tick is reported once");
     }
     ok(clock_mono_ms() - begun >= 2 * CHANGES_LOOK_MS, "ticks have an interval");
-    changes_remove(&c, 0);
-    changes_close(&c);
+    file_changes_remove(&c, 0);
+    file_changes_close(&c);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sys/changes.h"
+#include "sys/file_changes.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -8,12 +8,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-static int hold(struct changes *c, int fd) {
+static int hold(struct file_changes *c, int fd) {
     struct epoll_event ev = {.events = EPOLLIN};
     return epoll_ctl(c->fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-static int look_from_now_on(struct changes *c) {
+static int look_from_now_on(struct file_changes *c) {
     struct timespec every = {.tv_nsec = CHANGES_LOOK_MS * 1000000L};
     struct itimerspec when = {.it_interval = every, .it_value = every};
     if (c->timer_fd >= 0)
@@ -25,20 +25,20 @@ static int look_from_now_on(struct changes *c) {
                : 0;
 }
 
-int changes_open(struct changes *c, struct err *e) {
+int file_changes_open(struct file_changes *c, struct err *e) {
     *c = CHANGES_CLOSED;
     c->fd = epoll_create1(EPOLL_CLOEXEC);
     if (c->fd >= 0)
         c->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (c->fd < 0 || (c->inotify_fd < 0 ? look_from_now_on(c) : hold(c, c->inotify_fd)) < 0) {
         (void)err_errno(e, ERR_SYS, "cannot watch files");
-        changes_close(c);
+        file_changes_close(c);
         return -1;
     }
     return 0;
 }
 
-void changes_close(struct changes *c) {
+void file_changes_close(struct file_changes *c) {
     int fds[] = {c->timer_fd, c->inotify_fd, c->fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
@@ -46,7 +46,7 @@ void changes_close(struct changes *c) {
     *c = CHANGES_CLOSED;
 }
 
-int changes_add(struct changes *c, const char *path, unsigned mask) {
+int file_changes_add(struct file_changes *c, const char *path, unsigned mask) {
     struct stat st;
     if (c->inotify_fd >= 0) {
         int watch = inotify_add_watch(c->inotify_fd, path, mask);
@@ -62,24 +62,24 @@ int changes_add(struct changes *c, const char *path, unsigned mask) {
     return 0;
 }
 
-void changes_remove(struct changes *c, int watch) {
+void file_changes_remove(struct file_changes *c, int watch) {
     if (watch > 0)
         (void)inotify_rm_watch(c->inotify_fd, watch);
 }
 
-size_t changes_read(struct changes *c, void *buf, size_t bytes) {
+size_t file_changes_read(struct file_changes *c, void *buf, size_t bytes) {
     ssize_t n = c->inotify_fd < 0 ? 0 : read(c->inotify_fd, buf, bytes);
     return n > 0 ? (size_t)n : 0;
 }
 
-bool changes_ticked(struct changes *c) {
+bool file_changes_ticked(struct file_changes *c) {
     uint64_t times;
     return c->timer_fd >= 0 && read(c->timer_fd, &times, sizeof times) == sizeof times;
 }
 
-void changes_drain(struct changes *c) {
+void file_changes_drain(struct file_changes *c) {
     char buf[4096] __attribute__((aligned(8)));
-    while (changes_read(c, buf, sizeof buf) > 0)
+    while (file_changes_read(c, buf, sizeof buf) > 0)
         ;
-    (void)changes_ticked(c);
+    (void)file_changes_ticked(c);
 }
