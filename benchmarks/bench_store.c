@@ -13,8 +13,8 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "store/store_protocol.h"
-#include "store/store_server.h"
+#include "tcpstore/store_protocol.h"
+#include "tcpstore/store_server.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 // The store fed by two hostile clients: the first byte of each record says who speaks and how many
 // bytes follow. Nothing may crash, leak, or be left behind when both are gone.
 #include "base/err.h"
-#include "store/store.h"
+#include "tcpstore/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,9 +9,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "store/store_client.h"
-#include "store/store_protocol.h"
 #include "sys/net.h"
+#include "tcpstore/store_client.h"
+#include "tcpstore/store_protocol.h"
 #include "tests/tools/linear.h"
 
 #include <fcntl.h>

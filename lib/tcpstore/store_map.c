@@ -3,7 +3,7 @@
 // 2012), so that clients cannot target one bucket. All held bytes count against one limit.
 #include "base/arena.h"
 #include "base/hash.h"
-#include "store/store_impl.h"
+#include "tcpstore/store_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 // The store without sockets: every request of the modern protocol byte by byte, splits at every
 // offset, waits, cancellation, limits, hostile input, and the two older dialects.
 #include "base/bytes.h"
-#include "store/store.h"
-#include "store/store_protocol.h"
+#include "tcpstore/store.h"
+#include "tcpstore/store_protocol.h"
 #include "tests/tap.h"
 
 static struct strbuf req;

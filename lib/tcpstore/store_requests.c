@@ -4,7 +4,7 @@
 // Quirks that clients rely on: numbers are stored as decimal text; COMPARE_SET of an absent key
 // with a non-empty expectation returns the expectation; CANCEL_WAIT is always answered, even
 // without a wait.
-#include "store/store_impl.h"
+#include "tcpstore/store_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

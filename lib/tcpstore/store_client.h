@@ -13,8 +13,8 @@
 // cannot collide with them. Values are at most STORE_CLIENT_VALUE_BYTES_MAX. Timeouts are in ms; -1
 // waits forever. After ERR_NET or ERR_FORMAT only store_client_close may follow; after ERR_TIMEOUT
 // of get or wait the client stays usable.
-#ifndef STORE_STORE_CLIENT_H
-#define STORE_STORE_CLIENT_H
+#ifndef TCPSTORE_STORE_CLIENT_H
+#define TCPSTORE_STORE_CLIENT_H
 
 #include "base/err.h"
 

@@ -2,8 +2,8 @@
 // The judge of histories (tests/tools/linear.h) judges rightly: it finds each fault that a store
 // may have, also where the real store is made to have it, and it accepts what the real store does.
 #include "base/bytes.h"
-#include "store/store.h"
-#include "store/store_protocol.h"
+#include "tcpstore/store.h"
+#include "tcpstore/store_protocol.h"
 #include "tests/tap.h"
 #include "tests/tools/linear.h"
 

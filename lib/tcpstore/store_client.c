@@ -4,13 +4,13 @@
 // WAIT is answered when the keys exist. On a timeout the wait is cancelled. An answer of the wait
 // that is already in transit differs by value from the answer of the cancellation, so the
 // connection stays in sync.
-#include "store/store_client.h"
+#include "tcpstore/store_client.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "store/store_protocol.h"
 #include "sys/net.h"
+#include "tcpstore/store_protocol.h"
 
 #include <errno.h>
 #include <netinet/in.h>

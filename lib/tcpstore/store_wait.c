@@ -2,7 +2,7 @@
 // Waits of clients for keys. A wait holds one node per absent key; each node is also in its key's
 // list, so that setting a key touches only its waiters.
 #include "base/arena.h"
-#include "store/store_impl.h"
+#include "tcpstore/store_impl.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Internals of the store: the map, waits, and the tables of requests. Private to store*.c.
-#ifndef STORE_STORE_IMPL_H
-#define STORE_STORE_IMPL_H
+#ifndef TCPSTORE_STORE_IMPL_H
+#define TCPSTORE_STORE_IMPL_H
 
 #include "base/bytes.h"
-#include "store/store.h"
-#include "store/store_protocol.h"
+#include "tcpstore/store.h"
+#include "tcpstore/store_protocol.h"
 
 struct store_slice {
     const char *p;

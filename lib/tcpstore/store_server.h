@@ -7,13 +7,13 @@
 //
 // Until store_server_allow is called, all other hosts are served; afterwards only the listed ones.
 // On this host only processes of the server's user and of root are served.
-#ifndef STORE_STORE_SERVER_H
-#define STORE_STORE_SERVER_H
+#ifndef TCPSTORE_STORE_SERVER_H
+#define TCPSTORE_STORE_SERVER_H
 
 #include "base/err.h"
-#include "store/store.h"
 #include "sys/loop.h"
 #include "sys/net.h"
+#include "tcpstore/store.h"
 
 struct store_server;
 

@@ -13,8 +13,8 @@
 //
 // Waits are kept per key, so a waiting client costs only memory. Dialects (PyTorch >= 2.2, 2.1, <=
 // 2.0) are detected from the first bytes of a session.
-#ifndef STORE_STORE_H
-#define STORE_STORE_H
+#ifndef TCPSTORE_STORE_H
+#define TCPSTORE_STORE_H
 
 #include "base/err.h"
 #include "base/str.h"

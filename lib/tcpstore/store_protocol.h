@@ -2,8 +2,8 @@
 // PyTorch's TCPStore protocol, numbers only: shared by the server and the client. Integers on the
 // wire are little-endian, text and values are u64 length + bytes. Facts: PyTorch >= 2.2 (columns
 // "modern"), 2.1 and <= 2.0 have other numbers for the same requests (store_proto.c).
-#ifndef STORE_STORE_PROTOCOL_H
-#define STORE_STORE_PROTOCOL_H
+#ifndef TCPSTORE_STORE_PROTOCOL_H
+#define TCPSTORE_STORE_PROTOCOL_H
 
 #define STORE_WIRE_MAGIC 0x3C85F7CEu
 

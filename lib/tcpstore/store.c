@@ -5,10 +5,10 @@
 // The fields of a request are parsed as its bytes arrive, and the parser keeps its position (at,
 // field, repeats). A request in a thousand pieces is therefore parsed once in total. It is executed
 // when complete, on one contiguous piece of memory.
-#include "store/store.h"
+#include "tcpstore/store.h"
 
 #include "base/arena.h"
-#include "store/store_impl.h"
+#include "tcpstore/store_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

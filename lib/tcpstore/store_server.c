@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sockets of the store. A client costs one small object. Bytes are read into one shared buffer and
 // replies are written at once, so an idle client has no buffers.
-#include "store/store_server.h"
+#include "tcpstore/store_server.h"
 
 #include "base/arena.h"
 #include "base/log.h"
