@@ -209,7 +209,7 @@ static int create(struct place *p, int dir, const struct manifest_entry *n, cons
     return openat(dir, *used, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, n->mode);
 }
 
-int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
+int tree_write(struct place *p, const struct manifest_entry *n, tree_fill *fill, void *ctx,
                struct stat *st, struct err *e) {
     char temporary[64];
     const char *name, *used;
@@ -219,12 +219,28 @@ int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data
     int fd = create(p, dir, n, name, temporary, &used);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot write '%s/%s'", p->dest, n->path);
-    struct err why;
-    if (len && file_write_all(fd, data, len, &why) < 0) {
+    if (fill(ctx, fd, e) < 0) {
         close(fd);
-        return fail(p, dir, used, n->path, e);
+        (void)unlinkat(dir, used, 0);
+        return err_wrap(e, "'%s/%s'", p->dest, n->path);
     }
     return finish(p, dir, fd, used, name, n, st, e);
+}
+
+struct piece {
+    const void *data;
+    size_t len;
+};
+
+static int fill_piece(void *ctx, int fd, struct err *e) {
+    const struct piece *piece = ctx;
+    return piece->len ? file_write_all(fd, piece->data, piece->len, e) : 0;
+}
+
+int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
+               struct stat *st, struct err *e) {
+    struct piece piece = {data, len};
+    return tree_write(p, n, fill_piece, &piece, st, e);
 }
 
 // For file systems that cannot copy in the kernel.
@@ -358,6 +374,16 @@ int tree_mode(struct place *p, const struct manifest_entry *n, struct stat *st, 
     return 0;
 }
 
+int tree_remove(struct place *p, const struct manifest_entry *n, struct err *e) {
+    const char *name;
+    int dir = parent(p, n->path, &name, e);
+    if (dir < 0)
+        return -1;
+    if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
+        return err_errno(e, ERR_SYS, "cannot replace '%s/%s'", p->dest, n->path);
+    return 0;
+}
+
 int tree_folder(struct place *p, const struct manifest_entry *n, struct err *e) {
     const char *name;
     int dir = parent(p, n->path, &name, e);
@@ -392,5 +418,24 @@ int tree_link(struct place *p, const struct manifest_entry *n, struct err *e) {
     temporary_name(p, temporary);
     if (symlinkat(n->target, dir, temporary) < 0 || renameat(dir, temporary, dir, name) < 0)
         return fail(p, dir, temporary, n->path, e);
+    return 0;
+}
+
+int tree_hard_link(struct place *p, const struct manifest_entry *n, const char *first,
+                   struct err *e) {
+    char temporary[64];
+    const char *name, *first_name;
+    struct stat st;
+    int dir = parent(p, n->path, &name, e);
+    if (dir < 0)
+        return -1;
+    auto_close int from = walk(p->fd, first, false, &first_name);
+    if (from < 0 || fstatat(from, first_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_NOT_FOUND, "'%s' is a link to '%s', which is no file before it",
+                       n->path, first);
+    temporary_name(p, temporary);
+    if (linkat(from, first_name, dir, temporary, 0) < 0 || renameat(dir, temporary, dir, name) < 0)
+        return fail(p, dir, temporary, n->path, e);
+    (void)unlinkat(dir, temporary, 0); // rename() is a no-op between two links to one file
     return 0;
 }

@@ -55,6 +55,10 @@ ssize_t tree_read_link(struct place *p, const char *path, char *buf, size_t room
 // These functions fill st with the finished file.
 int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
                struct stat *st, struct err *e);
+// The same with content that `fill` writes to fd, from its front to its end.
+typedef int tree_fill(void *ctx, int fd, struct err *e);
+int tree_write(struct place *p, const struct manifest_entry *n, tree_fill *fill, void *ctx,
+               struct stat *st, struct err *e);
 // Places the content of another file. The file is moved (take), else cloned, else hard-linked (a
 // large file on a file system without cloning, read-only), else copied.
 int tree_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
@@ -66,8 +70,13 @@ int tree_move(struct place *p, const struct manifest_entry *n, const char *from,
 // Keeps the current file of the destination (replace only).
 int tree_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
 int tree_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
+// Removes the file or link, if there is one, from where entries are built.
+int tree_remove(struct place *p, const struct manifest_entry *n, struct err *e);
 int tree_folder(struct place *p, const struct manifest_entry *n, struct err *e);
 int tree_link(struct place *p, const struct manifest_entry *n, struct err *e);
+// A second name for the finished file at `first`; ERR_NOT_FOUND when there is none.
+int tree_hard_link(struct place *p, const struct manifest_entry *n, const char *first,
+                   struct err *e);
 // Sets modes of folders after their contents are complete.
 int tree_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e);
 // True when the names in the destination are exactly those in m (sorted).

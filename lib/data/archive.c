@@ -2,10 +2,10 @@
 // Source tar: the image folder layout inside tar files, which are never unpacked. A first pass
 // reads the headers only and gives every image its place; then those of plain archives are read
 // wherever they lie, and those of zstd ones front to back.
-#include "data/archives.h"
+#include "content/tar.h"
+#include "data/archive_find.h"
 #include "data/index.h"
 #include "data/jpeg.h"
-#include "data/tar.h"
 #include "sys/file.h"
 
 #include <stdio.h>

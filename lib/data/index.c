@@ -2,8 +2,8 @@
 // The index of samples, and reading one by its number.
 #include "data/index.h"
 
+#include "content/tar.h"
 #include "data/jpeg.h"
-#include "data/tar.h"
 #include "sys/file.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing a data set into webdataset shards, or into the packed form.
 #include "base/str.h"
+#include "content/tar_write.h"
 #include "data/jpeg.h"
-#include "data/tar_write.h"
 #include "data/tool.h"
 #include "data/tool_source.h"
 #include "sys/file.h"

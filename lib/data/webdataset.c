@@ -3,9 +3,9 @@
 // Samples keep the order in which they lie.
 #include "data/webdataset.h"
 
-#include "data/archives.h"
+#include "content/tar.h"
+#include "data/archive_find.h"
 #include "data/index.h"
-#include "data/tar.h"
 #include "sys/file.h"
 
 #include <stdlib.h>

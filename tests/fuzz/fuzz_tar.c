@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a tar archive: every member is read and offered to the image layout.
+// Any bytes as a tar archive: every member is read and offered to the image layout; all of it is
+// checked as the archive of an environment.
+#include "content/env_archive.h"
 #include "data/layout.h"
-#include "data/tar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     while (tar_next(&t, &entry, &e) > 0) {
         must(entry.offset > before && entry.offset <= size);
         must(strnlen(entry.path, sizeof entry.path) < sizeof entry.path);
+        must(strnlen(entry.link, sizeof entry.link) < sizeof entry.link && entry.mtime_s >= 0);
         before = entry.offset;
         if (layout_add(&l, entry.path, entry.offset, entry.size, 0, &e) < 0)
             break;
@@ -39,6 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             must(l.items[i].label >= 0 && l.items[i].label < l.class_count);
     layout_fini(&l);
     tar_close(&t);
+    struct env_archive facts;
+    if (env_archive_check_input(tar_input_memory(data, size), &facts, NULL, NULL, &e) == 0)
+        must(facts.entries > 0 && facts.bytes <= facts.disk_bytes && facts.bytes <= size);
     arena_fini(&arena);
     return 0;
 }

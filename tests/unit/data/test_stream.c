@@ -325,6 +325,20 @@ static void test_archives_bad(void) {
     }
 }
 
+// Class and member have the longest names that a file and an archive allow, together 4,338 bytes.
+static void test_names_long(void) {
+    struct dataset d;
+    struct dataset_config c = {.source = in_dir("long"), .image_size = SIDE, .stream = true};
+    if (shell("mkdir long && class=$(printf 'c%.0s' $(seq 250)) && "
+              "member=$(printf 'm%.0s' $(seq 4083)).jpg && "
+              "tar cf long/$class.tar --transform \"s,.*,$member,\" -C raw 000000.jpg") != 0)
+        bail_out("tar");
+    if (is_int(dataset_open(&d, &c, &e), 0, "a long class and a long member")) {
+        is_uint(d.samples, 1, "the member with a long name is a sample");
+        dataset_close(&d);
+    }
+}
+
 // ---- other --------------------------------------------------------------------------------------
 
 static void test_val(void) {
@@ -413,6 +427,7 @@ int main(void) {
     test_draws();
     test_bad();
     test_archives_bad();
+    test_names_long();
     test_val();
     test_names();
     test_million();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tar reader on archives built here byte by byte, and the layout rules.
+#include "content/tar.h"
 #include "data/layout.h"
-#include "data/tar.h"
 
 #include "tests/tap.h"
 
@@ -271,8 +271,46 @@ static void test_layout(void) {
     arena_fini(&a);
 }
 
+static void test_links(void) {
+    static const struct {
+        char record; // in front of the member; 0: none
+        const char *text, *want;
+    } rows[] = {{0, "", "in the header"},
+                {'K', "of GNU's record", "of GNU's record"},
+                {'x', "24 linkpath=of a record\n", "of a record"}};
+    struct tar t;
+    struct tar_entry member;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int type = '1'; type <= '2'; type++) {
+            archive_len = 0;
+            if (rows[i].record)
+                entry("record", "", rows[i].record, rows[i].text);
+            size_t at = archive_len;
+            header("name", "", (char)type, "00000000005");
+            memcpy(archive + at + 157, "in the header", 13);
+            archive[at + 100] = 'x';
+            memset(archive + at + 148, ' ', 8);
+            unsigned sum = 0;
+            for (int k = 0; k < TAR_BLOCK_BYTES; k++)
+                sum += archive[at + (size_t)k];
+            snprintf((char *)archive + at + 148, 8, "%06o", sum);
+            entry("file", "", '0', "data");
+            finish();
+            tar_open_input(&t, tar_input_memory(archive, archive_len));
+            is_int(tar_next(&t, &member, &e), 1, "a link of type %c", type);
+            is_int(member.type, type == '1' ? TAR_HARD_LINK : TAR_SYMLINK, "the type of the link");
+            is_str(member.link, rows[i].want, "the target of the link");
+            is_uint(member.mode, 0, "a damaged mode counts as none");
+            is_int(tar_next(&t, &member, &e), 1, "a link has no data");
+            is_str(member.link, "", "the target counts for one member");
+            is_uint(member.mode, 0644, "the mode of a file");
+            tar_close(&t);
+        }
+}
+
 int main(void) {
     test_kinds();
+    test_links();
     test_hostile();
     test_zstd();
     test_layout();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding the tar files of a source.
-#include "data/archives.h"
+#include "data/archive_find.h"
 
 #include "base/array.h"
+#include "content/tar.h"
 #include "data/layout.h"
-#include "data/tar.h"
 #include "sys/file.h"
 
 #include <dirent.h>

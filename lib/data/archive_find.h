@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to lib/data: which tar files a source consists of. A source is one archive, or a folder
 // with train.tar, train/<name>.tar, or <name>.tar.
-#ifndef DATA_ARCHIVES_H
-#define DATA_ARCHIVES_H
+#ifndef DATA_ARCHIVE_FIND_H
+#define DATA_ARCHIVE_FIND_H
 
 #include "data/source.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/arena.h"
-#include "data/tar.h"
+#include "content/tar.h"
 #include "sys/loop.h" // container_of
 
 #include <errno.h>

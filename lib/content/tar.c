@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats: POSIX.1-2001 pax interchange and ustar; GNU tar's long names and base-256 sizes.
-#include "data/tar.h"
+#include "content/tar.h"
 
 #include "base/arena.h"
 
@@ -14,11 +14,17 @@
 enum {
     NAME = 0,
     NAME_BYTES = 100,
+    MODE = 100,
+    MODE_BYTES = 8,
     SIZE = 124,
     SIZE_BYTES = 12,
+    MTIME = 136,
+    MTIME_BYTES = 12,
     CHECKSUM = 148,
     CHECKSUM_BYTES = 8,
     TYPE = 156,
+    LINK = 157,
+    LINK_BYTES = 100,
     MAGIC = 257,
     PREFIX = 345,
     PREFIX_BYTES = 155
@@ -122,9 +128,9 @@ static int tar_checksum(const unsigned char *block, struct err *e) {
     uint64_t want, sum = 0;
     for (int i = 0; i < TAR_BLOCK_BYTES; i++)
         sum += i >= CHECKSUM && i < CHECKSUM + CHECKSUM_BYTES ? ' ' : block[i];
-    if (tar_number(block + CHECKSUM, CHECKSUM_BYTES, &want, e) < 0)
-        return -1;
-    return sum == want ? 0 : err_set(e, ERR_FORMAT, "not a tar archive, or a damaged one");
+    return tar_number(block + CHECKSUM, CHECKSUM_BYTES, &want, e) == 0 && sum == want
+               ? 0
+               : err_set(e, ERR_FORMAT, "not a tar archive, or a damaged one");
 }
 
 static int tar_path_set(char *to, const char *from, size_t len, struct err *e) {
@@ -168,6 +174,9 @@ static int64_t tar_pax_line(struct tar *t, const char *p, size_t len, struct err
     if (key_len == 4 && memcmp(key, "path", 4) == 0 &&
         tar_path_set(t->path, equals + 1, value_len, e) < 0)
         return -1;
+    if (key_len == 8 && memcmp(key, "linkpath", 8) == 0 &&
+        tar_path_set(t->link, equals + 1, value_len, e) < 0)
+        return -1;
     if (key_len == 4 && memcmp(key, "size", 4) == 0) {
         t->size = 0;
         t->has_size = true;
@@ -188,8 +197,8 @@ static int tar_extra(struct tar *t, char type, uint64_t size, struct err *e) {
                        (unsigned long long)size, TAR_EXTRA_BYTES_MAX);
     char *text = heap_alloc(size + 1);
     int bad = tar_read(t, text, size, e);
-    if (bad == 0 && type == 'L')
-        bad = tar_path_set(t->path, text, strnlen(text, size), e);
+    if (bad == 0 && (type == 'L' || type == 'K'))
+        bad = tar_path_set(type == 'L' ? t->path : t->link, text, strnlen(text, size), e);
     for (uint64_t at = 0; bad == 0 && type == 'x' && at < size;) {
         int64_t n = tar_pax_line(t, text + at, size - at, e);
         if (n < 0)
@@ -251,32 +260,64 @@ static int tar_header(struct tar *t, unsigned char *block, uint64_t *size, struc
     return 1;
 }
 
+static enum tar_type tar_type_of(char type) {
+    switch (type) {
+    case 0:
+    case '0':
+    case '7': return TAR_FILE;
+    case '1': return TAR_HARD_LINK;
+    case '2': return TAR_SYMLINK;
+    case '5': return TAR_FOLDER;
+    default: return TAR_OTHER;
+    }
+}
+
+// A field that does not matter to every reader.
+static uint64_t tar_lenient(const unsigned char *field, size_t len, uint64_t max) {
+    uint64_t v;
+    struct err ignored;
+    return tar_number(field, len, &v, &ignored) == 0 && v <= max ? v : 0;
+}
+
+// Header and the records before it, which count for this entry alone.
+static int tar_fill(struct tar *t, const unsigned char *block, uint64_t size, struct tar_entry *out,
+                    struct err *e) {
+    bool link;
+    out->type = tar_type_of((char)block[TYPE]);
+    link = out->type == TAR_SYMLINK || out->type == TAR_HARD_LINK;
+    out->size = out->type == TAR_FILE ? size : 0;
+    out->offset = t->offset;
+    out->mode = (uint32_t)tar_lenient(block + MODE, MODE_BYTES, UINT32_MAX) & 07777;
+    out->mtime_s = (int64_t)tar_lenient(block + MTIME, MTIME_BYTES, INT64_MAX / 1000000000);
+    out->link[0] = 0;
+    if (t->path[0])
+        memcpy(out->path, t->path, sizeof out->path);
+    else if (tar_header_path(block, out->path, e) < 0)
+        return -1;
+    const char *target = (const char *)block + LINK;
+    if (link && t->link[0])
+        memcpy(out->link, t->link, sizeof out->link);
+    else if (link && tar_path_set(out->link, target, strnlen(target, LINK_BYTES), e) < 0)
+        return -1;
+    t->path[0] = t->link[0] = 0;
+    t->has_size = false;
+    if (link) // it may state a size but has no data
+        t->data = t->pending = 0;
+    return 1;
+}
+
 int tar_next(struct tar *t, struct tar_entry *out, struct err *e) {
     unsigned char block[TAR_BLOCK_BYTES];
     uint64_t size = 0;
     int r;
     while ((r = tar_header(t, block, &size, e)) > 0) {
         char type = (char)block[TYPE];
-        if (type == 'x' || type == 'L') {
-            if (tar_extra(t, type, size, e) < 0)
-                return -1;
+        if (type == 'g') // attributes of all entries
             continue;
-        }
-        if (type == 'g' || type == 'K') // global attributes, names of link targets
-            continue;
-        bool file = type == '0' || type == 0 || type == '7';
-        if (t->path[0])
-            memcpy(out->path, t->path, sizeof out->path);
-        else if (tar_header_path(block, out->path, e) < 0)
+        if (type != 'x' && type != 'L' && type != 'K')
+            return tar_fill(t, block, size, out, e);
+        if (tar_extra(t, type, size, e) < 0)
             return -1;
-        out->type = file ? TAR_FILE : TAR_OTHER;
-        out->size = file ? size : 0;
-        out->offset = t->offset;
-        t->path[0] = 0;
-        t->has_size = false;
-        if (type == '1' || type == '2') // links may state a size but have no data
-            t->data = t->pending = 0;
-        return 1;
     }
     return r;
 }

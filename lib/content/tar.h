@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading tar archives (ustar, GNU long names, pax paths and sizes) front to back, from a plain
-// file or through zstd, without unpacking.
+// Reading tar archives (ustar, GNU long names, pax paths, links and sizes) front to back, from a
+// plain file or through zstd. Names and targets are as the archive has them: env_archive.h
+// checks them before it writes files.
 //
 //     tar_open(&t, path, e);
 //     while ((r = tar_next(&t, &entry, e)) > 0)
@@ -8,8 +9,8 @@
 //     tar_close(&t);
 //
 // In a plain archive entry.offset is the offset of the data, and pread may replace tar_read.
-#ifndef DATA_TAR_H
-#define DATA_TAR_H
+#ifndef CONTENT_TAR_H
+#define CONTENT_TAR_H
 
 #include "base/err.h"
 
@@ -32,13 +33,22 @@ struct tar_input {
     void (*close)(struct tar_input *in); // frees in; may be NULL
 };
 
-enum tar_type { TAR_FILE, TAR_OTHER /* folders, links, devices */ };
+enum tar_type {
+    TAR_FILE,
+    TAR_FOLDER,
+    TAR_SYMLINK,
+    TAR_HARD_LINK,
+    TAR_OTHER // devices, pipes, sparse files
+};
 
 struct tar_entry {
     char path[TAR_PATH_BYTES_MAX];
     enum tar_type type;
-    uint64_t size;   // bytes of data; 0 unless TAR_FILE
-    uint64_t offset; // of the data in the unpacked archive
+    uint64_t size;                 // bytes of data; 0 unless TAR_FILE
+    uint64_t offset;               // of the data in the unpacked archive
+    char link[TAR_PATH_BYTES_MAX]; // target of a link, else ""
+    uint32_t mode;                 // permission bits; 0 when the field is damaged, like mtime_s
+    int64_t mtime_s;               // wall clock
 };
 
 struct tar {
@@ -49,6 +59,7 @@ struct tar {
     uint64_t pending;              // data and padding of the current entry that are left
     uint64_t data;                 // of pending, data
     char path[TAR_PATH_BYTES_MAX]; // name from a record before the header; "" if none
+    char link[TAR_PATH_BYTES_MAX]; // likewise
     uint64_t size;                 // likewise
     bool has_size;
 };
