@@ -332,7 +332,8 @@ int http_step(struct http *h, int timeout_ms, struct err *e) {
     if (h->waiting && timeout_ms > WAITING_STEP_MS)
         timeout_ms = WAITING_STEP_MS;
     CURLMcode code = curl_multi_perform(h->multi, &running);
-    if (code == CURLM_OK)
+    // A call that has ended already is not waited for.
+    if (code == CURLM_OK && (size_t)running == h->active)
         code = curl_multi_poll(h->multi, NULL, 0, timeout_ms, NULL);
     if (code == CURLM_OK)
         code = curl_multi_perform(h->multi, &running);

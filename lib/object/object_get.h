@@ -7,7 +7,7 @@
 
 #include "content/cas.h"
 #include "object/http.h"
-#include "object/known.h"
+#include "object/known_hashes.h"
 
 enum {
     OBJECT_RANGE_BYTES = 2 * CAS_UNIT_BYTES,

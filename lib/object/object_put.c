@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "object/object_same.h"
 #include "object/xml.h"
 #include "sys/file.h"
 
@@ -263,42 +264,61 @@ static int put_parts(struct upload *u, const struct manifest_entry *file, const 
 
 // ---- all files ----------------------------------------------------------------------------------
 
-static int put_all(struct upload *u, struct err *e) {
+// Both lists are sorted by bytes of the key.
+static int by_key(const void *x, const void *y) {
+    return strcmp(*(const char *const *)x, ((const struct s3_object *)y)->key);
+}
+
+static const struct s3_object *look_up(const struct s3_objects *in, const char *key) {
+    return in->count ? bsearch(&key, in->items, in->count, sizeof *in->items, by_key) : NULL;
+}
+
+static int list(struct upload *u, struct s3_objects *out, struct err *e) {
+    const char *prefix = *u->p->prefix ? arena_printf(&u->arena, "%s/", u->p->prefix) : "";
+    return s3_list(u->p->s3, u->p->bucket, prefix, 0, out, e);
+}
+
+static int put_file(struct upload *u, const struct manifest_entry *file, const char *key,
+                    const struct s3_objects *before, struct err *e) {
+    const struct s3_object *o = look_up(before, key);
+    int same = o ? object_same(file, o, e) : 0;
+    if (same) {
+        u->p->there += same > 0;
+        u->done += same > 0 ? file->size : 0;
+        return same > 0 ? 0 : -1;
+    }
+    u->p->sent += file->size;
+    return file->size <= OBJECT_PART_BYTES ? send_piece(u, file, key, 0, file->size, 0, e)
+                                           : put_parts(u, file, key, e);
+}
+
+static int put_all(struct upload *u, const struct s3_objects *before, struct err *e) {
     const struct manifest *m = u->p->files;
     for (size_t i = 0; i < m->count; i++) {
         const struct manifest_entry *file = &m->entries[i];
+        u->p->links += file->kind == MANIFEST_LINK;
         if (file->kind != MANIFEST_FILE)
             continue;
         const char *key = key_of(u, file->path);
         if (strlen(key) > URI_KEY_BYTES_MAX)
             return err_set(e, ERR_LIMIT, "'%.200s…' is longer than %d bytes, the limit of a key",
                            key, URI_KEY_BYTES_MAX);
-        int result = file->size <= OBJECT_PART_BYTES ? send_piece(u, file, key, 0, file->size, 0, e)
-                                                     : put_parts(u, file, key, e);
-        if (result < 0)
+        if (put_file(u, file, key, before, e) < 0)
             return u->err.code ? -1 : err_wrap(e, "'s3://%s/%.300s'", u->p->bucket, key);
         u->p->count++;
     }
     return await_parts(u, e);
 }
 
-// Both lists are sorted by bytes of the key.
-static int by_key(const void *x, const void *y) {
-    return strcmp(*(const char *const *)x, ((const struct s3_object *)y)->key);
-}
-
 static int check_list(struct upload *u, struct err *e) {
     struct s3_objects found = {0};
     const struct manifest *m = u->p->files;
-    const char *prefix = *u->p->prefix ? arena_printf(&u->arena, "%s/", u->p->prefix) : "";
-    int result = s3_list(u->p->s3, u->p->bucket, prefix, 0, &found, e);
+    int result = list(u, &found, e);
     for (size_t i = 0; result == 0 && i < m->count; i++) {
         if (m->entries[i].kind != MANIFEST_FILE)
             continue;
         const char *key = key_of(u, m->entries[i].path);
-        const struct s3_object *o =
-            found.count ? bsearch(&key, found.items, found.count, sizeof *found.items, by_key)
-                        : NULL;
+        const struct s3_object *o = look_up(&found, key);
         if (!o || o->size != m->entries[i].size)
             result = err_set(e, ERR_HASH, "'s3://%s/%.300s' was written and is %s", u->p->bucket,
                              key, o ? "of another size in the bucket" : "not in the bucket's list");
@@ -311,7 +331,11 @@ int object_put_all(struct object_put *p, struct err *e) {
     struct upload *u = heap_alloc(sizeof *u);
     u->p = p;
     u->total = p->files->bytes;
-    int result = put_all(u, e);
+    struct s3_objects before = {0};
+    int result = list(u, &before, e);
+    if (result == 0)
+        result = put_all(u, &before, e);
+    free(before.items);
     for (size_t i = 0; i < OBJECT_PUTS_MAX; i++) {
         s3_call_close(&u->parts[i].call);
         free(u->parts[i].data);
@@ -320,6 +344,26 @@ int object_put_all(struct object_put *p, struct err *e) {
         result = check_list(u, e);
     if (result == 0)
         result = p->on_progress(p->ctx, u->total, u->total, e);
+    arena_fini(&u->arena);
+    free(u);
+    return result;
+}
+
+int object_put_check(struct object_put *p, struct err *e) {
+    static const struct sigv4_pair begin[] = {{"uploads", ""}, {NULL, NULL}};
+    struct upload *u = heap_alloc(sizeof *u);
+    struct s3_objects found = {0};
+    u->p = p;
+    const char *key = key_of(u, ".dtctl-check");
+    const char *prefix = *p->prefix ? arena_printf(&u->arena, "%s/", p->prefix) : "";
+    int result = s3_list(p->s3, p->bucket, prefix, 1, &found, e);
+    if (result == 0)
+        result = ask(u, "POST", key, begin, NULL, "UploadId", &u->id, e);
+    if (result == 0) {
+        struct sigv4_pair query[] = {{"uploadId", u->id}, {NULL, NULL}};
+        result = ask(u, "DELETE", key, query, NULL, NULL, NULL, e);
+    }
+    free(found.items);
     arena_fini(&u->arena);
     free(u);
     return result;

@@ -21,11 +21,18 @@ struct object_put {
     const struct manifest *files;
     int (*on_progress)(void *ctx, uint64_t done, uint64_t total, struct err *e);
     void *ctx;
-    size_t count; // result: files
+    size_t count;        // results: files in the bucket,
+    size_t there, links; // of them not sent; links, which a bucket cannot hold
+    uint64_t sent;       // bytes of files
 };
 
-// Errors name the file. An upload in parts that fails is taken back.
+// A file is not sent when the bucket has its bytes under its key. Errors name the file. An upload
+// in parts that fails is taken back.
 int object_put_all(struct object_put *p, struct err *e);
+
+// Lists the prefix, and begins and takes back an upload in parts: it needs the same permissions as
+// object_put_all, and leaves no object.
+int object_put_check(struct object_put *p, struct err *e);
 
 // Pure: bytes of a part, so that there are at most OBJECT_PARTS_MAX.
 uint64_t object_put_part_bytes(uint64_t size);

@@ -6,7 +6,7 @@ s3.py PORT_FILE: serves buckets that exist once something was put into them, to 
 the secret SECRETTEST (and the token TOKEN, where one comes). It checks signatures by itself, of
 headers and of presigned addresses, and the hashes of bodies. Pages of lists have PAGE objects.
 
-POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key go wrong:
+POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key (*END: of that end) go wrong:
   slow     503 SlowDown               reset   the connection ends half way
   short    fewer bytes than promised  whole   all of the object in place of a range, as 200
   bytes    one wrong byte             denied  403 AccessDenied
@@ -30,6 +30,7 @@ from xml.sax.saxutils import escape
 SECRETS = {"AKTEST": "SECRETTEST", "AKROLE": "SECRETROLE"}
 PAGE = int(os.environ.get("PAGE", "1000"))
 objects, uploads, faults, log = {}, {}, {}, []
+BUCKETS = ("bucket", "public")  # exist from the start
 lock = threading.Lock()
 
 
@@ -166,7 +167,8 @@ class Handler(BaseHTTPRequestHandler):
         data = b"".join(parts[n] for n in sorted(parts))
         if body.count(b"<PartNumber>") != len(parts):
             raise Refused(400, "InvalidPart")
-        etag = hashlib.md5(data).hexdigest()[:30] + f"-{len(parts)}"
+        sums = b"".join(hashlib.md5(parts[n]).digest() for n in sorted(parts))
+        etag = hashlib.md5(sums).hexdigest() + f"-{len(parts)}"  # as S3 makes it
         objects[bucket, key] = data, etag
         return self.answer(200, f"<CompleteMultipartUploadResult><ETag>&quot;{etag}&quot;</ETag>"
                            "</CompleteMultipartUploadResult>".encode())
@@ -210,7 +212,8 @@ class Handler(BaseHTTPRequestHandler):
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         try:
             with lock:
-                queue = faults.get(key, [])
+                queue = faults.get(key) or next(
+                    (q for k, q in faults.items() if k[:1] == "*" and key.endswith(k[1:])), [])
                 fault = queue.pop() if queue else ""
             if fault == "slow":
                 raise Refused(503, "SlowDown")
@@ -226,7 +229,7 @@ class Handler(BaseHTTPRequestHandler):
                 uploads.pop(fields.get("uploadId"), None)
                 return self.answer(204)
             if "list-type" in fields:
-                if not any(b == bucket for b, _ in objects):
+                if bucket not in BUCKETS and not any(b == bucket for b, _ in objects):
                     raise Refused(404, "NoSuchBucket")
                 return self.list(bucket, fields)
             if (bucket, key) not in objects:

@@ -2,7 +2,7 @@
 // lib/object/aws_files: which key, region and server are taken; and lib/object/known.
 #include "object/aws_files.h"
 
-#include "object/known.h"
+#include "object/known_hashes.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

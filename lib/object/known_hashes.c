@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of identities and hashes.
-#include "object/known.h"
+#include "object/known_hashes.h"
 
 #include "base/arena.h"
 #include "base/str.h"

@@ -2,8 +2,8 @@
 // Facts about objects that were read before: their identity (server, name, ETag and size) and
 // the SHA-256 of their content. One file of lines, "IDENTITY SHA256\n"; several processes may
 // append at a time. A damaged or missing line costs reading the object again, nothing else.
-#ifndef OBJECT_KNOWN_H
-#define OBJECT_KNOWN_H
+#ifndef OBJECT_KNOWN_HASHES_H
+#define OBJECT_KNOWN_HASHES_H
 
 #include "base/err.h"
 #include "base/hash.h"
