@@ -36,6 +36,9 @@ struct comm_device_table {
     // COMM_BYTE is not possible.
     int (*enqueue)(struct comm_device *d, const struct comm_call *call, void *stream,
                    uint64_t *ticket, struct err *e);
+    // The same for a send and a receive, which run at the same time.
+    int (*exchange)(struct comm_device *d, const struct comm_call *send,
+                    const struct comm_call *receive, void *stream, uint64_t *ticket, struct err *e);
     // To be called every COMM_DEVICE_WATCH_MS while the host waits for the call of that ticket, the
     // first one that has not ended. -1: a rank is lost, or the call has made no progress for the
     // host's stall_timeout_ms_max: e names the call and the rank that is missing, and all ranks

@@ -9,7 +9,7 @@
 #ifndef COMM_HIER_H
 #define COMM_HIER_H
 
-#include "comm/ring.h"
+#include "comm/ring_tcp.h"
 #include "comm/shm.h"
 
 enum {

@@ -297,6 +297,29 @@ static int nccl_enqueue(struct comm_device *d, const struct comm_call *call, voi
     return breaks(d, e);
 }
 
+static int nccl_exchange(struct comm_device *d, const struct comm_call *send,
+                         const struct comm_call *receive, void *stream, uint64_t *ticket,
+                         struct err *e) {
+    const struct nccl_library *l = d->library;
+    const struct comm_call *calls[] = {send, receive};
+    if (d->broken.code != ERR_NONE) {
+        *e = d->broken;
+        return -1;
+    }
+    d->record[d->calls % NCCL_RECORDS] = *receive;
+    *ticket = ++d->calls;
+    int code = l->group_start();
+    for (int i = 0; i < 2 && code == NCCL_SUCCESS; i++) {
+        code = start(d, calls[i], stream);
+        code = code == NCCL_IN_PROGRESS ? NCCL_SUCCESS : code;
+    }
+    int end = l->group_end(); // in any case
+    if (settle(d, d->comm, code == NCCL_SUCCESS ? end : code, "starting", e) == 0)
+        return 0;
+    comm_blame(d->host, receive, e);
+    return breaks(d, e);
+}
+
 // ---- what went wrong ---------------------------------------------------------------------------
 
 static void key_of(char key[NCCL_KEY_BYTES_MAX], const struct comm_device *d, uint64_t ticket,
@@ -368,6 +391,7 @@ const struct comm_device_table comm_nccl = {.name = "nccl",
                                             .open = nccl_open,
                                             .split = nccl_split,
                                             .enqueue = nccl_enqueue,
+                                            .exchange = nccl_exchange,
                                             .watch = nccl_watch,
                                             .about = nccl_about,
                                             .close = nccl_close};

@@ -6,7 +6,7 @@
 //
 // Hello: u32 magic, u32 node, u32 lane, u32 lanes, 16 bytes nonce, HMAC of all that.
 // Answer: HMAC of the hello's HMAC.
-#include "comm/ring.h"
+#include "comm/ring_tcp.h"
 
 #include "base/arena.h"
 #include "base/bytes.h"

@@ -52,6 +52,15 @@ static int init(struct gpu *g, struct err *e) {
     return 0;
 }
 
+static int count(const struct gpu_driver *d, struct err *e) {
+    int n = 0;
+    CUresult r = d->device_count(&n);
+    return r || n <= 0 ? err_set(e, ERR_NOT_FOUND,
+                                 "NVIDIA's driver finds no GPU (try: nvidia-smi -L, or "
+                                 "train.device cpu)")
+                       : n;
+}
+
 static int attribute(const struct gpu *g, int which, struct err *e) {
     int value = 0;
     CUresult r = g->driver.device_attribute(&value, which, g->device);
@@ -63,17 +72,15 @@ static int attribute(const struct gpu *g, int which, struct err *e) {
 // Finds the GPU and refuses one that cannot be used.
 static int choose(struct gpu *g, int index, bool emulated, struct err *e) {
     const struct gpu_driver *d = &g->driver;
-    int count = 0;
-    CUresult r = d->device_count(&count);
-    if (r || count == 0)
-        return err_set(e, ERR_NOT_FOUND,
-                       "NVIDIA's driver finds no GPU (try: nvidia-smi -L, or train.device cpu)");
-    if (index >= count)
+    int gpus = count(d, e);
+    if (gpus < 0)
+        return -1;
+    if (index >= gpus)
         return err_set(e, ERR_CONFIG,
                        "this is local rank %d, and the node has %d GPU%s (try: --nproc-per-node "
                        "gpu, or CUDA_VISIBLE_DEVICES)",
-                       index, count, count == 1 ? "" : "s");
-    r = d->device_get(&g->device, index);
+                       index, gpus, gpus == 1 ? "" : "s");
+    CUresult r = d->device_get(&g->device, index);
     if (r == CUDA_SUCCESS)
         r = d->device_name(g->name, sizeof g->name, g->device);
     if (r)
@@ -147,12 +154,21 @@ static int load(struct gpu *g, struct err *e) {
 }
 
 static void describe(struct gpu *g, int index) {
-    char text[STR_HUMAN_BYTES_MAX];
+    char left_text[STR_HUMAN_BYTES_MAX], total_text[STR_HUMAN_BYTES_MAX];
+    size_t left = 0, total = 0;
     int version = 0;
     (void)g->driver.version(&version);
-    snprintf(g->about, sizeof g->about, "GPU %d is %s (sm_%d), %s free, driver of CUDA %d.%d",
-             index, g->name, g->capability, str_human_bytes(text, gpu_memory_free(g)),
-             version / 1000, version % 1000 / 10);
+    (void)g->driver.memory_info(&left, &total);
+    snprintf(g->about, sizeof g->about, "GPU %d is %s (sm_%d), %s of %s free, driver of CUDA %d.%d",
+             index, g->name, g->capability, str_human_bytes(left_text, left),
+             str_human_bytes(total_text, total), version / 1000, version % 1000 / 10);
+}
+
+int gpu_count(struct err *e) {
+    struct gpu g = {0};
+    int n = gpu_driver_open(&g.driver, e) < 0 || init(&g, e) < 0 ? -1 : count(&g.driver, e);
+    gpu_driver_close(&g.driver);
+    return n;
 }
 
 int gpu_open(struct gpu **out, int index, bool emulated, struct err *e) {

@@ -24,6 +24,8 @@ struct gpu;
 // The index-th of the GPUs that this process sees. ERR_NOT_FOUND: the machine has no driver or no
 // GPU; every other error says what is wrong with the one it has, and what to do.
 int gpu_open(struct gpu **out, int index, bool emulated, struct err *e);
+// The number of GPUs that this process sees, usable or not; at least 1. Errors as of gpu_open.
+int gpu_count(struct err *e);
 void gpu_close(struct gpu *g);               // NULL is allowed
 size_t gpu_memory_free(const struct gpu *g); // bytes
 const char *gpu_about(const struct gpu *g);  // for the line at the start

@@ -115,10 +115,15 @@ travel() {
 travel buckets 1e-4 model=mlp hidden=32,32 bucket_bytes=4096
 travel narrow 1e-2 model=mlp hidden=8 wire=bf16
 travel zero 1e-4 model=mlp hidden=32,32 bucket_bytes=4096 zero=true
+travel local 1e-4 model=mlp hidden=32,32 bucket_bytes=4096 local_steps=3
 settings "${small[@]}" model=mlp hidden=8 train_size=80 collectives=host
 ok 'two ranks through the hosts' train two.gpu on_gpu "${two[@]}" "$cuda"
 like "$(cat two.gpu/out)" 'gradients travel through the memory of the hosts' 'the start says how'
 ok '10 steps of two ranks have the same losses' close two.gpu two.cpu 1e-4
+settings "${small[@]}" train_size=80 model=mlp hidden=32,32 bucket_bytes=4096 local_steps=3 \
+    collectives=host
+ok 'local steps of two ranks through the hosts' train local.gpu on_gpu "${two[@]}" "$cuda"
+ok '10 local steps of two ranks have the same losses' close local.gpu local.cpu 1e-4
 # shellcheck disable=SC2016 # for the shells of the ranks
 mixed='[ $RANK = 0 ] && on=gpu || on=cpu; exec "$0" "$@" --set train.device=$on'
 run on_gpu "${two[@]}" bash -c "$mixed" "$cuda" "${flags[@]}"

@@ -5,7 +5,7 @@
 // taken in the order of ranks. Ranks that call different things, and a rank that does not come
 // within EMU_NCCL_SECONDS (60), are errors that name the rank and the call. Nothing of a
 // communicator that is not blocking waits. Numbers and types are those of nccl.h 2.28, or what
-// EMU_NCCL_VERSION says.
+// EMU_NCCL_VERSION says. EMU_NCCL_WRONG spoils what one rank gets.
 #include "tests/gpu/driver/cuda_abi.h"
 #include "tests/gpu/nccl/element.h"
 #include "tests/gpu/nccl/segment.h"
@@ -132,6 +132,13 @@ static void receive(const struct call *c, void *to) {
     }
 }
 
+// The rank that EMU_NCCL_WRONG names gets a wrong first number.
+static void spoil(const struct call *c, void *to) {
+    const char *rank = getenv("EMU_NCCL_WRONG");
+    if (rank && strtol(rank, NULL, 10) == c->comm->rank)
+        element_put(to, 0, c->type, element_get(to, 0, c->type) + 1);
+}
+
 // Begins, or continues where it waited: this rank gives; when all have given, it gets; when all
 // have got, it ends.
 static const char *collective(struct batch *b, const struct call *c) {
@@ -159,6 +166,7 @@ static const char *collective(struct batch *b, const struct call *c) {
         if (!to)
             return "NCCL: the bytes to receive into are not inside one allocation";
         receive(c, to);
+        spoil(c, to);
     }
     b->meeting = segment_come(comm->segment, comm->rank, text);
     b->phase = ENDS;

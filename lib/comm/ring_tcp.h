@@ -12,8 +12,8 @@
 //
 // On the wire, little-endian, before every part: u32 step number, u32 stripe, u64 bytes. Steps
 // count what one connection carried. Fault: u32 magic, u32 code, 240 bytes of text.
-#ifndef COMM_RING_H
-#define COMM_RING_H
+#ifndef COMM_RING_TCP_H
+#define COMM_RING_TCP_H
 
 #include "comm/backend.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/ring.h"
+#include "comm/ring_tcp.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Whole steps of the models that are shipped, narrow ones, by the kernels that are shipped on the
+# stand-in for the driver: convolutions, batch norm and pooling of the ResNets, attention of the
+# transformers. The losses are those of the CPU backend, also of two ranks and in bf16, and
+# checkpoints with running statistics go from one to the other.
+# shellcheck disable=SC2317 # functions that ok calls
+source "${0%/*}/../lib.sh"
+GPU=$BUILD/gpu
+cuda=$BIN/dttrain-cuda
+[ -x "$cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
+[ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
+
+# Small images, and steps so small that rounding does not grow: batch norm of few numbers is steep.
+for images in 80 40; do
+    dtctl data make-shapes shapes$images --images $images --test-images 8 --image-size 8 \
+        >made.log 2>&1 || diag "$(cat made.log)"
+done
+on_gpu() { env LD_LIBRARY_PATH="$GPU" DTTRAIN_EMULATED=1 EMU_DEVICES=2 "$@"; }
+common=(print_every=1 threads=1 eval=false epochs=1 seed=3 "data=$WORK/shapes80")
+# train FOLDER COMMAND… -- KEY=VALUE…
+train() {
+    local folder=$1 command=() s
+    shift
+    while [ "$1" != -- ]; do command+=("$1") && shift; done
+    shift
+    for s in "${common[@]}" "$@"; do command+=(--set "train.$s"); done
+    mkdir -p "$folder"
+    (cd "$folder" && "${command[@]}" >out 2>&1) || { diag "$(tail -n 5 "$folder/out")" && false; }
+}
+losses() { # FOLDER: of every step
+    sed -n 's/.*"event":"train".*"loss":\([^,}]*\).*/\1/p' "$1"/dttrain-output/metrics.jsonl
+}
+# close A B BOUND: two folders with the same losses, but for a relative difference; 10 at least
+close() {
+    paste <(losses "$1") <(losses "$2") | awk -v bound="$3" '
+        { d = $1 - $2; d = d < 0 ? -d : d; n++
+          if (NF != 2 || $1 != $1 + 0 || d > bound * $2) { print "# step " n ": " $0; bad = 1 } }
+        END { exit bad || n < 10 }'
+}
+two=("$BIN/dtrun" --standalone --nproc-per-node 2 --no-python)
+
+# same NAME BOUND KEY=VALUE…
+same() {
+    local name=$1 bound=$2
+    shift 2
+    ok "$name: the CPU backend trains" train "$name.cpu" "$BIN/dttrain" -- "$@"
+    ok "$name: the kernels for GPUs train" train "$name.gpu" on_gpu "$cuda" -- "$@"
+    like "$(cat "$name.gpu/out")" 'kernels cuda sm_80' "$name: the start names the kernels"
+    ok "$name: the losses are the same" close "$name.gpu" "$name.cpu" "$bound"
+}
+resnet18=('model=resnet18(stem=cifar,width=2)' batch=8 lr=0.002)
+vit=('model=vit(dim=16,depth=2,heads=2,mlp=2,patch=4)' batch=4 lr=0.02)
+same resnet18 1e-4 "${resnet18[@]}"
+same resnet50 1e-3 'model=resnet50(stem=cifar,width=2)' batch=8 lr=0.0001
+same vit 1e-5 "${vit[@]}"
+same vit-bf16 1e-2 "${vit[@]}" dtype=bf16
+same linformer 1e-5 'model=linformer(dim=16,depth=1,heads=2,mlp=2,patch=4,keys=2)' batch=8 lr=0.02
+
+# ---- two ranks ----------------------------------------------------------------------------------
+ok 'two ranks of the CPU backend train' train two.cpu "${two[@]}" "$BIN/dttrain" -- "${vit[@]}"
+ok 'two ranks with GPUs train' train two.gpu on_gpu "${two[@]}" "$cuda" -- "${vit[@]}"
+like "$(cat two.gpu/out)" 'from GPU to GPU by NCCL' 'gradients travel by NCCL'
+ok 'the losses of two ranks are the same' close two.gpu two.cpu 1e-5
+
+# ---- running statistics in a checkpoint ---------------------------------------------------------
+half=("${resnet18[@]}" "data=$WORK/shapes40")
+ok 'two epochs of the CPU backend' train whole "$BIN/dttrain" -- "${half[@]}" epochs=2
+ok 'one epoch by the kernels for GPUs' train mixed on_gpu "$cuda" -- "${half[@]}"
+ok 'the CPU backend resumes it' train mixed "$BIN/dttrain" -- "${half[@]}" epochs=2 eval=true
+like "$(cat mixed/out)" 'resuming from .*epoch 1, step 5' \
+    'the CPU backend goes on where the GPU was'
+ok 'the losses are those of one run' close mixed whole 1e-4
+done_testing
