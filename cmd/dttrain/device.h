@@ -5,11 +5,15 @@
 #define DTTRAIN_DEVICE_H
 
 #include "conf/train_config.h"
-#include "nn/trainer.h"
+#include "trainer/trainer.h"
 
 // 1: a device, which the caller closes; 0: the processors. -1: train.device cannot be had.
 int device_open(struct trainer_device *out, const struct train_config *options, int local_rank,
                 struct err *e);
 void device_close(struct trainer_device *device);
+// Appends a JSON line for each device of this computer, and for NCCL where there are GPUs:
+// {"device":"gpu","index":0,"ok":true,"text":"…"}. A device that cannot be used has ok false and
+// the error that a run would end with; that is no error here.
+void device_list(struct strbuf *out);
 
 #endif

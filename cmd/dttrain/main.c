@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dttrain: one rank of the native trainer. Reads the [train] options and the launcher's
-// environment, connects to the other ranks through the launcher's store, and trains.
+// environment, connects to the other ranks through the launcher's store, and trains or measures.
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -8,11 +8,13 @@
 #include "conf/render.h"
 #include "conf/train_config.h"
 #include "device.h"
-#include "nn/trainer.h"
-#include "nn/trainer_plan.h"
 #include "rank_env.h"
-#include "store/store_client.h"
+#include "sys/file.h"
 #include "sys/net.h"
+#include "tcpstore/store_client.h"
+#include "trainer/bench.h"
+#include "trainer/trainer.h"
+#include "trainer/trainer_plan.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -142,8 +144,9 @@ static int plan(const struct train_config *options, const struct train_flags *fl
     return r;
 }
 
-static int train(const struct train_config *options, struct arena *a, int64_t started_ms,
-                 struct err *e) {
+// Trains, or measures a collective between the same ranks on the same devices.
+static int train(const struct train_config *options, const struct train_flags *flags,
+                 struct arena *a, int64_t started_ms, struct err *e) {
     struct rank_env env;
     struct rendezvous v;
     struct trainer_result result = {0};
@@ -162,7 +165,8 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
     if (r >= 0)
         r = connect_ranks(&env, &v, &config.comm, e);
     if (r == 0)
-        r = trainer_run(&config, &result, e);
+        r = flags->bench.kind ? bench_run(&config, &flags->bench, flags->json, e)
+                              : trainer_run(&config, &result, e);
     store_client_close(&v.store);
     if (config.device)
         device_close(&device);
@@ -181,7 +185,8 @@ static const struct render_program program = {
     .name = "dttrain",
     .summary = "one rank of the native trainer",
     .version = DTCTL_VERSION,
-    .synopsis = "[--config FILE] [--set train.KEY=VALUE]... [--plan [--ranks N]]",
+    .synopsis = "[--config FILE] [--set train.KEY=VALUE]... [--plan [--ranks N]] [--bench KIND] "
+                "[--devices]",
     .text = "Trains the model that the [train] table of FILE describes; without a file, the "
             "built-in demonstration. Started once per rank by dtctl, dtrun or torchrun; alone, it "
             "trains in one process and writes below dttrain-output/.",
@@ -193,6 +198,14 @@ static int print_help(const struct option_set *set) {
     fputs(strbuf_cstr(&text), stdout);
     strbuf_fini(&text);
     return 0;
+}
+
+static int print_devices(struct err *e) {
+    struct strbuf out = {0};
+    device_list(&out);
+    int r = file_write_all(STDOUT_FILENO, out.data, out.len, e);
+    strbuf_fini(&out);
+    return r;
 }
 
 int main(int argc, char **argv) {
@@ -210,10 +223,12 @@ int main(int argc, char **argv) {
         r = print_help(&set);
     else if (r == 0 && flags.version)
         puts("dttrain " DTCTL_VERSION);
+    else if (r == 0 && flags.devices)
+        r = print_devices(&e);
     else if (r == 0 && flags.plan)
         r = plan(&options, &flags, &a, &e);
     else if (r == 0)
-        r = train(&options, &a, started_ms, &e);
+        r = train(&options, &flags, &a, started_ms, &e);
     if (r < 0) {
         fprintf(stderr, "dttrain: %s\n", e.text);
         let_cause_go_first(&e);

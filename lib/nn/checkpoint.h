@@ -71,16 +71,16 @@ int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep
                      struct err *e);
 
 // The thread that writes in the background, at most one checkpoint at a time.
-struct checkpoint_writer;
+struct checkpoint_thread;
 // cpus: where the thread may run, or NULL for where the caller may.
-int checkpoint_writer_open(struct checkpoint_writer **out, const struct nn_model *m, int states,
+int checkpoint_thread_open(struct checkpoint_thread **out, const struct nn_model *m, int states,
                            const char *dir, int keep_last, const cpu_set_t *cpus, struct err *e);
 // To be filled while nothing is written.
-struct checkpoint_image *checkpoint_writer_image(struct checkpoint_writer *w);
-void checkpoint_writer_go(struct checkpoint_writer *w); // begins to write the image
+struct checkpoint_image *checkpoint_thread_image(struct checkpoint_thread *w);
+void checkpoint_thread_go(struct checkpoint_thread *w); // begins to write the image
 // Until the one before is written; its failure is reported here.
-int checkpoint_writer_wait(struct checkpoint_writer *w, struct err *e);
-void checkpoint_writer_close(struct checkpoint_writer *w); // NULL is allowed; waits
+int checkpoint_thread_wait(struct checkpoint_thread *w, struct err *e);
+void checkpoint_thread_close(struct checkpoint_thread *w); // NULL is allowed; waits
 
 // ---- the folder (checkpoint_folder.c) ----
 

@@ -268,7 +268,26 @@ static int read_epochs(const struct safetensors_file *f, struct checkpoint_image
     return safetensors_read(f, t, c->epochs, (size_t)t->dim[0] * sizeof *c->epochs, e);
 }
 
-// *has_ema false: the checkpoint is of a run without an average of weights.
+static int read_state(struct reading *r, struct checkpoint_image *c, const struct optimizer *o,
+                      int state, struct err *e) {
+    for (int i = 0; i < c->model->params; i++) {
+        const struct nn_param *p = &c->model->param[i];
+        const char *name =
+            arena_printf(&r->arena, "%s.%s", optimizer_state_name(o, state), p->name);
+        if (read_param(r, c->model, name, p, c->state[state], e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static bool has_state(struct reading *r, const struct checkpoint_image *c,
+                      const struct optimizer *o, int state) {
+    const char *name = c->model->param[0].name;
+    return find(r, arena_printf(&r->arena, "%s.%s", optimizer_state_name(o, state), name));
+}
+
+// *has_ema false: the checkpoint is of a run without an average of weights. One of a run without
+// rounds gives the outer optimizer no momentum.
 static int read_optimizer(struct reading *r, struct checkpoint_image *c, struct optimizer *o,
                           bool *has_ema, struct err *e) {
     const char *kind = safetensors_get_meta(&r->file.header, "optimizer");
@@ -279,17 +298,15 @@ static int read_optimizer(struct reading *r, struct checkpoint_image *c, struct 
                        r->file.path, kind ? kind : "", train_optimizer_words[o->kind]);
     if (meta_int(&r->file, "optimizer_step", &o->step, e) < 0)
         return -1;
-    const char *average = arena_printf(&r->arena, "ema.%s", c->model->param[0].name);
-    *has_ema = o->ema <= 0 || find(r, average);
-    int states = c->states - !*has_ema;
-    for (int s = 0; s < states; s++)
-        for (int i = 0; i < c->model->params; i++) {
-            const struct nn_param *p = &c->model->param[i];
-            const char *name =
-                arena_printf(&r->arena, "%s.%s", optimizer_state_name(o, s), p->name);
-            if (read_param(r, c->model, name, p, c->state[s], e) < 0)
-                return -1;
+    for (int s = 0; s < c->states; s++) {
+        bool may_lack = s == optimizer_ema(o) || s == optimizer_outer(o);
+        if (may_lack && !has_state(r, c, o, s)) {
+            *has_ema = *has_ema && s != optimizer_ema(o);
+            memset(c->state[s], 0, c->model->param_elements * sizeof *c->state[s]);
+        } else if (read_state(r, c, o, s, e) < 0) {
+            return -1;
         }
+    }
     return 0;
 }
 
@@ -311,7 +328,7 @@ int checkpoint_read(struct checkpoint_image *c, struct optimizer *o, const char 
     if (result == 0)
         result = checkpoint_read_model(c, file_join(&a, folder, "model.safetensors"), false, e);
     if (result == 0 && !has_ema)
-        memcpy(c->state[c->states - 1], c->params, c->model->param_elements * sizeof *c->params);
+        memcpy(c->state[optimizer_ema(o)], c->params, c->model->param_elements * sizeof *c->params);
     c->at.optimizer_kind = o->kind;
     arena_fini(&a);
     return result;

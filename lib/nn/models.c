@@ -69,8 +69,9 @@ typedef int (*resnet_block)(struct nn_model *m, const char *prefix, int in, int 
 static void build_resnet(struct nn_model *m, const struct nn_model_spec *spec, const int blocks[4],
                          resnet_block add_block) {
     bool small = m->spec.value[TRAIN_FIELD_STEM] == TRAIN_STEM_CIFAR;
+    int width = m->spec.value[TRAIN_FIELD_WIDTH];
     int at = model_input(m, spec->h, spec->w, spec->c);
-    at = model_conv(m, "conv1", at, 64, small ? 3 : 7, small ? 1 : 2, small ? 1 : 3, false);
+    at = model_conv(m, "conv1", at, width, small ? 3 : 7, small ? 1 : 2, small ? 1 : 3, false);
     at = model_batchnorm(m, "bn1", at, -1, true);
     if (!small)
         at = model_maxpool(m, "maxpool", at, 3, 2, 1);
@@ -78,7 +79,7 @@ static void build_resnet(struct nn_model *m, const struct nn_model_spec *spec, c
         for (int block = 0; block < blocks[stage]; block++) {
             char prefix[NN_NAME_BYTES_MAX / 2];
             snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, block);
-            at = add_block(m, prefix, at, 64 << stage, stage && !block ? 2 : 1);
+            at = add_block(m, prefix, at, width << stage, stage && !block ? 2 : 1);
         }
     at = model_avgpool(m, "avgpool", at);
     model_linear(m, "fc", at, spec->classes, false);

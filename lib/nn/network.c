@@ -70,8 +70,14 @@ static char *at_offset(const struct network *net, const struct nn_plan *p, size_
     return net->arena + p->bytes + (size_t)net->slot * p->kept_bytes + (offset & ~PLAN_KEPT);
 }
 
+static size_t output_of(const struct nn_place *at, bool back) {
+    return back ? at->output_back : at->output;
+}
+
 // Everything a layer's functions need, from the plan that is in use.
-static struct nn_call call_of(struct network *net, int i, int n, enum network_mode mode) {
+// back: on the way back, with tensors that were computed again.
+static struct nn_call call_of(struct network *net, int i, int n, enum network_mode mode,
+                              bool back) {
     const struct nn_model *m = net->model;
     const struct nn_layer *l = &m->layer[i];
     const struct nn_plan *p = mode == NETWORK_EVAL ? &net->eval : &net->train;
@@ -82,12 +88,13 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
                         .n = n,
                         .training = mode == NETWORK_TRAIN || mode == NETWORK_TRAIN_APART,
                         .input = l->ins ? &m->layer[l->in[0]] : NULL,
-                        .y = at_offset(net, p, p->layer[i].output),
-                        .saved = at_offset(net, p, p->layer[i].saved)};
+                        .y = at_offset(net, p, output_of(&p->layer[i], back)),
+                        .saved =
+                            at_offset(net, p, back ? p->layer[i].saved_back : p->layer[i].saved)};
     for (int s = 0; s < l->ins; s++) {
         const struct nn_place *x = &p->layer[l->in[s]];
         enum nn_hand hand = p->layer[i].hand[s];
-        c.x[s] = at_offset(net, p, x->output);
+        c.x[s] = at_offset(net, p, output_of(x, back));
         c.dx_add[s] = hand == NN_HAND_ADD;
         if (c.training && x->wanted && l->in[s] >= net->settled)
             c.dx[s] = at_offset(net, p, hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
@@ -151,9 +158,16 @@ int network_lay(struct network *net, const struct network_config *config, struct
                                       config->kernel.threads)
                             : -1;
     }
-    plan_make(&net->train, net->model, net->batch, net->k->real_bytes, true, net->slots);
+    const struct plan_spec train = {.n = net->batch,
+                                    .real_bytes = net->k->real_bytes,
+                                    .training = true,
+                                    .slots = net->slots,
+                                    .recompute = config->recompute};
+    const struct plan_spec eval = {
+        .n = net->eval_batch, .real_bytes = net->k->real_bytes, .slots = 1};
+    plan_make(&net->train, net->model, &train);
     if (net->eval_batch)
-        plan_make(&net->eval, net->model, net->eval_batch, net->k->real_bytes, false, 1);
+        plan_make(&net->eval, net->model, &eval);
     lay_out(net, NULL);
     net->workspace_bytes = workspace(net);
     return 0;
@@ -257,7 +271,7 @@ void network_forward_layers(struct network *net, int n, enum network_mode mode, 
     must(first > 0 && last <= net->model->layers);
     net->ran_train = mode != NETWORK_EVAL;
     for (int i = first; i < last; i++) {
-        struct nn_call c = call_of(net, i, n, mode);
+        struct nn_call c = call_of(net, i, n, mode, false);
         c.layer->op->forward(&c);
     }
 }
@@ -273,7 +287,7 @@ const void *network_logits(const struct network *net) {
 }
 
 void network_loss(struct network *net, int n, double smoothing, double grad_scale) {
-    must(net->losses_pending < NETWORK_LOSSES_MAX);
+    must(net->unfetched_pending < NETWORK_LOSSES_MAX);
     struct softmax_xent_args a = {.rows = n,
                                   .classes = net->model->classes,
                                   .logits = network_logits(net),
@@ -282,12 +296,12 @@ void network_loss(struct network *net, int n, double smoothing, double grad_scal
                                   .grad_scale = grad_scale};
     if (net->ran_train)
         a.dlogits = network_output_gradient(net);
-    net->k->softmax_xent(net->ctx, &a, &net->losses[net->losses_pending++]);
+    net->k->softmax_xent(net->ctx, &a, &net->losses[net->unfetched_pending++]);
 }
 
 int network_losses(struct network *net, struct loss_totals *out) {
-    int count = net->losses_pending;
-    net->losses_pending = 0;
+    int count = net->unfetched_pending;
+    net->unfetched_pending = 0;
     if (count)
         net->k->mem_read(net->ctx, out, net->losses, (size_t)count * sizeof *out);
     return count;
@@ -336,10 +350,22 @@ static void add_apart(struct network *net, int i, const struct nn_call *c) {
     }
 }
 
+// Layers of the block that ends with layer i. Running statistics are those of the first time.
+static void run_again(struct network *net, int i, int n) {
+    const struct nn_place *place = net->train.layer;
+    for (int j = place[i].again_from; j && j < i; j++) {
+        if (!place[j].again)
+            continue;
+        struct nn_call c = call_of(net, j, n, NETWORK_TRAIN_APART, true);
+        c.layer->op->forward(&c);
+    }
+}
+
 void network_backward(struct network *net, int n, bool add, int first, int last) {
     must(net->ran_train && first > 0 && last <= net->model->layers);
     for (int i = last - 1; i >= first && i >= net->settled; i--) {
-        struct nn_call c = call_of(net, i, n, NETWORK_TRAIN);
+        run_again(net, i, n);
+        struct nn_call c = call_of(net, i, n, NETWORK_TRAIN, true);
         c.dparam_add = add;
         c.layer->op->backward(&c);
         add_apart(net, i, &c);

@@ -39,6 +39,7 @@ struct network_config {
     int batch;               // most samples in a training step
     int eval_batch;          // most samples in an evaluation step; 0: none
     int slots;               // training batches under way at one time; 0: one
+    bool recompute;          // blocks run forward again in backward: less memory, the same numbers
     int views;               // evaluations of each image that are averaged; 0: one
     int states;              // optimizer buffers: 0 … NETWORK_STATES_MAX
     size_t state_elements;   // of each of them; 0: as many as the parameters
@@ -73,7 +74,7 @@ struct network {
     int32_t *labels;
     struct loss_totals *losses; // NETWORK_LOSSES_MAX, of which so many are not yet read
     double *squares;            // one per layer, of which so many are not yet read
-    int losses_pending, squares_pending;
+    int unfetched_pending, squares_pending;
     int64_t tracked;         // training passes that updated the running statistics
     bool ran_train;          // which plan the arena follows now
     int settled;             // layers below are no longer trained (network_settle) …

@@ -59,26 +59,36 @@ static const struct {
     [TRAIN_ADAMW] = {2, {"exp_avg", "exp_avg_sq"}, apply_adam},
 };
 
-static int own_states(const struct optimizer *o) {
+int optimizer_inner(const struct optimizer *o) {
     return o->kind == TRAIN_SGD && o->momentum <= 0 ? 0 : kinds[o->kind].states;
 }
 
 int optimizer_states(const struct optimizer *o) {
-    return own_states(o) + (o->ema > 0) + (o->lookahead > 0);
+    return optimizer_inner(o) + (o->ema > 0) + (o->lookahead > 0) +
+           (o->rounds && o->outer_momentum > 0);
+}
+
+int optimizer_buffers(const struct optimizer *o) {
+    return optimizer_states(o) + o->rounds;
 }
 
 int optimizer_ema(const struct optimizer *o) {
-    return o->ema > 0 ? own_states(o) : -1;
+    return o->ema > 0 ? optimizer_inner(o) : -1;
 }
 
 int optimizer_lookahead(const struct optimizer *o) {
-    return o->lookahead > 0 ? own_states(o) + (o->ema > 0) : -1;
+    return o->lookahead > 0 ? optimizer_inner(o) + (o->ema > 0) : -1;
+}
+
+int optimizer_outer(const struct optimizer *o) {
+    return o->rounds && o->outer_momentum > 0 ? optimizer_states(o) - 1 : -1;
 }
 
 const char *optimizer_state_name(const struct optimizer *o, int i) {
     must(i < optimizer_states(o));
     return i == optimizer_ema(o)         ? "ema"
            : i == optimizer_lookahead(o) ? "lookahead"
+           : i == optimizer_outer(o)     ? "outer_momentum"
                                          : kinds[o->kind].state[i];
 }
 
@@ -122,6 +132,44 @@ void optimizer_swap_ema(const struct optimizer *o, struct network *net) {
     char *weights = net->params;
     net->params = net->state[optimizer_ema(o)];
     net->state[optimizer_ema(o)] = weights;
+}
+
+static char *anchor_of(const struct optimizer *o, struct network *net) {
+    must(o->rounds && net->states == optimizer_buffers(o));
+    return net->state[optimizer_states(o)];
+}
+
+void optimizer_begin_round(const struct optimizer *o, struct network *net) {
+    if (o->rounds)
+        copy(net, net->params, anchor_of(o, net), net->model->param_elements);
+}
+
+void optimizer_change(const struct optimizer *o, struct network *net, size_t begin, size_t end) {
+    size_t at = begin * net->k->real_bytes;
+    copy(net, anchor_of(o, net) + at, net->grads + at, end - begin);
+    net->k->axpy(net->ctx, end - begin, -1, net->params + at, net->grads + at);
+}
+
+void optimizer_apply_outer(const struct optimizer *o, struct network *net, size_t begin,
+                           size_t end) {
+    size_t from = begin > net->settled_elements ? begin : net->settled_elements;
+    if (from >= end)
+        return;
+    size_t at = from * net->k->real_bytes;
+    const struct optim_range all = {.end = end - from, .lr_scale = 1};
+    char *anchor = anchor_of(o, net) + at;
+    struct sgd_args a = {.ranges = &all,
+                         .nranges = 1,
+                         .p = anchor,
+                         .g = net->grads + at,
+                         .lr = o->outer_lr,
+                         .momentum = o->outer_momentum,
+                         .grad_scale = 1,
+                         .nesterov = o->outer_momentum > 0};
+    if (optimizer_outer(o) >= 0)
+        a.momentum_buf = net->state[optimizer_outer(o)] + at;
+    net->k->sgd(net->ctx, &a);
+    copy(net, anchor, net->params + at, end - from);
 }
 
 static double decay_of(const struct optimizer *o, const struct nn_param *p) {

@@ -17,6 +17,9 @@ struct optimizer {
     double ema;                 // decay of the average of weights, the last state; 0: none
     double lookahead;           // base of the slow weights, the last state; 0: none
     double keep;                // of them in this update; below 0: they take no part
+    bool rounds;                // an outer optimizer acts on the parameters now and then …
+    double outer_lr;            // … which is this
+    double outer_momentum;      // its momentum is the last state; 0: none
     int64_t step;               // updates done; raised by optimizer_begin
     struct optim_range *ranges; // from optimizer_open
     size_t nranges, ranges_room;
@@ -26,7 +29,7 @@ struct optimizer {
 void optimizer_open(struct optimizer *o, const struct nn_model *m);
 void optimizer_close(struct optimizer *o);
 
-int optimizer_states(const struct optimizer *o); // buffers it needs, for network_config
+int optimizer_states(const struct optimizer *o); // buffers that checkpoints hold
 int optimizer_ema(const struct optimizer *o);    // which of them is the average; -1: none
 // Zhang, Lucas, Hinton, Ba, "Lookahead optimizer: k steps forward, 1 step back", NeurIPS 2019: slow
 // weights, which the fast ones join now and then: both become `keep` of the slow ones and the rest
@@ -38,7 +41,22 @@ void optimizer_begin_averages(const struct optimizer *o, struct network *net);
 void optimizer_begin_stats(struct network *net); // slow statistics, as the running ones are
 // The average and the weights change places; nothing where there is none.
 void optimizer_swap_ema(const struct optimizer *o, struct network *net);
-// torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq"; "ema", "lookahead".
+// Douillard et al., "DiLoCo: distributed low-communication training of language models", 2023
+// (arXiv 2311.08105). Each rank trains by itself for a round. The change of its parameters, from
+// now back to where the round began, is a gradient for an outer SGD with Nesterov's momentum, which
+// acts on the parameters as the round began. The network has one buffer more for those (the anchor,
+// net->state[optimizer_states]), which between two rounds is equal to the parameters.
+int optimizer_outer(const struct optimizer *o);   // which state is its momentum; -1: none
+int optimizer_buffers(const struct optimizer *o); // states of the network: with the anchor
+int optimizer_inner(const struct optimizer *o); // states that the updates of a step have: the first
+void optimizer_begin_round(const struct optimizer *o, struct network *net); // the anchor
+// Of elements begin to end: the change of the round, in place of the gradients.
+void optimizer_change(const struct optimizer *o, struct network *net, size_t begin, size_t end);
+// Takes the gradients there for the mean change; the next round begins with the result.
+void optimizer_apply_outer(const struct optimizer *o, struct network *net, size_t begin,
+                           size_t end);
+// torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq"; "ema", "lookahead",
+// "outer_momentum".
 const char *optimizer_state_name(const struct optimizer *o, int i);
 
 // One update is optimizer_begin, then optimizer_apply for disjoint ranges of elements that together

@@ -3,11 +3,13 @@
 
 #include "base/arena.h"
 #include "nn/layer.h"
+#include "nn/recompute.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { BLOCKS_PER_LAYER_MAX = 3 + NN_INS_MAX }; // output, gradient, saved, gradients apart
+// Output and saved, both twice, gradient, gradients apart.
+enum { BLOCKS_PER_LAYER_MAX = 5 + NN_INS_MAX };
 
 struct planner {
     const struct nn_model *m;
@@ -15,20 +17,29 @@ struct planner {
     int n;
     size_t real;
     bool training, split;
+    struct recompute_layer *rerun;
+    int *again, *back; // when a layer runs again, and when its backward does
     struct plan_block *block;
     size_t **result; // receives each block's offset
     int blocks;
     int *gradient_block; // of each layer's output
 };
 
-// The timeline: forward of layer i at i, the loss at L, backward of layer i at 2L - i.
-static int backward_at(const struct nn_model *m, int layer) {
-    return 2 * m->layers - layer;
+// The timeline: forward of layer i at i, the loss at L, then backward from the last layer to the
+// first; in front of the last layer of a block those of it that run again.
+static void make_timeline(struct planner *p) {
+    int now = p->m->layers;
+    for (int i = p->m->layers - 1; i >= 0; i--) {
+        for (int j = p->rerun[i].from; j && j < i; j++)
+            if (p->rerun[j].again)
+                p->again[j] = ++now;
+        p->back[i] = ++now;
+    }
 }
 
-// The layer whose output the next stage receives.
-static int sent_at(const struct nn_model *m) {
-    return backward_at(m, 0) + 1;
+// The gradient of the input goes to the stage before.
+static int sent_at(const struct planner *p) {
+    return p->back[0] + 1;
 }
 
 static int add_block(struct planner *p, size_t bytes, int from, int to, size_t *result) {
@@ -43,31 +54,55 @@ static bool uses(const struct planner *p, const struct nn_layer *l, unsigned wha
     return p->training && l->op->uses && (l->op->uses(l) & what);
 }
 
-static void plan_output(struct planner *p, int i) {
+// The last moment of the way forward at which layer i's output is read.
+static int last_forward(const struct planner *p, int i) {
     const struct nn_model *m = p->m;
-    const struct nn_layer *l = &m->layer[i];
     // The output of a stage is kept until its gradient arrives.
     int to = i == m->layers - 1 ? m->layers + (p->training && m->has_after) : i;
-    if (uses(p, l, NN_USE_Y))
-        to = backward_at(m, i);
+    for (int j = i + 1; j < m->layers; j++)
+        for (int s = 0; s < m->layer[j].ins; s++)
+            if (m->layer[j].in[s] == i && j > to)
+                to = j;
+    return to;
+}
+
+// And of the way back; 0: it is not read there.
+static int last_back(const struct planner *p, int i) {
+    const struct nn_model *m = p->m;
+    int to = uses(p, &m->layer[i], NN_USE_Y) ? p->back[i] : 0;
     for (int j = i + 1; j < m->layers; j++) {
         const struct nn_layer *reader = &m->layer[j];
         for (int s = 0; s < reader->ins; s++) {
             if (reader->in[s] != i)
                 continue;
-            int last = uses(p, reader, 1u << s) ? backward_at(m, j) : j;
+            int last = uses(p, reader, 1u << s) ? p->back[j] : p->again[j];
             to = last > to ? last : to;
         }
     }
-    add_block(p, layer_elements(l, p->n) * p->real, i, to, &p->plan->layer[i].output);
+    return to;
+}
+
+static void plan_output(struct planner *p, int i) {
+    size_t bytes = layer_elements(&p->m->layer[i], p->n) * p->real;
+    struct nn_place *at = &p->plan->layer[i];
+    int to = last_forward(p, i), back = last_back(p, i);
+    if (at->again) {
+        add_block(p, bytes, i, to, &at->output);
+        add_block(p, bytes, p->again[i], back, &at->output_back);
+        return;
+    }
+    add_block(p, bytes, i, back > to ? back : to, &at->output);
 }
 
 static void plan_saved(struct planner *p, int i) {
     const struct nn_layer *l = &p->m->layer[i];
+    struct nn_place *at = &p->plan->layer[i];
     if (!l->op->saved_bytes)
         return;
-    int to = p->training ? backward_at(p->m, i) : i;
-    add_block(p, l->op->saved_bytes(l, p->n, p->real), i, to, &p->plan->layer[i].saved);
+    size_t bytes = l->op->saved_bytes(l, p->n, p->real);
+    add_block(p, bytes, i, p->training && !at->again ? p->back[i] : i, &at->saved);
+    if (at->again)
+        add_block(p, bytes, p->again[i], p->back[i], &at->saved_back);
 }
 
 // A reader behind the first one, on the way back, of layer i's output.
@@ -78,7 +113,7 @@ static void plan_addition(struct planner *p, int i, int j, int slot, int first) 
         at->hand[slot] = NN_HAND_ADD;
         return;
     }
-    int now = backward_at(p->m, j);
+    int now = p->back[j];
     at->hand[slot] = NN_HAND_APART;
     add_block(p, layer_elements(&p->m->layer[i], p->n) * p->real, now, now, &at->apart[slot]);
 }
@@ -107,19 +142,18 @@ static void plan_gradient(struct planner *p, int i) {
         if (writer->op->in_place(writer) == first_slot &&
             layer_elements(writer, 1) == layer_elements(l, 1)) {
             p->gradient_block[i] = p->gradient_block[first];
-            p->block[p->gradient_block[i]].to = i ? backward_at(m, i) : sent_at(m);
+            p->block[p->gradient_block[i]].to = i ? p->back[i] : sent_at(p);
             return;
         }
     }
-    int from = first >= 0 ? backward_at(m, first) : m->layers + m->has_after;
-    p->gradient_block[i] =
-        add_block(p, layer_elements(l, p->n) * p->real, from, i ? backward_at(m, i) : sent_at(m),
-                  &p->plan->layer[i].gradient);
+    int from = first >= 0 ? p->back[first] : m->layers + m->has_after;
+    p->gradient_block[i] = add_block(p, layer_elements(l, p->n) * p->real, from,
+                                     i ? p->back[i] : sent_at(p), &p->plan->layer[i].gradient);
 }
 
 // Whether a block is of one micro-batch alone while others go through the stage.
 static bool is_kept(const struct planner *p, const struct plan_block *b) {
-    return (b->from <= p->m->layers && b->to > p->m->layers) || b->to == sent_at(p->m);
+    return (b->from <= p->m->layers && b->to > p->m->layers) || b->to == sent_at(p);
 }
 
 // Offsets for the blocks that are kept, or for the others; the bytes of all of them.
@@ -150,38 +184,60 @@ static size_t most_alive(const struct plan_block *blocks, int count, int end) {
     return most;
 }
 
-void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t real_bytes,
-               bool training, int slots) {
+static void choose_rerun(struct planner *p, bool recompute) {
+    if (p->training && recompute)
+        recompute_blocks(p->m, p->rerun);
+    for (int i = 0; i < p->m->layers; i++) {
+        p->plan->layer[i].again = p->rerun[i].again;
+        p->plan->layer[i].again_from = p->rerun[i].from;
+    }
+}
+
+static void hand_out(struct planner *p, int least) {
+    for (int b = 0; b < p->blocks; b++)
+        *p->result[b] = p->block[b].offset;
+    for (int i = 0; i < p->m->layers; i++) {
+        struct nn_place *at = &p->plan->layer[i];
+        if (p->training && i >= least)
+            at->gradient = p->block[p->gradient_block[i]].offset;
+        if (at->again)
+            continue;
+        at->output_back = at->output;
+        at->saved_back = at->saved;
+    }
+}
+
+void plan_make(struct nn_plan *plan, const struct nn_model *m, const struct plan_spec *s) {
     size_t layers = (size_t)m->layers, most = layers * BLOCKS_PER_LAYER_MAX;
+    struct arena a = {0};
     *plan = (struct nn_plan){.layer = heap_alloc(layers * sizeof *plan->layer)};
     struct planner p = {.m = m,
                         .plan = plan,
-                        .n = n,
-                        .real = real_bytes,
-                        .training = training,
-                        .split = slots > 1,
-                        .block = heap_alloc(most * sizeof *p.block),
-                        .result = heap_alloc(most * sizeof *p.result),
-                        .gradient_block = heap_alloc(layers * sizeof *p.gradient_block)};
+                        .n = s->n,
+                        .real = s->real_bytes,
+                        .training = s->training,
+                        .split = s->slots > 1,
+                        .rerun = arena_new(&a, struct recompute_layer, layers),
+                        .again = arena_new(&a, int, layers),
+                        .back = arena_new(&a, int, layers),
+                        .block = arena_new(&a, struct plan_block, most),
+                        .result = arena_new(&a, size_t *, most),
+                        .gradient_block = arena_new(&a, int, layers)};
+    choose_rerun(&p, s->recompute);
+    make_timeline(&p);
     for (int i = 0; i < m->layers; i++) {
         plan_output(&p, i);
         plan_saved(&p, i);
     }
     int least = m->has_before ? 0 : 1; // the first layer whose output has a gradient
-    if (training)
+    if (s->training)
         for (int i = m->layers - 1; i >= least; i--)
             plan_gradient(&p, i);
-    plan->bytes_least = most_alive(p.block, p.blocks, sent_at(m));
+    plan->bytes_least = most_alive(p.block, p.blocks, sent_at(&p));
     plan->bytes = place_some(&p, false);
     plan->kept_bytes = p.split ? place_some(&p, true) : 0;
-    for (int b = 0; b < p.blocks; b++)
-        *p.result[b] = p.block[b].offset;
-    if (training)
-        for (int i = m->layers - 1; i >= least; i--)
-            plan->layer[i].gradient = p.block[p.gradient_block[i]].offset;
-    free(p.block);
-    free(p.result);
-    free(p.gradient_block);
+    hand_out(&p, least);
+    arena_fini(&a);
 }
 
 void plan_free(struct nn_plan *plan) {

@@ -7,6 +7,9 @@
 //
 // A stage of a pipeline has several micro-batches under way: what lives from forward to backward is
 // kept for each of them, in a slot of its own; the rest they share.
+//
+// Layers that run again in backward have two lives, each in a place of its own: the first ends with
+// the last reader on the way forward, the second begins before backward of their block.
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
@@ -34,6 +37,11 @@ struct nn_place {
     size_t gradient; // of the output; training only
     size_t saved;    // what forward keeps for backward
     bool wanted;     // the output has a gradient
+    // Layers that run forward again in backward: output and saved are then elsewhere. Of the other
+    // layers they are where they were.
+    size_t output_back, saved_back;
+    bool again;
+    int again_from; // of the last layer of a block (recompute.h): its first layer
     enum nn_hand hand[NN_INS_MAX];
     size_t apart[NN_INS_MAX]; // where NN_HAND_APART writes
 };
@@ -45,10 +53,19 @@ struct nn_plan {
     size_t bytes_least;     // most that is alive at one moment: no plan can be smaller
 };
 
-// real_bytes: of one number. training false: forward only. slots: micro-batches under way at one
-// time. plan_free ends it.
-void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t real_bytes,
-               bool training, int slots);
+struct plan_spec {
+    int n;             // samples
+    size_t real_bytes; // of one number
+    bool training;     // false: forward only
+    int slots;         // micro-batches under way at one time
+    bool recompute;    // blocks run forward again in backward (recompute.h)
+};
+// plan_free ends it.
+void plan_make(struct nn_plan *plan, const struct nn_model *m, const struct plan_spec *s);
+// Runs the step on paper, with micro-batches in all slots. Each pass has to find the tensors that
+// it reads, whole, where the plan has them. ERR_FAILED names the layer of a pass that does not.
+int plan_check(const struct nn_plan *plan, const struct nn_model *m, const struct plan_spec *s,
+               struct err *e);
 void plan_free(struct nn_plan *plan); // safe on a zeroed one
 
 // Offsets for blocks so that those alive together do not overlap; returns the arena's size.

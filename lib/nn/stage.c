@@ -16,8 +16,7 @@ int64_t stage_layer_work(const struct nn_model *m, int layer) {
     return BOTH_WAYS * (cost_products(m, layer) + (int64_t)bytes * STAGE_BYTE_WORK);
 }
 
-// True when only the output of the previous layer is used at or after this layer.
-static bool may_begin(const struct nn_model *m, int layer) {
+bool stage_may_begin(const struct nn_model *m, int layer) {
     for (int i = layer; i < m->layers; i++)
         for (int s = 0; s < m->layer[i].ins; s++)
             if (m->layer[i].in[s] < layer - 1)
@@ -41,7 +40,7 @@ struct best {
 static int refuse(const struct nn_model *m, int stages, struct err *e) {
     int most = 0, begin = 0;
     for (int i = 1; i <= m->layers; i++)
-        if ((i == m->layers || may_begin(m, i)) && has_params(m, begin, i) &&
+        if ((i == m->layers || stage_may_begin(m, i)) && has_params(m, begin, i) &&
             (i == m->layers || has_params(m, i, m->layers))) {
             most++;
             begin = i;
@@ -67,8 +66,8 @@ int stage_cut(const struct nn_model *m, int stages, int *first, struct err *e) {
                 int64_t before = best[(size_t)(s - 1) * ends + (size_t)begin].most;
                 struct best *b = &best[(size_t)s * ends + (size_t)end];
                 int64_t work = sum[end] - sum[begin], most = work > before ? work : before;
-                if (before < INT64_MAX && most < b->most && (begin == 0 || may_begin(m, begin)) &&
-                    has_params(m, begin, end))
+                if (before < INT64_MAX && most < b->most &&
+                    (begin == 0 || stage_may_begin(m, begin)) && has_params(m, begin, end))
                     *b = (struct best){most, begin};
             }
     first[stages] = m->layers;
@@ -102,7 +101,7 @@ int stage_cut_at(const struct nn_model *m, const char *const *names, int count, 
                            "no stage can begin with layer '%s': the one before, or it, has nothing "
                            "to train",
                            names[i]);
-        if (!may_begin(m, at))
+        if (!stage_may_begin(m, at))
             return err_set(e, ERR_CONFIG,
                            "no stage can begin with layer '%s': more than the output of the layer "
                            "before goes on behind it (try: the first layer of a block)",

@@ -12,6 +12,9 @@
 enum { STAGE_BYTE_WORK = 8 };
 int64_t stage_layer_work(const struct nn_model *m, int layer);
 
+// True when only the output of the previous layer is used at or after this layer.
+bool stage_may_begin(const struct nn_model *m, int layer);
+
 // The layers that stages begin with: first[0] is 0, first[stages] the number of layers. The largest
 // stage is as small as possible. ERR_CONFIG where the model has fewer places to cut it.
 int stage_cut(const struct nn_model *m, int stages, int *first, struct err *e);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // nn_modes SECONDS SEED: trains random models in random parallel modes, each beginning in one mode
 // and continuing in another, and compares the losses with those of one process.
-#include "tests/unit/nn/nn_ranks.h"
+#include "tests/unit/trainer/trainer_ranks.h"
 
 #include "base/clock.h"
 

@@ -218,45 +218,89 @@ static void test_foreign(void) {
     arena_fini(&a);
 }
 
-static void begin_write(struct checkpoint_writer *w, const struct network *net,
+static void build_vit(struct nn_model *m, int side) {
+    struct err e;
+    struct nn_model_spec spec = {
+        .name = "vit(dim=16,depth=1,heads=2,patch=4)", .h = side, .w = side, .c = 3, .classes = 4};
+    if (model_build(m, &spec, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+// A vision transformer of 8 x 8 pixels begins one of 16 x 16: only the positions are interpolated.
+static void test_positions(void) {
+    struct arena a = {0};
+    struct nn_model small = {0}, large = {0};
+    struct checkpoint_image from, to;
+    struct err e = {0};
+    char path[FILE_PATH_BYTES_MAX];
+    const struct nn_param *p = NULL;
+    build_vit(&small, 8);
+    build_vit(&large, 16);
+    checkpoint_image_init(&from, &small, 0);
+    checkpoint_image_init(&to, &large, 0);
+    for (size_t i = 0; i < small.param_elements; i++)
+        from.params[i] = 0.5f;
+    from.at.step = 5;
+    const char *home = file_join(&a, dir, "vit");
+    is_int(checkpoint_write(&from, home, 1, &e), 0, "a vision transformer of 2 x 2 patches");
+    checkpoint_path(home, 5, path, sizeof path);
+    is_int(checkpoint_read_model(&to, file_join(&a, path, "model.safetensors"), false, &e), 0,
+           "one of 4 x 4 patches reads it: %s", e.text);
+    int wrong = 0;
+    for (int i = 0; i < large.params; i++) {
+        const struct nn_param *q = &large.param[i];
+        p = strcmp(q->name, "pos_embed") == 0 ? q : p;
+        for (size_t j = 0; j < q->count; j++)
+            wrong += fabsf(to.params[q->begin + j] - 0.5f) > 1e-5f;
+    }
+    is_int(wrong, 0, "all weights are those of the file, and positions are between them");
+    is_uint(p ? p->count : 0, 17 * 16, "one position per patch, and the class token's");
+    checkpoint_image_fini(&from);
+    checkpoint_image_fini(&to);
+    model_free(&small);
+    model_free(&large);
+    arena_fini(&a);
+}
+
+static void begin_write(struct checkpoint_thread *w, const struct network *net,
                         const struct train_position *at) {
     const struct optimizer o = {.kind = TRAIN_ADAM};
     const struct epoch_record epochs[3] = {{0}};
-    checkpoint_image_take(checkpoint_writer_image(w), net);
-    checkpoint_image_note(checkpoint_writer_image(w), &o, at, epochs);
-    checkpoint_writer_go(w);
+    checkpoint_image_take(checkpoint_thread_image(w), net);
+    checkpoint_image_note(checkpoint_thread_image(w), &o, at, epochs);
+    checkpoint_thread_go(w);
 }
 
 static void test_writer(struct network *net, struct train_position *at) {
-    struct checkpoint_writer *w;
+    struct checkpoint_thread *w;
     struct stat st;
     struct err e;
     int64_t steps[8];
-    is_int(checkpoint_writer_open(&w, &model, 2, dir, 2, NULL, &e), 0, "the writing thread");
+    is_int(checkpoint_thread_open(&w, &model, 2, dir, 2, NULL, &e), 0, "the writing thread");
     for (at->step = 2000; at->step < 2003; at->step++) {
-        is_int(checkpoint_writer_wait(w, &e), 0, "step %d", (int)at->step);
+        is_int(checkpoint_thread_wait(w, &e), 0, "step %d", (int)at->step);
         begin_write(w, net, at);
         float changed = (float)at->step; // the copy is taken: training continues at once
         network_set(net, net->params, 0, 1, &changed);
     }
-    is_int(checkpoint_writer_wait(w, &e), 0, "all checkpoints are written");
+    is_int(checkpoint_thread_wait(w, &e), 0, "all checkpoints are written");
     is_int(checkpoint_list(dir, steps, 8), 2, "two are kept");
     ok(steps[0] == 2002 && steps[1] == 2001, "the newest two");
     char path[FILE_PATH_BYTES_MAX];
     snprintf(path, sizeof path, "%s/.checkpoint.new", dir);
     ok(stat(path, &st) < 0, "no unfinished checkpoint is left");
-    checkpoint_writer_close(w);
+    checkpoint_thread_close(w);
     struct arena a = {0};
     const char *blocked = file_join(&a, dir, "file");
     is_int(file_write_atomic(blocked, "", 0, 0644, &e), 0, "a file where the folder should be");
-    is_int(checkpoint_writer_open(&w, &model, 2, file_join(&a, blocked, "state"), 2, NULL, &e), 0,
+    is_int(checkpoint_thread_open(&w, &model, 2, file_join(&a, blocked, "state"), 2, NULL, &e), 0,
            "a writer that cannot write");
     begin_write(w, net, at);
-    is_int(checkpoint_writer_wait(w, &e), -1, "a failed write is an error of the wait");
+    is_int(checkpoint_thread_wait(w, &e), -1, "a failed write is an error of the wait");
     has_str(e.text, "checkpoint at step 2003", "the error names the step");
-    is_int(checkpoint_writer_wait(w, &e), 0, "a failed write is reported once");
+    is_int(checkpoint_thread_wait(w, &e), 0, "a failed write is reported once");
     arena_fini(&a);
-    checkpoint_writer_close(w);
+    checkpoint_thread_close(w);
 }
 
 static int64_t consumed(const char *path) {
@@ -326,6 +370,7 @@ int main(void) {
     test_on_disk(&net);
     test_refused();
     test_foreign();
+    test_positions();
     test_replaced(&image);
     test_writer(&net, &at);
     checkpoint_image_fini(&image);

@@ -6,6 +6,10 @@
 #include "nn/optimizer.h"
 #include "tests/tap.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 enum { BATCH = 8, CLASSES = 10 };
 
 static struct nn_model model;
@@ -292,6 +296,47 @@ static void test_allocations(void) {
     network_close(&net);
 }
 
+// ---- limits ----
+
+enum { USER_OF_NOBODY = 54321, NO_LIMIT = 77 };
+
+// Opens the network under a limit of one process; 0 when the error has the code and the options.
+static int open_limited(void) {
+    struct network net;
+    struct err e = {0};
+    struct rlimit one = {1, 1};
+    struct network_config c = {.model = &model,
+                               .backend = &kernels_cpu,
+                               .kernel = {.threads = 8},
+                               .batch = BATCH,
+                               .eval_batch = BATCH};
+    // The kernel does not limit root.
+    if ((geteuid() == 0 && setuid(USER_OF_NOBODY) < 0) || setrlimit(RLIMIT_NPROC, &one) < 0)
+        return NO_LIMIT;
+    if (network_open(&net, &c, &e) == 0)
+        return NO_LIMIT;
+    diag("%s", e.text);
+    return e.code == ERR_LIMIT && strstr(e.text, "8 kernel threads") &&
+                   strstr(e.text, "ulimit -u") && strstr(e.text, "train.threads")
+               ? 0
+               : 1;
+}
+
+static void test_process_limit(void) {
+    int status = -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child < 0)
+        bail_out("fork");
+    if (child == 0)
+        _exit(open_limited());
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_LIMIT)
+        skip(1, "the number of processes has no limit here");
+    else
+        is_int(status, 0, "threads above the limit of processes: the error has both remedies");
+}
+
 int main(void) {
     struct err e;
     struct nn_model_spec spec = {
@@ -303,6 +348,7 @@ int main(void) {
         test_backends();
         test_bf16();
     }
+    test_process_limit();
     test_bits();
     test_optimizers();
     test_constants();

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// State shared by the parts of the trainer. Private to trainer*.c.
+#ifndef TRAINER_TRAINER_STATE_H
+#define TRAINER_TRAINER_STATE_H
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "nn/checkpoint.h"
+#include "nn/lr_schedule.h"
+#include "nn/network.h"
+#include "nn/optimizer.h"
+#include "nn/stage.h"
+#include "trainer/bucket.h"
+#include "trainer/cores.h"
+#include "trainer/meter.h"
+#include "trainer/step_program.h"
+#include "trainer/trainer.h"
+
+// The numbers that travel behind the gradients; their means come back.
+enum { TAIL_LOSS, TAIL_TOP1, TAIL_TOP5, TAIL_STOP, TAIL_SAVE };
+
+enum trainer_phase { PHASE_START, PHASE_DATA, PHASE_TRAIN, PHASE_EVAL, PHASE_CHECKPOINT, PHASES };
+
+struct shard {
+    struct sampler sampler;
+    struct loader *loader;
+};
+
+// Scratch for the pixels of a batch.
+struct feed {
+    int pad;     // most that images are padded with
+    size_t room; // bytes of a padded image
+    uint8_t *padded, *flip;
+    const uint8_t **src;
+    int16_t *y, *x;
+};
+
+struct step_times {
+    int64_t data_ns, compute_ns, comm_ns, total_ns;
+};
+
+// A step that was made; what all ranks together lost may still be on its way.
+struct step_done {
+    int64_t step, batch, batches, images; // batch of batches of the epoch
+    double lr, grad_norm;
+    struct step_times times;
+};
+
+// Local steps (train.local_steps).
+struct round {
+    int64_t steps, taken;        // in a round, 0: there are none; since it began
+    bool same;                   // the inner optimizer state of all ranks is the same
+    struct step_program program; // the end of a round
+    struct step_done last;
+    float totals[NETWORK_TAIL], tail[NETWORK_TAIL]; // of the last step; of the last known one
+    bool pending;                                   // the totals are on their way
+    uint64_t ticket;
+    int64_t step;
+    double loss; // of this rank in that step
+};
+
+// A stage of the model, known to every rank.
+struct part {
+    struct nn_model model;
+    struct bucket_list buckets; // of its gradients
+    size_t states;              // elements of optimizer state that each rank of it has
+};
+
+// A stage that this rank has.
+struct chunk {
+    struct part *part;
+    struct network net;
+    struct optimizer optimizer;
+    uint16_t *wire; // its gradients as they travel, where that is not as they are; else NULL. Where
+                    // they go from device to device it is memory of the device
+    float *mirror;  // for numbers of a device that travel through the host; else NULL
+};
+
+// A send from a slot that may still be in progress.
+struct sending {
+    struct comm *link; // NULL: nothing
+    uint64_t ticket;
+};
+
+struct trainer {
+    const struct trainer_config *config;
+    const struct train_config *options;
+    struct comm *comm;
+    int rank, world;
+    struct mesh mesh;
+    int data_rank, pipe_rank;
+    enum pipe_order order;
+    int chunks;                 // stages of each rank
+    int micro_batch, micros;    // samples of a micro-batch; micro-batches of a batch
+    struct comm_device *device; // collectives of numbers on devices; NULL: they go through the host
+    struct err no_device;       // why not, if NULL and asked for
+    struct device_wait {        // while the host waits for devices
+        uint64_t ticket;        // of the call that is under way
+        int64_t since_ms;
+        struct err lost; // why the wait was given up; code ERR_NONE: it was not
+    } wait;
+    struct comm *data;           // the ranks that have the same stages; comm where all have
+    struct comm *link[STEP_OPS]; // for sends and receives; NULL: none
+    bool apart;                  // the totals of a step do not travel behind the gradients
+    bool planning;               // sizes alone are wanted: nothing is allocated or read
+    int shards;                  // ranks that share out the data, or what config.shards pretends
+    cpu_set_t allowed;
+    struct limits_of_machine limits;
+    struct cores cores;
+
+    struct dataset train, test;
+    int64_t data_digest;         // of train: two sets with one digest hold the same images
+    int64_t bad_train, bad_test; // samples that all ranks left out (trainer_data_bad)
+    struct augment_config augment;
+    struct shard shard[TRAINER_SHARDS_MAX]; // one, but for config.shards
+    struct shard eval;
+    struct feed feed;
+
+    struct nn_model *model; // the whole
+    struct part *part;      // its stages
+    int parts;
+    struct chunk chunk[PROGRAM_CHUNKS_MAX];
+    int states;           // buffers of optimizer state
+    struct sending *sent; // by chunk and slot
+    int slots;
+    struct lr_schedule schedule;
+    struct step_program program, last_program; // of a step; of the last one of an epoch
+    struct step_program eval_program;
+    struct round round;
+
+    struct train_position at;
+    struct train_position
+        kept; // of the newest checkpoint that was written or begun; samples 0: none
+    struct epoch_record *epochs;
+    struct checkpoint_thread *writer; // keepers; NULL: another rank writes
+    struct checkpoint_image *image;   // what is resumed from, meanwhile
+    int copy_missing;                 // the first rank whose last checkpoint failed; -1: none
+    double lr, grad_norm;             // of the last step
+    bool stop_seen, save_seen;
+    int last_rows, last_slot; // of the last micro-batch; rows 0: this process made no step
+    bool proven;              // the weights are known to give a finite loss
+    bool held;                // a checkpoint waits for that
+    int64_t checked_step;     // of the last comparison of all ranks' parameters
+    int64_t boundary_step;    // the last one behind which all ranks had the same parameters
+    sig_atomic_t saves;       // requests of config.save that have been taken up
+
+    struct meter_set meters;
+    struct step_times interval; // since the last line
+    int64_t interval_steps, interval_images;
+    double interval_loss, interval_top1, interval_top5; // sums over steps
+    int metrics_fd;
+    int report_errno;     // why metrics could not be written, the first time; 0: they could
+    int64_t reports_lost; // lines
+    int64_t phase_ns[PHASES];
+    int64_t images, train_ns; // trained on in this process
+    struct meter_eval last_eval;
+};
+
+// trainer_pipe.c: who has which stage, and how they reach each other.
+int trainer_pipe_plan(struct trainer *t, struct err *e); // from the options alone; refuses
+int trainer_pipe_cut(struct trainer *t, struct err *e);  // the model into stages
+int trainer_pipe_open(struct trainer *t, struct err *e); // groups of ranks
+void trainer_pipe_close(struct trainer *t);
+// trainer_run.c: the one place that runs the items of a program.
+enum run_mode {
+    RUN_TRAIN,
+    RUN_EVAL,
+    RUN_PROBE, // an evaluation of the last micro-batch
+    RUN_ROUND  // the end of a round
+};
+struct step_run {
+    struct trainer *t;
+    enum run_mode mode;
+    enum network_mode probe; // RUN_PROBE: how
+    int batch;               // samples of a micro-batch, but for the last ones …
+    int64_t rows;            // … of so many in all
+    int64_t consumed;        // of the epoch, when the step is done
+    float tail[NETWORK_TAIL];
+    double loss, top1, top5; // RUN_EVAL, RUN_PROBE: sums over what this rank saw
+    double squares, grad_scale;
+    bool last;                         // step of an epoch
+    const struct loader_batch *loaded; // RUN_EVAL: the images that are looked at
+    struct step_times times;
+};
+int trainer_run_program(struct step_run *r, const struct step_program *p, struct err *e);
+// Of so many micro-batches of each data-parallel rank; forward: an evaluation.
+int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
+                         struct err *e);
+int trainer_local_shards(const struct trainer *t);
+// trainer_round.c: rounds of local steps. Between a step and the next, parameters and running
+// statistics are the same on all ranks only where round.taken is 0.
+int trainer_round_judge(struct step_run *r, struct err *e); // a step inside a round
+int trainer_round_judge_change(struct step_run *r, struct err *e);
+int trainer_round_end(struct trainer *t, struct step_times *times, struct err *e);
+// The inner optimizer state of all ranks becomes their mean.
+int trainer_round_share(struct trainer *t, struct err *e);
+// trainer_exchange.c: the numbers of a bucket between ranks. Between a start and its end nothing
+// may touch them. number: of the bucket among all of this rank.
+void trainer_own_part(const struct trainer *t, const struct bucket *b, size_t *begin,
+                      size_t *end); // what this rank updates of a bucket, and so needs to know
+int trainer_average_start(struct trainer *t, struct chunk *c, struct bucket *b, int number,
+                          struct err *e); // gradients
+int trainer_average_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
+                        struct err *e);
+int trainer_collect_start(struct trainer *t, struct chunk *c, struct bucket *b, int number,
+                          struct err *e); // parameters
+int trainer_collect_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
+                        struct err *e);
+// trainer_device.c: collectives of numbers that lie on devices.
+int trainer_device_open(struct trainer *t, struct err *e); // where the options want it
+// The parts of it that need no trainer. choose: 1, open; 0: none, and e says why if asked for.
+int trainer_device_compare(const struct trainer_config *config, struct comm *comm, struct err *e);
+int trainer_device_choose(const struct trainer_config *config, struct comm *comm,
+                          struct comm_device **out, struct err *e);
+void trainer_device_close(struct trainer *t);
+void trainer_device_say(const struct trainer *t, struct strbuf *line); // how gradients travel
+// Starts the averaging of a bucket's gradients, or the collection of its parameters; operations
+// that are enqueued after the second function come after the end of it.
+int trainer_device_start(struct trainer *t, const struct chunk *c, struct bucket *b, int number,
+                         const struct comm_call *call, struct err *e);
+void trainer_device_after(const struct chunk *c, int number);
+int trainer_device_check(const struct trainer *t, struct err *e); // -1: the device has failed
+// trainer_feed.c
+int trainer_feed_open(struct trainer *t, struct err *e);
+void trainer_feed_close(struct trainer *t);
+void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
+                  struct network *net, enum network_mode mode, int number);
+int trainer_views(const struct trainer *t); // of each image in an evaluation
+double trainer_view_weight(const struct trainer *t, int view);
+// trainer_redistribute.c: what the ranks have of the model, and the whole of it.
+int trainer_gather(struct trainer *t, struct checkpoint_image *to, struct err *e); // to NULL: help
+int trainer_scatter(struct trainer *t, const struct checkpoint_image *from, int root, bool states,
+                    struct err *e);                        // from: at the root
+int trainer_share_stats(struct trainer *t, struct err *e); // those of data-parallel rank 0
+// trainer_setup.c
+int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e);
+int trainer_open_model(struct trainer *t, struct err *e);   // of the data's images
+int trainer_open_network(struct trainer *t, struct err *e); // this rank's stages
+void trainer_close(struct trainer *t);
+// trainer_data.c
+int trainer_data_open(struct trainer *t, struct err *e);
+// Sizes and counts of the data without its images; where it is not on this machine, those that
+// train.image_size and train.classes give, and no samples.
+int trainer_data_survey(struct trainer *t, struct err *e);
+size_t trainer_data_bytes(const struct trainer *t); // that a rank keeps of them
+// Sets the weights that come from the data (nn_model.whiten), the same on all ranks.
+int trainer_whiten(struct trainer *t, struct err *e);
+void trainer_data_close(struct trainer *t);
+int trainer_data_bad(struct trainer *t, struct err *e); // at the end, on all ranks
+// trainer_resume.c: state that is equal on all ranks comes from one rank.
+int trainer_resume(struct trainer *t, struct err *e);
+// trainer_checkpoint.c: every rank calls these at the same step.
+int trainer_keeper_open(struct trainer *t, struct err *e);
+// Takes a checkpoint. It is written in the background after its weights have proven finite;
+// otherwise a diverging run would save a diverged checkpoint and resume from it after each restart.
+int trainer_checkpoint(struct trainer *t, struct err *e);
+void trainer_proven(struct trainer *t);
+int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node could write it
+// A copy of what was resumed from, where it is wanted.
+int trainer_checkpoint_keep(struct trainer *t, bool wanted, struct err *e);
+// trainer_step.c
+int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until stop_seen
+// trainer_check.c: each returns -1 with the sentence that ends the run.
+int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e);
+// Of one number of each rank, such as "the loss"; own: this rank's.
+int trainer_rank_diverged(struct trainer *t, const char *noun, double own, int64_t step,
+                          struct err *e);
+int trainer_gradient_diverged(struct trainer *t, int64_t step, struct err *e);
+int trainer_check_ranks(struct trainer *t, struct err *e); // or 0: all have the same parameters
+// trainer_eval.c
+int trainer_eval(struct trainer *t, struct err *e);
+int trainer_probe(struct trainer *t, struct err *e); // the last batch's loss with the last weights
+// trainer_report.c
+void trainer_report_open(struct trainer *t);
+void trainer_report_step(struct trainer *t, const struct step_done *d);
+void trainer_report_eval(struct trainer *t);
+void trainer_report_summary(struct trainer *t, const struct trainer_result *r);
+void trainer_say(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// Adds the time since *since_ns to a phase and moves *since_ns to now.
+void trainer_phase(struct trainer *t, enum trainer_phase phase, int64_t *since_ns);
+
+#endif

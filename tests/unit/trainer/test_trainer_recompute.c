@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations that are computed again: the bits of a run that keeps them, in every mode; plans in
+// which each reader finds its tensors; and a plan with a mistake is found out.
+#include "nn/plan.h"
+#include "nn/recompute.h"
+#include "nn/stage.h"
+#include "tests/unit/trainer/trainer_ranks.h"
+
+static struct nn_model model;
+
+static void build(const char *name, int size) {
+    struct nn_model_spec spec = {
+        .name = name, .stem = "imagenet", .h = size, .w = size, .c = 3, .classes = 10};
+    struct err e;
+    if (model_build(&model, &spec, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+// ---- plans ----
+
+static int check(const struct nn_model *m, int slots, bool recompute, size_t *bytes) {
+    const struct plan_spec spec = {4, 4, true, slots, recompute};
+    struct nn_plan p;
+    struct err e;
+    plan_make(&p, m, &spec);
+    int r = plan_check(&p, m, &spec, &e);
+    if (r < 0)
+        diag("%s, %d slots: %s", model.text, slots, e.text);
+    *bytes = p.bytes + (size_t)slots * p.kept_bytes;
+    plan_free(&p);
+    return r;
+}
+
+// A whole model, and its stages.
+static void test_plans(const char *name, int size, int blocks, double most) {
+    struct err e;
+    build(name, size);
+    struct recompute_layer *layer = malloc((size_t)model.layers * sizeof *layer);
+    is_int(recompute_blocks(&model, layer), blocks, "%s has %d blocks", name, blocks);
+    free(layer);
+    size_t kept, again;
+    int bad = check(&model, 1, false, &kept) + check(&model, 1, true, &again);
+    ok((double)again <= most * (double)kept, "%s: %zu bytes instead of %zu", name, again, kept);
+    if (blocks == 0)
+        is_uint(again, kept, "%s: a model without blocks keeps all", name);
+    for (int stages = 2; stages <= 3; stages++) {
+        int first[4];
+        struct nn_model part = {0};
+        stage_cut(&model, stages, first, &e);
+        for (int i = 0; i < stages; i++) {
+            stage_model(&part, &model, first[i], first[i + 1]);
+            for (int slots = 1; slots <= 3; slots++)
+                bad += check(&part, slots, false, &kept) + check(&part, slots, true, &again);
+        }
+        model_free(&part);
+    }
+    is_int(bad, 0, "%s: every reader finds its tensors, in stages and slots, too", name);
+}
+
+// Each layer in turn: not computed again, or looked for at its first place.
+static void test_mistakes(const char *name, int size) {
+    const struct plan_spec spec = {4, 4, true, 1, true};
+    struct nn_plan p;
+    struct err e;
+    int again = 0, found = 0, moved = 0;
+    build(name, size);
+    plan_make(&p, &model, &spec);
+    for (int i = 0; i < model.layers; i++) {
+        struct nn_place good = p.layer[i];
+        if (!good.again || good.output_back == good.output) // then it may still be there
+            continue;
+        again++;
+        p.layer[i].again = false;
+        found += plan_check(&p, &model, &spec, &e) < 0;
+        p.layer[i] = good;
+        p.layer[i].output_back = p.bytes;
+        moved += plan_check(&p, &model, &spec, &e) < 0;
+        p.layer[i] = good;
+    }
+    is_int(found, again, "%s: each of %d layers is missed", name, again);
+    is_int(moved, again, "%s: an output outside of the arena is found", name);
+    is_int(plan_check(&p, &model, &spec, &e), 0, "%s: all is well otherwise", name);
+    plan_free(&p);
+}
+
+// ---- runs ----
+
+static double losses[RANKS_MAX][STEPS_MAX + 1];
+
+static char *model_file(const char *name, size_t *len) {
+    static struct arena a;
+    struct err e;
+    char *bytes;
+    const char *path = file_join(&a, file_join(&a, dir, name), "model.safetensors");
+    if (file_read(&a, path, 1u << 30, &bytes, len, &e) < 0)
+        bail_out("%s", e.text);
+    return bytes;
+}
+
+static bool is_same(double a, double b) {
+    return a <= b && a >= b;
+}
+
+static bool same_losses(void) {
+    bool same = true;
+    for (int rank = 0; rank < RANKS_MAX; rank++)
+        for (int step = 0; step <= STEPS_MAX; step++)
+            same = same && is_same(losses[rank][step], shared->loss[rank][step]);
+    return same;
+}
+
+static void test_bits(struct run r) {
+    const char *name = r.name;
+    char again[64];
+    size_t n = 0, len[2];
+    run_all(&r);
+    memcpy(losses, shared->loss, sizeof losses);
+    struct trainer_result kept = shared->result[0];
+    snprintf(again, sizeof again, "%s, again", name);
+    while (r.set[n])
+        n++;
+    r.set[n] = "train.recompute=blocks";
+    r.name = again;
+    if (!run_all(&r))
+        return;
+    ok(shared->steps[0] >= 2 && same_losses(), "%s: the same losses to the last bit, %d steps",
+       name, (int)shared->steps[0]);
+    ok(is_same(kept.final_loss, shared->result[0].final_loss), "%s: the same evaluation", name);
+    char *one = model_file(name, &len[0]), *two = model_file(again, &len[1]);
+    ok(len[0] == len[1] && memcmp(one, two, len[0]) == 0, "%s: the same model", name);
+}
+
+#define VIT                                                                                        \
+    "train.model=vit(dim=16,depth=3,heads=2,patch=8)", "train.train_size=96", "train.test_size=10"
+#define RESNET                                                                                     \
+    "train.model=resnet18", "train.train_size=24", "train.test_size=10", "train.epochs=1",         \
+        "train.optimizer=adam", "train.lr=0.001"
+
+static void test_runs(void) {
+    test_bits((struct run){1, 1, .name = "vit", .set = {VIT, "train.batch=24"}});
+    test_bits((struct run){2, 1, .name = "vit dp2", .set = {VIT, "train.batch=12"}});
+    test_bits((struct run){4, 2, .name = "vit hybrid",
+                           .set = {VIT, "train.batch=12", "train.pipeline=2"}});
+    test_bits((struct run){2, 1, .name = "vit interleaved",
+                           .set = {VIT, "train.batch=24", "train.pipeline=2",
+                                   "train.pipeline_schedule=interleaved:2"}});
+    test_bits(
+        (struct run){2, 1, .name = "vit zero", .set = {VIT, "train.batch=12", "train.zero=true"}});
+    if (TAP_SANITIZED)
+        return;
+    test_bits((struct run){1, 1, .name = "resnet", .set = {RESNET, "train.batch=8"}});
+    test_bits((struct run){2, 1, .name = "resnet dp2", .set = {RESNET, "train.batch=4"}});
+    test_bits(
+        (struct run){2, 1, .name = "resnet 1f1b",
+                     .set = {RESNET, "train.batch=8", "train.pipeline=2", "train.microbatches=4"}});
+}
+
+static void test_refused(void) {
+    struct run r = {1, 1, .name = "mlp", .set = {"train.recompute=blocks"}};
+    is_int(run_ranks(&r), 1, "a model without blocks is refused");
+    has_str(shared->why[0], "train.recompute is blocks, and the model 'mlp", "the error names it");
+}
+
+int main(void) {
+    struct err e;
+    ranks_begin();
+    test_plans("resnet18", 64, 8, 0.8);
+    test_plans("resnet50", 64, 16, 0.6);
+    test_plans("vit_tiny", 64, 12, 0.4);
+    test_plans("linformer", 64, 12, 0.5);
+    test_plans("airbench", 32, 3, 0.95);
+    test_plans("mlp(hidden=32,32,32)", 8, 0, 1);
+    test_mistakes("resnet18", 32);
+    test_mistakes("vit_tiny(patch=8)", 32);
+    test_runs();
+    test_refused();
+    model_free(&model);
+    file_remove_tree(dir, &e);
+    return done_testing();
+}
