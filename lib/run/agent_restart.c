@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "run/monitor.h"
 #include "run/results.h"
+#include "run/results_part.h"
+#include "run/state_published.h"
+#include "sys/file.h"
 
 #include <unistd.h>
 
@@ -79,7 +82,7 @@ static void on_over(struct agent_start *s, const struct err *e) {
 // Forgets the results fetched from the machine that this one replaces.
 static int begin_anew(struct revive_node *x, struct err *e) {
     const struct follow *f = x->revive->follow;
-    unlink(results_mark_path(f->context, f->run, x->node->node->info->name));
+    unlink(results_part_mark(f->context, f->run, x->node->node->info->name));
     return log_mirror_begin(&x->node->mirror, follow_take_line, x->node, e);
 }
 
@@ -122,14 +125,41 @@ static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
         send_next(x);
 }
 
+static void drop_state(struct revive_node *x) {
+    if (x->state)
+        manifest_free(x->state);
+    x->state = NULL;
+}
+
+// The newest state of a command that was fetched from the machine before this one. Without it the
+// node begins anew. Nodes of the native trainer have the state of the others.
+static void take_state(struct revive_node *x) {
+    const struct follow *f = x->revive->follow;
+    const char *name = x->node->node->info->name;
+    struct err e = {0};
+    drop_state(x);
+    const char *folder = f->run->native ? NULL : state_published_newest(f->context, f->run, name);
+    if (!folder)
+        return;
+    x->state = manifest_new();
+    if (manifest_add_path(x->state, file_join(f->context->arena, folder, "state"),
+                          run_node_dir(f->context->arena, f->run->id, "state"),
+                          &(struct manifest_rules){0}, &e) == 0 &&
+        manifest_hash(x->state, NULL, NULL, NULL, &e) == 0)
+        return;
+    log_warn("a new node begins without the state that was fetched", "node=%s reason=\"%s\"", name,
+             e.text);
+    drop_state(x);
+}
+
 // Sends the parts of run_start_send one after the other, then starts the agent.
 static void send_next(struct revive_node *x) {
     static const struct xfer_events events = {.on_end = on_sent};
     const struct run_start *l = x->revive->launch;
     const struct fleet_node *n = x->agent.node;
-    // Objects that this node has read are in its store.
+    // Objects that this node has read are in its store. The newest state replaces an earlier run's.
     const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL,
-                                      l->remote ? l->remote[n->index].files : NULL};
+                                      l->remote ? l->remote[n->index].files : NULL, x->state};
     struct xfer_push_spec spec = {
         .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};
     struct err e = {0};
@@ -138,7 +168,7 @@ static void send_next(struct revive_node *x) {
         spec.manifest = m && m->count ? m : NULL;
     }
     if (!spec.manifest) {
-        if (!l->spec.setup)
+        if (!job_needs_setup(&l->spec))
             start_agent(x);
         else if (!is_there(x, &e) || node_setup_begin(&x->setup, &e) < 0)
             failed(x, &e);
@@ -172,10 +202,12 @@ static void on_pause(struct timer *t) {
                  NULL);
     arena_fini(&a);
     x->sent = 0;
-    if (x->is_new)
+    if (x->is_new) {
+        take_state(x);
         send_next(x);
-    else
+    } else {
         start_agent(x);
+    }
 }
 
 static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
@@ -214,6 +246,7 @@ void agent_restart_close(struct revive *r) {
         if (r->nodes[i].xfer)
             xfer_cancel(r->nodes[i].xfer);
         r->nodes[i].xfer = NULL;
+        drop_state(&r->nodes[i]);
         node_setup_close(&r->nodes[i].setup);
         agent_start_close(&r->nodes[i].agent);
     }

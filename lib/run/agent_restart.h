@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restarts an agent that has vanished while its host still answers, so that the run grows back. The
 // number of restarts per node is bounded and the pauses between them grow. A node that does not
-// know the run is a replacement machine: it first receives the files of the run. Only the dtctl
-// process that started the run can restart agents, since it alone holds the run's key. Requires
-// --max-restarts. No agent is restarted once the run is over on any node, once the run was asked to
-// stop, or when no other node is left to join.
+// know the run is a replacement machine: it first receives the files of the run, and a command's
+// state that state.every has fetched from the machine before it. Only the dtctl process that
+// started the run can restart agents, since it alone holds the run's key. Requires --max-restarts.
+// No agent is restarted once the run is over on any node, once the run was asked to stop, or when
+// no other node is left to join.
 //
 //     agent_restart_init(&r, &launch, &follow); // installs follow's handler for lost nodes
 //     … follow_wait …
@@ -13,8 +14,8 @@
 #define RUN_AGENT_RESTART_H
 
 #include "fleet/agent_start.h"
-#include "run/follow.h"
-#include "run/node_setup.h"
+#include "follow/follow.h"
+#include "run/run_setup.h"
 #include "run/run_start.h"
 #include "xfer/xfer.h"
 
@@ -30,9 +31,10 @@ struct revive_node {
     struct timer pause;
     struct revive *revive;
     struct follow_node *node;
-    bool is_new;       // the node has no files of the run
-    struct xfer *xfer; // transfer in progress; NULL: none
-    size_t sent;       // parts sent so far
+    bool is_new;            // the node has no files of the run
+    struct manifest *state; // of state.every, for a new node; NULL: none
+    struct xfer *xfer;      // transfer in progress; NULL: none
+    size_t sent;            // parts sent so far
     int tries;
 };
 

@@ -5,8 +5,8 @@
 #include "content/ignore.h"
 #include "fleet/hashing.h"
 #include "run/input_deal.h"
+#include "run/input_from_run.h"
 #include "run/input_remote.h"
-#include "run/input_run.h"
 #include "run/input_samples.h"
 #include "sys/file.h"
 
@@ -266,12 +266,12 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
 
 static int add_input(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
-    struct input_run from;
+    struct input_from_run from;
     struct stat st;
     if (input_remote_is(in->source))
         return add_remote(l, in, e);
-    if (input_run_is(in->source)) {
-        if (input_run_find(l->context, in->source, &from, e) < 0)
+    if (input_from_run_is(in->source)) {
+        if (input_from_run_find(l->context, in->source, &from, e) < 0)
             return -1;
         in->source = from.path;
         in->run = from.run;

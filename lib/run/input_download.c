@@ -3,7 +3,7 @@
 // files put into place by their hashes.
 #include "run/input_remote.h"
 
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -118,7 +118,7 @@ static int start(struct fleet_node *n, struct err *e) {
     if (strcmp(strbuf_cstr(&d->remote->input) + d->remote->input.len - strlen(INPUT_REMOTE_END),
                INPUT_REMOTE_END) != 0)
         strbuf_adds(&d->remote->input, INPUT_REMOTE_END);
-    const char *program = file_join(a, n->facts.root, bundle_program_path(a, "dtdata"));
+    const char *program = file_join(a, n->facts.root, embedded_program_path(a, "dtdata"));
     struct transport_command command = {
         .line = arena_printf(a, "%s get %s", transport_path_word(a, program),
                              transport_path_word(a, file_join(a, n->facts.root, "cas")))};

@@ -2,69 +2,15 @@
 // Lists objects by the dtdata that dtctl carries, and collects what each node has to read.
 #include "run/input_remote.h"
 
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
+#include "run/dtdata.h"
 #include "sys/file.h"
-#include "sys/proc.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define PROGRAM "dtdata"
 
 bool input_remote_is(const char *source) {
     return str_starts(source, "s3://") || str_starts(source, "https://");
-}
-
-// ---- running dtdata here ------------------------------------------------------------------------
-
-// The program in memory: no folder of this computer has to allow programs.
-static int open_program(struct arena *a, struct err *e) {
-    const struct embed_file *file = bundle_find(PROGRAM);
-    if (!file)
-        return err_set(e, ERR_FAILED, "this dtctl carries no " PROGRAM ": it was built without it");
-    const void *data = bundle_unpack(a, file, e);
-    if (!data)
-        return -1;
-    int fd = memfd_create(PROGRAM, MFD_CLOEXEC);
-    if (fd < 0)
-        return err_errno(e, ERR_SYS, "cannot unpack " PROGRAM);
-    if (file_write_all(fd, data, file->size, e) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-// The error that the program has printed as its last line.
-static int failure(struct arena *a, const char *text, int status, struct err *e) {
-    const char *line = strstr(text, "{\"event\":\"error\"");
-    struct json *j;
-    struct err ignored = {0};
-    if (!line || json_parse(a, line, strcspn(line, "\n"), &j, &ignored) < 0)
-        return err_set(e, ERR_FAILED, PROGRAM " ended with status %d", proc_status_code(status));
-    const char *code = json_get_str(j, "code", "");
-    enum err_code found = ERR_FAILED;
-    for (int i = ERR_NONE + 1; i <= ERR_NO_STATUS; i++)
-        found = strcmp(err_name((enum err_code)i), code) == 0 ? (enum err_code)i : found;
-    return err_set(e, found, "%s", json_get_str(j, "text", "no reason given"));
-}
-
-static int run_list(struct context *s, const char *source, char **text, struct err *e) {
-    struct arena a = {0};
-    int status = 0, result = -1;
-    auto_close int fd = open_program(&a, e);
-    if (fd >= 0) {
-        const char *argv[] = {arena_printf(&a, "/proc/self/fd/%d", fd), "list", source, NULL};
-        struct proc_spec spec = {.argv = argv, .env = s->env, .in = -1, .out = -1, .err = -1};
-        result = proc_run(&spec, text, INPUT_REMOTE_LIST_BYTES_MAX, INPUT_REMOTE_LIST_MS_MAX,
-                          &status, e);
-        if (result == 0 && status != 0)
-            result = failure(&a, *text ? *text : "", status, e);
-    }
-    arena_fini(&a);
-    return result;
 }
 
 // ---- the list -----------------------------------------------------------------------------------
@@ -124,9 +70,12 @@ static int read_list(struct context *s, char *text, struct input_remote *r, stru
 
 int input_remote_list(struct context *s, const char *source, struct input_remote **out,
                       struct manifest *m, struct err *e) {
+    const char *args[] = {"list", source, NULL};
     char *text = NULL;
     *out = arena_new(s->arena, struct input_remote, 1);
-    int result = run_list(s, source, &text, e);
+    const struct dtdata_call call = {
+        .args = args, .bytes_max = INPUT_REMOTE_LIST_BYTES_MAX, .ms_max = INPUT_REMOTE_LIST_MS_MAX};
+    int result = dtdata_run(s, &call, &text, e);
     if (result == 0)
         result = read_list(s, text, *out, m, e);
     free(text);
@@ -141,7 +90,7 @@ int input_remote_add_program(struct run_start *l, struct err *e) {
     l->remote = arena_new(l->context->arena, struct run_start_remote, l->node_count + 1);
     for (size_t n = 0; n < l->node_count; n++)
         l->remote[n].files = manifest_new();
-    return bundle_add_program(l->common, l->context->arena, PROGRAM, e);
+    return embedded_add_program(l->common, l->context->arena, DTDATA_PROGRAM, e);
 }
 
 int input_remote_add(struct run_start *l, size_t node, const struct input_remote *from,

@@ -3,7 +3,7 @@
 #include "run/input_samples.h"
 
 #include "base/array.h"
-#include "data/tar.h"
+#include "content/tar.h"
 #include "data/webdataset.h"
 #include "sys/file.h"
 

@@ -9,7 +9,11 @@
 #include "run/monitor_view.h"
 #include "run/node_replace.h"
 #include "run/results.h"
+#include "run/results_archive.h"
+#include "run/results_part.h"
+#include "run/results_upload.h"
 #include "run/run_summary.h"
+#include "run/state_published.h"
 #include "sys/file.h"
 
 #include <stdarg.h>
@@ -51,6 +55,7 @@ struct attention {
     const struct attend_options *options;
     struct revive revive;
     struct replace replace;
+    struct published published;
     struct timer leave; // fires when no second Ctrl-C follows
     bool asked_to_stop;
     int64_t first_ms;
@@ -142,9 +147,8 @@ static void emit_summary(const struct summary *sum, struct err *e) {
 static int take_turn(struct attention *a, int *lock, struct err *e) {
     struct context *s = a->follow.context;
     struct run *run = a->follow.run, now;
-    const char *path = run_path(&s->cluster, run, ".finish");
     bool told = false;
-    while (file_lock(path, "fetching the results", 0, lock, e) < 0) {
+    while (run_lock(&s->cluster, run->id, "fetching the results", lock, e) < 0) {
         if (e->code != ERR_BUSY)
             return -1;
         if (!told)
@@ -169,7 +173,7 @@ static bool all_gone(const struct follow *f) {
 }
 
 // Finds nodes that answer but do not know the run. Their part is lost unless it was fetched before.
-static const bool *find_gone(struct attention *a) {
+static bool *find_gone(struct attention *a) {
     struct follow *f = &a->follow;
     struct context *s = f->context;
     bool *gone = arena_new(s->arena, bool, f->count + 1);
@@ -179,7 +183,7 @@ static const bool *find_gone(struct attention *a) {
         struct fleet_node *node = n->node;
         bool answers = node->ready || node->absent;
         if (n->no_status && n->err.code == ERR_NOT_FOUND && answers &&
-            !file_exists(results_mark_path(s, f->run, node->info->name))) {
+            !file_exists(results_part_mark(s, f->run, node->info->name))) {
             gone[i] = true;
             err_set(&why, ERR_NO_STATUS, "it %s, and its part of the results is lost",
                     node->absent ? "is no longer in the cluster"
@@ -193,6 +197,32 @@ static const bool *find_gone(struct attention *a) {
     return gone;
 }
 
+static unsigned kinds_of(const struct attend_options *o, const struct run *run) {
+    return o->kinds ? *o->kinds : run->wanted;
+}
+
+// Logs that were left on the nodes are here now, as the whole run was followed with them.
+static bool logs_have_come(const struct follow *f) {
+    for (size_t i = 0; i < f->count; i++)
+        if (f->nodes[i].no_status)
+            return false;
+    return !f->events_only && (f->run->left & RESULT_LOGS);
+}
+
+// Archives and uploads results that have come. After a failure, which is logged, the results stay
+// here, and fetch tries again.
+static void pass_on(struct context *s, struct run *run) {
+    struct err why = {0};
+    if (results_archive_is_due(run) && results_archive(s, run, &why) < 0)
+        log_error(why.text, "%s", "");
+    if (!results_upload_is_wanted(run) || !run->fetched)
+        return;
+    run->uploaded = false; // more files may have come
+    err_clear(&why);
+    if (results_upload(s, run, &why) < 0)
+        log_error(why.text, "%s", "");
+}
+
 // The final steps, done once per run. Results that are already here are not fetched again.
 static int finish(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
@@ -204,24 +234,27 @@ static int finish(struct attention *a, struct err *e) {
     if (take_turn(a, &lock, e) < 0)
         return -1;
     int64_t began = clock_mono_ms();
-    bool fetch = !run->fetched;
+    bool fetch = !run->fetched || a->options->rest, more = !fetch && logs_have_come(f);
     run->bring_work |= a->options->work;
-    run->work_only = a->options->work_only;
+    run->rest = a->options->rest;
+    run->bring = kinds_of(a->options, run);
+    if (more)
+        run->left &= ~(unsigned)RESULT_LOGS;
     // Keep the recorded state when no node knows the run any more.
     if (!run_is_over(run) || !all_gone(f))
         run->state = follow_state(f, &run->exit_status);
-    if (!run->train_ms && f->story.all_started_ms)
-        run->train_ms = monitor_view_ended_ms(f) - f->story.all_started_ms;
+    if (!run->train_ms && f->history.all_started_ms)
+        run->train_ms = monitor_view_ended_ms(f) - f->history.all_started_ms;
     if (run_save(&s->cluster, run, e) < 0)
         return -1;
     if (fetch) {
         f->fleet->on_lost = NULL; // from here on, losing a node is a failure
         f->fleet->on_back = NULL;
-        if (results_collect(f->fleet, run, &f->story, find_gone(a), &got, e) < 0)
+        if (results_collect(f->fleet, run, &f->history, find_gone(a), &got, e) < 0)
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
         if (!got.complete || run->lost_count) // else unreachable nodes are not needed
             fleet_report(f->fleet);
-        run->fetched = got.complete || run->work_only;
+        run->fetched = got.complete || run->rest;
         run->fetch_bytes += got.totals.bytes;
         run->fetch_ms += clock_mono_ms() - began;
         monitor_note(s, run, "fetched", "complete", run->fetched && !run->lost_count ? "yes" : "no",
@@ -230,8 +263,10 @@ static int finish(struct attention *a, struct err *e) {
     if (follow_name_logs(f, e) < 0 || run_summary_merge_events(f, e) < 0 ||
         run_save(&s->cluster, run, e) < 0)
         return -1;
-    if (fetch && run->fetched && !run->work_left)
+    if ((fetch || more) && run_is_all_here(run))
         fleet_runs_mark_fetched(f->fleet, run->id);
+    if (fetch || more)
+        pass_on(s, run);
     struct summary sum = {s, run, f, fetch ? &got : NULL, read_trainer(s, run), s->arena};
     emit_summary(&sum, e);
     return e->code ? -1 : 0;
@@ -240,7 +275,7 @@ static int finish(struct attention *a, struct err *e) {
 static int judge(const struct attention *a) {
     const struct follow *f = &a->follow;
     const struct run *run = f->run;
-    const struct story_failure *root = run_history_root(&f->story);
+    const struct history_failure *root = run_history_root(&f->history);
     bool finished = strcmp(run->state, "finished") == 0;
     if (a->options->exit_code && root && !finished)
         return root->status ? root->status : 1;
@@ -250,6 +285,8 @@ static int judge(const struct attention *a) {
         return err_status(ERR_FAILED);
     if (!run->fetched)
         return err_status(ERR_SOME_FAILED);
+    if (results_archive_is_due(run) || results_upload_is_due(run))
+        return err_status(ERR_FAILED);
     return run->lost_count ? err_status(ERR_NO_STATUS) : 0;
 }
 
@@ -268,10 +305,10 @@ static int check_started(struct attention *a, struct err *e) {
 }
 
 // Refuses a rank that no round had, since an empty result would look like a silent rank.
-static int check_rank(const struct story *t, const struct run *run, int rank, struct err *e) {
+static int check_rank(const struct run_history *t, const struct run *run, int rank, struct err *e) {
     int highest = -1;
     for (size_t i = 0; i < t->node_count; i++)
-        for (const struct story_attempt *a = t->nodes[i].attempts; a; a = a->next)
+        for (const struct history_attempt *a = t->nodes[i].attempts; a; a = a->next)
             if (a->first_rank + a->rank_count - 1 > highest)
                 highest = a->first_rank + a->rank_count - 1;
     return highest < 0 || rank <= highest
@@ -293,14 +330,18 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     a->follow.since = (struct log_since){.ms = o->since_ms, .arena = s->arena};
     if (result == 0 && o->replay)
         monitor_view_replay(&a->view);
+    a->follow.events_only = !(kinds_of(o, run) & RESULT_LOGS);
     a->follow.until_now = o->until_now;
     a->follow.goes_on = o->goes_on;
     if (result == 0 && o->launch)
         agent_restart_init(&a->revive, o->launch, &a->follow);
     if (result == 0 && o->replace_nodes)
         node_replace_init(&a->replace, &a->follow);
+    if (result == 0 && !o->offline && !o->until_now)
+        state_published_open(&a->published, &a->follow);
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
+    state_published_close(&a->published);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
     results_drain_close(&a->view.rescue);
@@ -328,7 +369,7 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
                              s->last_signal == SIGINT ? "Ctrl-C" : "a signal", run->id);
     }
     if (result == 0 && (o->offline || o->until_now))
-        result = check_rank(&a->follow.story, run, o->only_rank, e);
+        result = check_rank(&a->follow.history, run, o->only_rank, e);
     node_replace_close(&a->replace);
     monitor_view_close(&a->view);
     follow_close(&a->follow);

@@ -29,7 +29,8 @@ struct attend_options {
     bool offline;             // use local data only
     bool again;               // fetch results although they were fetched before
     bool work;                // also fetch new files of the working folders
-    bool work_only;           // fetch only those
+    const unsigned *kinds;    // of results to fetch (enum result_kind); NULL: the run's own
+    bool rest;                // what was fetched before stays fetched if this fails
     bool exit_code;           // return the exit status of the first failing rank
     bool interactive;         // Ctrl-C detaches
     struct run_start *launch; // set for a run started here: vanished agents are restarted
@@ -53,8 +54,11 @@ int monitor_run(struct fleet *f, struct run *run, const struct attend_options *o
     X("agent-started-again", "peer try reason", "an agent that died on a living host runs again")  \
     X("replacing-nodes", "peers", "`dtctl up` was started for nodes that are gone")                \
     X("nodes-replaced", "", "`dtctl up` has succeeded")                                            \
+    X("state-published", "peer files bytes",                                                       \
+      "state.every: a whole generation of a node's state is here")                                 \
     X("left", "", "the command that followed the run ended before the run did")                    \
-    X("fetched", "complete", "the results were fetched; complete: yes or no")
+    X("fetched", "complete", "the results were fetched; complete: yes or no")                      \
+    X("uploaded", "to complete", "the results were uploaded to outputs.s3; complete: yes or no")
 // clang-format on
 
 // Appends an event to the run: kind, then pairs of name and text, NULL at the end.

@@ -19,9 +19,9 @@ void monitor_view_close(struct attend_view *v) {
 
 int64_t monitor_view_ended_ms(const struct follow *f) {
     int64_t last = 0;
-    for (size_t i = 0; i < f->story.node_count; i++)
-        if (f->story.nodes[i].ended_ms > last)
-            last = f->story.nodes[i].ended_ms;
+    for (size_t i = 0; i < f->history.node_count; i++)
+        if (f->history.nodes[i].ended_ms > last)
+            last = f->history.nodes[i].ended_ms;
     return last ? last : clock_wall_ms();
 }
 
@@ -59,7 +59,7 @@ static void make_label(const struct attend_view *v, const struct follow_node *n,
                        const struct follow_file *file, int rank, char label[VIEW_LABEL_BYTES_MAX]) {
     const struct follow *f = v->follow;
     label[0] = '\0';
-    if ((f->story.world_size != 1 || f->count > 1) && v->options->only_rank < 0 &&
+    if ((f->history.world_size != 1 || f->count > 1) && v->options->only_rank < 0 &&
         !(f->run->native && rank == 0))
         snprintf(label, VIEW_LABEL_BYTES_MAX, rank < 0 ? "[%s:local%d] " : "[%s:%d] ",
                  n->node->info->name, rank < 0 ? file->local_rank : rank);
@@ -146,7 +146,7 @@ static void tell_bar(struct attend_view *v, int64_t now) {
 static void show_kept(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     const struct follow_node *n = ctx;
     int rank =
-        run_history_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
+        run_history_rank_of(&n->follow->history, n->index, f->file.attempt, f->file.local_rank);
     if (f->part != MIRROR_LINE || log_since_hides(&n->follow->since, n->index, &f->file, f->at))
         return;
     on_line(n->follow->ctx, n, &f->file, rank, line, len);
@@ -171,7 +171,7 @@ static void remark_round(struct attend_view *v, const struct json *j) {
     struct screen *screen = v->follow->context->screen;
     if (json_get_int(j, "group_rank", 0) != 0)
         return;
-    const struct story *s = &v->follow->story;
+    const struct run_history *s = &v->follow->history;
     screen_note(screen, "round %lld: %d rank%s on %d node%s%s%s",
                 (long long)json_get_int(j, "round", 0), s->world_size,
                 s->world_size == 1 ? "" : "s", s->nodes_in_round, s->nodes_in_round == 1 ? "" : "s",
@@ -181,8 +181,8 @@ static void remark_round(struct attend_view *v, const struct json *j) {
 
 static void remark_waiting(struct attend_view *v, const struct json *j) {
     (void)j;
-    if (v->follow->story.waiting)
-        screen_note(v->follow->context->screen, "waiting for %s", v->follow->story.waiting);
+    if (v->follow->history.waiting)
+        screen_note(v->follow->context->screen, "waiting for %s", v->follow->history.waiting);
 }
 
 static void remark_restart(struct attend_view *v, const struct json *j) {
@@ -318,9 +318,24 @@ static void set_training(struct attend_view *v, const struct json *record) {
     t->images_per_s = json_get_num(record, "images_per_s", 0);
 }
 
+// A row of a measurement, whose text the trainer prints.
+static void show_bench(const struct attend_view *v, const struct json *record) {
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "bench");
+    for (const struct json *member = record->child; member; member = member->next)
+        if (!str_eq(member->key, "event"))
+            json_value(&j, member);
+    screen_event_end(v->follow->context->screen, &text, &j);
+}
+
 static void on_native(void *ctx, const struct json *record) {
     static const char *const shown[] = {"epoch", "step", "loss", "acc1", "images_per_s", NULL};
     struct attend_view *v = ctx;
+    if (str_eq(json_get_str(record, "event", ""), "bench")) {
+        show_bench(v, record);
+        return;
+    }
     set_training(v, record);
     for (size_t i = 0; shown[i]; i++) {
         const struct json *value = json_get(record, shown[i]);
@@ -362,14 +377,14 @@ static void add_run(const struct attend_view *v, struct strbuf *line) {
     const struct follow *f = v->follow;
     char age[STR_HUMAN_BYTES_MAX];
     int started = 0, ended = 0;
-    run_history_count(&f->story, &started, &ended);
+    run_history_count(&f->history, &started, &ended);
     strbuf_addf(line, "%s  %s  ", f->run->id,
                 str_human_ms(age, clock_wall_ms() - f->run->created_ms));
-    if (f->story.round < 0)
-        strbuf_adds(line, f->story.waiting ? "waiting for nodes" : "starting");
+    if (f->history.round < 0)
+        strbuf_adds(line, f->history.waiting ? "waiting for nodes" : "starting");
     else
-        strbuf_addf(line, "%d of %d rank%s running", started - ended, f->story.world_size,
-                    f->story.world_size == 1 ? "" : "s");
+        strbuf_addf(line, "%d of %d rank%s running", started - ended, f->history.world_size,
+                    f->history.world_size == 1 ? "" : "s");
     for (size_t i = 0; i < v->figure_count; i++)
         strbuf_addf(line, "  %s %.4g", v->figures[i].name, v->figures[i].value);
 }

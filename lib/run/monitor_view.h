@@ -4,8 +4,8 @@
 #ifndef RUN_MONITOR_VIEW_H
 #define RUN_MONITOR_VIEW_H
 
-#include "run/follow.h"
-#include "run/log_tail.h"
+#include "follow/follow.h"
+#include "follow/log_tail.h"
 #include "run/monitor.h"
 #include "run/results.h"
 

@@ -10,7 +10,7 @@
 #ifndef RUN_NODE_REPLACE_H
 #define RUN_NODE_REPLACE_H
 
-#include "run/follow.h"
+#include "follow/follow.h"
 
 enum {
     REPLACE_TRIES_MAX = 5,           // consecutive tries without success

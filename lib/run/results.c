@@ -4,9 +4,13 @@
 
 #include "base/log.h"
 #include "content/tree_merge.h"
-#include "run/results_owner.h"
+#include "run/results_claim.h"
+#include "run/results_join.h"
+#include "run/results_part.h"
 #include "run/run_start.h"
+#include "run/state_published.h"
 #include "sys/file.h"
+#include "sys/file_measure.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -14,43 +18,44 @@
 struct collect {
     const struct run *run;
     const size_t *order;
-    const struct story *story;
+    const struct run_history *history;
     const bool *gone;
+    bool beside; // merged files are here, and not all of their nodes give them again to compare
+    int rank0;   // index of the only node whose output and model are fetched; -1: all nodes' are
     struct collect_result *result;
 };
 
-// The folder in which a node's part arrives.
-static const char *part_path(struct context *s, const struct run *run, const char *node) {
-    return file_join(s->arena, run_path(&s->cluster, run, "incoming"), node);
-}
-
-const char *results_mark_path(struct context *s, const struct run *run, const char *node) {
-    return file_join(s->arena, run_path(&s->cluster, run, "left"), node);
-}
-
-struct xfer *results_collect_start(struct fleet_node *n, const struct run *run,
+struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, unsigned kinds,
                                    const struct xfer_events *events, void *ctx, struct err *e) {
     struct context *s = n->fleet->context;
-    static const char *const folders[] = {"gathered/", "output/", "model", "state"};
-    const char *paths[sizeof folders / sizeof folders[0] + 1] = {0};
-    size_t first = run->bring_work ? 0 : 1, end = run->work_only ? 1 : 4, count = 0;
-    for (size_t i = first; i < end; i++)
-        paths[count++] = run_node_dir(s->arena, run->id, folders[i]);
+    const char **paths = results_join_paths(s->arena, run->id, kinds);
+    if (!*paths)
+        return NULL;
     struct xfer_fetch_spec spec = {
         .program = n->facts.program,
         .root = n->facts.root,
         .paths = paths,
-        .dest = part_path(s, run, n->info->name),
+        .dest = results_part_path(s, run, n->info->name),
         .hash_cache_path = file_join(s->arena, s->cluster.dir, "hashes"),
         .missing_ok = true,
     };
     return xfer_fetch(n->link, &spec, events, ctx, e);
 }
 
+static unsigned with_work(const struct run *run) {
+    return run->bring_work ? RESULT_WORK : 0;
+}
+
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
                           struct err *e) {
     const struct collect *c = ctx;
-    return results_collect_start(n, c->run, events, n, e);
+    bool other = c->rank0 >= 0 && (size_t)c->rank0 != n->index;
+    unsigned kinds = c->run->bring | with_work(c->run);
+    if (other)
+        kinds &= ~(unsigned)(RESULT_OUTPUT | RESULT_MODEL | RESULT_WORK);
+    if (kinds && results_part_begin(n->fleet->context, c->run, n->info->name, kinds, e) < 0)
+        return NULL;
+    return results_collect_start(n, c->run, kinds, events, n, e);
 }
 
 // ---- one folder of several ----------------------------------------------------------------------
@@ -59,30 +64,6 @@ struct parts {
     const char **folders, **names; // of nodes with a part, NULL-terminated
     size_t count;
 };
-
-// A run may continue in the results folder of the run that it resumed. It replaces the trainer's
-// files, which always belong to one run.
-static int take_over(struct context *s, const struct run *run, struct err *e) {
-    static const char *const set[] = {"model", "state", "summary.json", "metrics.jsonl"};
-    for (size_t i = 0; run->native && i < sizeof set / sizeof set[0]; i++)
-        if (file_remove_tree(file_join(s->arena, run->output_dir, set[i]), e) < 0)
-            return -1;
-    return 0;
-}
-
-// Marks the results folder as the run's. If another run owns the folder, this run gets a folder of
-// its own in it.
-static int claim(struct context *s, struct run *run, struct err *e) {
-    const char *owner = results_owner_of(s->arena, run->output_dir);
-    if (owner[0] && str_eq(owner, run->resumes) && take_over(s, run, e) < 0)
-        return -1;
-    if (owner[0] && !str_eq(owner, run->id) && !str_eq(owner, run->resumes)) {
-        screen_note(s->screen, "'%s' holds the results of run %s by now; those of %s go to %s/%s",
-                    run->output_dir, owner, run->id, run->output_dir, run->id);
-        run->output_dir = file_join(s->arena, run->output_dir, run->id);
-    }
-    return results_owner_set(run->output_dir, run->id, e);
-}
 
 // Merges the trainer's files. A later merge overwrites an earlier one.
 static int overlay(struct run *run, const struct parts *p, struct err *e) {
@@ -113,14 +94,22 @@ static int move_states(struct context *s, struct run *run, const struct parts *p
     return 0;
 }
 
-static int merge(struct context *s, struct run *run, const struct parts *p,
-                 struct collect_result *out, struct err *e) {
+// Parts that come beside merged files stay in a folder per node. With rank0 only the files of that
+// node are taken, beside the states; the first part is that node's, unless it gave none.
+static int merge(struct fleet *f, struct run *run, const struct parts *p, const struct collect *c,
+                 struct err *e) {
+    struct context *s = f->context;
     struct arena *a = s->arena;
+    const char *rank0 = c->rank0 < 0 ? NULL : f->nodes[c->rank0].info->name;
     if (move_states(s, run, p, e) < 0)
         return -1;
-    if (!run->apart)
+    if (rank0)
+        return p->count && str_eq(p->names[0], rank0)
+                   ? move_folder(p->folders[0], run->output_dir, rank0, e)
+                   : 0;
+    if (run->merge != CONFIG_MERGE_BY_NODE && !c->beside)
         return results_layout_split(a, p->folders, p->names, p->count, run->output_dir,
-                                    &out->layout, e) < 0
+                                    &c->result->layout, e) < 0
                    ? -1
                    : tree_merge(run->output_dir, p->folders, p->names, e);
     for (size_t i = 0; i < p->count; i++)
@@ -130,41 +119,107 @@ static int merge(struct context *s, struct run *run, const struct parts *p,
     return 0;
 }
 
+// True when the node's own state has come. A node of a run that did not finish may have answered
+// with nothing, because its disk is another one by now.
+static bool has_state(struct context *s, const struct run *run, const struct parts *p, size_t count,
+                      const char *node) {
+    struct file_measure m = {0};
+    for (size_t i = 0; i < count; i++)
+        if (str_eq(p->names[i], node)) {
+            file_measure(file_join(s->arena, p->folders[i], "state"), &m);
+            return m.files || str_eq(run->state, "finished");
+        }
+    return false;
+}
+
+// Adds the newest generation of a state that has not come (state.every). Of the native trainer one
+// is enough, where no node has given its own. A state that stays on its node needs none.
+static int add_published(struct fleet *f, const struct run *run, const struct collect *c,
+                         struct parts *p, struct err *e) {
+    struct context *s = f->context;
+    size_t given = p->count;
+    bool any = false;
+    for (size_t k = 0; k < f->count; k++)
+        any |= has_state(s, run, p, given, f->nodes[c->order[k]].info->name);
+    for (size_t k = 0; k < f->count && !(run->native && any); k++) {
+        const struct fleet_node *n = &f->nodes[c->order[k]];
+        const char *name = n->info->name;
+        const char *folder = state_published_newest(s, run, name);
+        if (!(run->bring & RESULT_STATE) && !n->failed)
+            continue;
+        if (folder && has_state(s, run, p, given, name)) {
+            if (state_published_remove(s, run, name, e) < 0)
+                return -1;
+        } else if (folder) {
+            screen_note(s->screen,
+                        "node %s: its newest state that was fetched in the run stands in", name);
+            p->folders[p->count] = folder;
+            p->names[p->count++] = name;
+            any = true;
+        }
+    }
+    return 0;
+}
+
+// Takes the parts of the nodes that have given theirs. Of a node that left in the run, all kinds.
+static int join_parts(struct fleet *f, const struct run *run, const struct collect *c,
+                      struct parts *p, struct err *e) {
+    struct context *s = f->context;
+    for (size_t k = 0; k < f->count; k++) {
+        const struct fleet_node *n = &f->nodes[c->order[k]];
+        const char *name = n->info->name, *from = results_part_path(s, run, name), *renamed = NULL;
+        bool marked = file_exists(results_part_mark(s, run, name));
+        unsigned kinds = marked ? RESULT_ALL | RESULT_WORK : run->bring | with_work(run);
+        if ((n->failed && !marked) || !file_exists(from))
+            continue;
+        p->folders[p->count] = results_join_part(s->arena, from, kinds, !marked, &renamed, e);
+        if (!p->folders[p->count])
+            return -1;
+        p->names[p->count++] = name;
+        if (renamed)
+            screen_note(s->screen,
+                        "node %s: '%s' of its output is a name of dtctl's own in the results, and "
+                        "becomes '%s_'",
+                        name, renamed, renamed);
+    }
+    return 0;
+}
+
 static int put_together(struct fleet *f, struct run *run, const struct collect *c, struct err *e) {
     struct arena *a = f->context->arena;
-    struct parts p = {arena_new(a, const char *, f->count + 1),
-                      arena_new(a, const char *, f->count + 1), 0};
-    for (size_t k = 0; k < f->count; k++) {
-        size_t i = c->order[k];
-        const char *name = f->nodes[i].info->name, *from = part_path(f->context, run, name);
-        bool whole = !f->nodes[i].failed || file_exists(results_mark_path(f->context, run, name));
-        if (!whole || !file_exists(from))
-            continue;
-        p.folders[p.count] = from;
-        p.names[p.count++] = name;
-    }
+    struct parts p = {arena_new(a, const char *, 2 * f->count + 1),
+                      arena_new(a, const char *, 2 * f->count + 1), 0};
+    if (join_parts(f, run, c, &p, e) < 0)
+        return -1;
+    size_t own = p.count;
+    if (add_published(f, run, c, &p, e) < 0)
+        return -1;
     if (p.count == 0 && !c->result->complete)
         return 0;
-    if (claim(f->context, run, e) < 0)
+    if (results_claim(f->context, run, e) < 0)
         return -1;
-    int result = run->native ? overlay(run, &p, e) : merge(f->context, run, &p, c->result, e);
+    int result = run->native ? overlay(run, &p, e) : merge(f, run, &p, c, e);
     // Sync first: the record then says "fetched", which allows nodes to delete their copies.
-    return result == 0 && p.count ? file_sync_disk(run->output_dir, e) : result;
+    if (result == 0 && p.count)
+        result = file_sync_disk(run->output_dir, e);
+    for (size_t i = own; result == 0 && i < p.count; i++) // older ones must not come after them
+        result = state_published_remove(f->context, run, p.names[i], e);
+    return result;
 }
 
 // ---- fetching -----------------------------------------------------------------------------------
 
 // Nodes of the last round by rank, then the others.
-static const size_t *order_nodes(struct fleet *f, const struct story *story) {
+static const size_t *order_nodes(struct fleet *f, const struct run_history *history) {
     size_t *order = arena_new(f->context->arena, size_t, f->count + 1), count = 0;
     for (int last = 1; last >= 0; last--)
         for (size_t i = 0; i < f->count; i++)
-            if ((story->nodes[i].round == story->round) == last)
+            if ((history->nodes[i].round == history->round) == last)
                 order[count++] = i;
     for (size_t k = 1; k < count; k++) // nearly sorted: ranks follow the nodes' order
         for (size_t j = k;
-             j > 0 && story->nodes[order[j]].round == story->round &&
-             story->nodes[order[j]].first_rank < story->nodes[order[j - 1]].first_rank;
+             j > 0 && history->nodes[order[j]].round == history->round &&
+             history->nodes[order[j]].first_rank < history->nodes[order[j - 1]].first_rank;
              j--) {
             size_t moved = order[j];
             order[j] = order[j - 1];
@@ -173,10 +228,19 @@ static const size_t *order_nodes(struct fleet *f, const struct story *story) {
     return order;
 }
 
+// The node of rank 0 in the last round, where only its files are wanted; -1: all nodes' are, or it
+// is not known.
+static int find_rank0(const struct collect *c) {
+    const struct run_history *t = c->history;
+    const struct history_node *n = &t->nodes[c->order[0]];
+    bool known = t->round >= 0 && n->round == t->round && n->first_rank == 0;
+    return c->run->merge == CONFIG_MERGE_RANK0 && known ? (int)c->order[0] : -1;
+}
+
 // True when the node may hold results of the end of the run: it was in the last round, or its round
 // is unknown while that round lacks a report. Lost and departed nodes are excluded.
 static bool is_wanted(const struct fleet *f, const struct collect *c, size_t i) {
-    const struct story *t = c->story;
+    const struct run_history *t = c->history;
     int reported = 0;
     for (size_t k = 0; k < f->count; k++)
         reported += t->nodes[k].round == t->round;
@@ -200,7 +264,7 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
     int result = 0;
     for (size_t k = 0; k < f->count && result == 0 && !*complete; k++) {
         struct fleet_node *n = &f->nodes[c->order[k]];
-        if (n->failed || c->story->nodes[c->order[k]].round != c->story->round)
+        if (n->failed || c->history->nodes[c->order[k]].round != c->history->round)
             continue;
         for (size_t i = 0; i < f->count; i++)
             f->nodes[i].left_out = &f->nodes[i] != n ? "one node's copy is all there is" : NULL;
@@ -210,40 +274,96 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
     return result;
 }
 
-// Lists nodes whose files are lost. Every node has all files of the native trainer.
+// The kinds that are not here yet and that only this node can have had.
+static unsigned kinds_only_on(const struct run *run, const struct collect *c, size_t i) {
+    unsigned kinds = run->rest ? run->bring & run->left : RESULT_ALL;
+    bool other = c->rank0 >= 0 && (size_t)c->rank0 != i;
+    return other ? kinds & ~(unsigned)(RESULT_OUTPUT | RESULT_MODEL) : kinds;
+}
+
+// Kinds that were left on the nodes, and of which no node has a file any more.
+static unsigned find_deleted(const struct run *run, const struct collect *c) {
+    bool again = run->lost_count == run->node_count && run->lost_kinds != RESULT_ALL;
+    unsigned left = run->left | (again ? run->lost_kinds : 0);
+    if (!run->rest || run->native)
+        return 0;
+    return run->bring & left & ~work_left_kinds(&c->result->work_left, RESULT_ALL);
+}
+
+// Lists nodes whose files are lost. Every node has all files of the native trainer. A node that had
+// lost its part earlier is asked again, and what was not fetched from it this time is left there.
 static void find_lost(const struct fleet *f, struct run *run, struct collect *c) {
-    size_t given = 0, waiting = 0;
-    if (run->work_only) { // files that are already here are not lost
-        c->result->complete = fleet_failures(f) == 0;
+    size_t given = 0, waiting = 0, lost_count = 0, back = 0, failed = 0;
+    unsigned before = run->rest && run->lost_count ? run->lost_kinds : 0, now = 0;
+    unsigned deleted = find_deleted(run, c);
+    const char **lost = arena_new(f->context->arena, const char *, f->count + 1);
+    for (size_t i = 0; i < f->count; i++) {
+        const struct fleet_node *n = &f->nodes[i];
+        bool was_lost = run->rest && run_has_lost(run, n->info->name);
+        unsigned kinds = c->gone[i] && is_wanted(f, c, i) ? kinds_only_on(run, c, i) : 0;
+        given += !n->failed && !n->left_out;
+        failed += n->failed;
+        waiting += n->failed && !c->gone[i] && is_wanted(f, c, i);
+        back += was_lost && !n->failed;
+        if (kinds || (was_lost && n->failed))
+            lost[lost_count++] = n->info->name;
+        now |= kinds;
+    }
+    if (run->rest && !run->bring) { // files that are already here are not lost
+        c->result->complete = !waiting;
         return;
     }
-    run->lost = arena_new(f->context->arena, const char *, f->count + 1);
-    run->lost_count = 0;
-    for (size_t i = 0; i < f->count; i++) {
-        given += !f->nodes[i].failed && !f->nodes[i].left_out;
-        waiting += f->nodes[i].failed && !c->gone[i] && is_wanted(f, c, i);
-        if (c->gone[i] && is_wanted(f, c, i))
-            run->lost[run->lost_count++] = f->nodes[i].info->name;
+    run->lost = lost;
+    run->lost_count = run->native && given ? 0 : lost_count;
+    run->lost_kinds = before | now;
+    if (deleted && !failed) {
+        run->lost = run->nodes;
+        run->lost_count = run->node_count;
+        run->lost_kinds = before | deleted;
     }
-    if (run->native && given)
-        run->lost_count = 0;
+    if (back)
+        run->left |= before;
+    c->beside = back && failed;
     c->result->complete |= run->lost_count && !waiting;
 }
 
-int results_collect(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
+// Kinds that this fetch has not brought and the nodes have.
+static unsigned find_left(const struct run *run, const struct collect_result *got) {
+    if (run->rest)
+        return got->complete ? run->left & ~run->bring : run->left;
+    return work_left_kinds(&got->work_left, RESULT_ALL & ~run->bring);
+}
+
+// Nodes that had the run when it was followed, and have it no more.
+static void find_gone(struct fleet *f, const struct run *run, const bool *now, bool *gone) {
+    struct err why = {0};
+    for (size_t i = 0; i < f->count; i++) {
+        const char *name = f->nodes[i].info->name;
+        if (!now[i] || file_exists(results_part_mark(f->context, run, name)))
+            continue;
+        gone[i] = true;
+        err_set(&why, ERR_NO_STATUS,
+                "it does not have the run any more, and its part of the results is lost");
+        fleet_fail(&f->nodes[i], &why);
+    }
+}
+
+int results_collect(struct fleet *f, struct run *run, const struct run_history *history, bool *gone,
                     struct collect_result *out, struct err *e) {
     struct context *s = f->context;
     const char *incoming = run_path(&s->cluster, run, "incoming");
     struct collect c = {
         .run = run,
-        .order = order_nodes(f, story),
-        .story = story,
+        .order = order_nodes(f, history),
+        .history = history,
         .gone = gone,
         .result = out,
     };
     *out = (struct collect_result){0};
-    if (!run->native && work_left_ask(f, run, &out->work_left, e) < 0)
+    c.rank0 = find_rank0(&c);
+    if (work_left_ask(f, run, c.rank0, &out->work_left, e) < 0)
         return -1;
+    find_gone(f, run, out->work_left.gone, gone);
     if (file_make_dirs(incoming, 0700, e) < 0)
         return -1;
     bool one_is_enough = run->native && str_eq(run->state, "finished");
@@ -252,10 +372,14 @@ int results_collect(struct fleet *f, struct run *run, const struct story *story,
         find_lost(f, run, &c);
     if (result == 0)
         result = put_together(f, run, &c, e);
+    run->left = find_left(run, out);
     // Keep the incoming part of a lost node: no other copy exists.
     if (result == 0 && out->complete && run->lost_count == 0)
         result = file_remove_tree(incoming, e);
-    if (result == 0 && out->complete)
+    if (result == 0 && out->complete && !(run->left & RESULT_STATE))
+        result = state_published_remove(s, run, NULL, e);
+    // The marks say of nodes that are gone that nothing of them is missing in a later fetch.
+    if (result == 0 && out->complete && !run->left)
         result = file_remove_tree(run_path(&s->cluster, run, "left"), e);
     run->work_left = run->bring_work && out->complete ? 0 : out->work_left.files;
     return result;
@@ -282,7 +406,7 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
     char bytes[STR_HUMAN_BYTES_MAX];
     w->xfer = NULL;
     f->held--;
-    const char *mark = results_mark_path(f->context, f->run, w->node->node->info->name);
+    const char *mark = results_part_mark(f->context, f->run, w->node->node->info->name);
     // The machine may end now: sync the part before the mark is written.
     if (why.code || file_sync_disk(run_path(&f->context->cluster, f->run, "left"), &why) < 0 ||
         file_write_atomic(mark, "", 0, 0600, &why) < 0)
@@ -298,11 +422,12 @@ void results_drain_node(struct rescue *r, const struct follow_node *n) {
     struct results_drain_node *w = &r->nodes[n->index];
     struct err e = {0};
     if (f->run->native || f->until_now || f->leave || n->no_status || !n->node->up || w->xfer ||
-        !f->story.nodes[n->index].announced)
+        !f->history.nodes[n->index].announced)
         return;
     *w = (struct results_drain_node){.rescue = r, .node = n};
     if (file_make_dirs(run_path(&f->context->cluster, f->run, "left"), 0700, &e) == 0)
-        w->xfer = results_collect_start(n->node, f->run, &events, w, &e);
+        w->xfer =
+            results_collect_start(n->node, f->run, RESULT_ALL | with_work(f->run), &events, w, &e);
     if (w->xfer)
         f->held++;
     else

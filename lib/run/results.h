@@ -2,12 +2,16 @@
 // Fetches the results of a run: output, model and state of every node, verified by hash in transit,
 // then merged into one folder.
 //
-// Every node's part arrives in runs/<run>/incoming/<node>/ first. Then it moves into the run's
-// folder, which is marked as the run's (results_owner.h). A command's state becomes state/NODE.
-// Other files are merged by results_layout.h, or stay in a folder per node when run->apart is set.
+// Every node's part arrives in runs/<run>/incoming/<node>/ first (results_join.h). Then it moves
+// into the run's folder, which is marked as the run's (results_owner.h). A command's state becomes
+// state/NODE. Other files are merged by results_layout.h, stay in a folder per node, or come from
+// the node of rank 0 alone (run->merge). Where that node is not known, they come from all nodes.
+//
+// Only the kinds of run->bring are fetched; run->left then has the others of which the nodes have
+// something. With run->rest set, the fetch adds to results that are here.
 //
 // For a node that left before the end, the part that `rescue` fetched is used when the node itself
-// gives nothing.
+// gives nothing. That part has all kinds, since the node is about to end.
 //
 // The native trainer differs: every node of the last round has the same model and checkpoints.
 // After success one node is enough, that of rank 0 first. After a failure all nodes are asked,
@@ -18,9 +22,9 @@
 #include "cluster/run_record.h"
 #include "fleet/fleet.h"
 #include "fleet/fleet_transfer.h"
-#include "run/follow.h"
+#include "follow/follow.h"
+#include "follow/run_history.h"
 #include "run/results_layout.h"
-#include "run/run_history.h"
 #include "run/work_left.h"
 #include "xfer/xfer.h"
 
@@ -31,16 +35,16 @@ struct collect_result {
     bool complete; // no part that can still be fetched is missing
 };
 
-// Fetches the part of one node.
-struct xfer *results_collect_start(struct fleet_node *n, const struct run *run,
+// Fetches the part of one node: these kinds, with RESULT_WORK too, without logs, which are followed
+// (follow.h). NULL without an error: none of them is to be transferred.
+struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, unsigned kinds,
                                    const struct xfer_events *events, void *ctx, struct err *e);
-// runs/<run>/left/<node>: exists when a node has left and its part is complete.
-const char *results_mark_path(struct context *s, const struct run *run, const char *node);
 
 // Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
 // gone[i]: the node answers but does not know the run, or is not in the cluster any more. Files
-// that only this node had are lost: run->lost names such nodes.
-int results_collect(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
+// that only this node had are lost: run->lost names such nodes. A node that turns out to have lost
+// the run since is added.
+int results_collect(struct fleet *f, struct run *run, const struct run_history *history, bool *gone,
                     struct collect_result *out, struct err *e);
 
 // Fetches the results of a node that is about to be preempted, while the run continues without it.

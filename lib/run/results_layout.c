@@ -112,6 +112,13 @@ static int drop_copy(struct arena *a, const char *dest, const char *path, const 
     return 0;
 }
 
+// Removes the folders above a path that moved out of them, as far as they are empty.
+static void drop_empty(struct arena *a, const char *folder, const char *path) {
+    for (const char *dir = path; (dir = file_dir(a, dir)) && strcmp(dir, ".") != 0;)
+        if (rmdir(file_join(a, folder, dir)) < 0)
+            return;
+}
+
 static bool is_below(const char *path, const char *folder) {
     size_t len = folder ? strlen(folder) : 0;
     return len && strncmp(path, folder, len) == 0 && path[len] == '/';
@@ -162,9 +169,15 @@ static int walk(struct arena *a, struct part *parts, size_t count, const char *d
             const char *to = NULL;
             if (!has(&parts[i], path))
                 continue;
-            if (apart && (set_apart(a, &parts[i], path, &to, e) < 0 ||
-                          drop_copy(a, dest, path, file_join(a, parts[i].folder, to), e) < 0))
+            // A path below the node's own name is apart from those of the other nodes already.
+            const char *node = parts[i].name, *folder = parts[i].folder;
+            if (strcmp(path, node) == 0 || is_below(path, node))
+                to = path;
+            else if (apart && (set_apart(a, &parts[i], path, &to, e) < 0 ||
+                               drop_copy(a, dest, path, file_join(a, folder, to), e) < 0))
                 return -1;
+            else if (apart)
+                drop_empty(a, folder, path);
             if (apart && !out->first)
                 out->first = arena_strdup(a, to);
             parts[i].at++;

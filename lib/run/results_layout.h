@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of results from several nodes in one folder. A path keeps its name when it exists on
 // one node only or is the same on all nodes. A path that differs between nodes becomes NODE/PATH
-// for each of them. The place of a file therefore never depends on other files.
+// for each of them, but a path of a node that begins with that node's name stays. The place of a
+// file therefore never depends on other files.
 //
 // Works on the folders in which the nodes' parts have arrived, before they are merged. NODE_/PATH
 // is used when NODE/PATH is taken, either by a file of the script or by a file that an earlier,

@@ -4,8 +4,8 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
+#include "run/input_from_run.h"
 #include "run/input_remote.h"
-#include "run/input_run.h"
 #include "sys/file.h"
 
 #include <errno.h>
@@ -77,8 +77,8 @@ static int check_inputs(const struct context *s, struct err *e) {
         struct stat st;
         if (config_input_check(in, e) < 0)
             return err_wrap(e, "%s: input '%s'", place, in->name);
-        if (input_run_is(in->source)) {
-            if (input_run_check(s, in->source, e) < 0)
+        if (input_from_run_is(in->source)) {
+            if (input_from_run_check(s, in->source, e) < 0)
                 return err_wrap(e, "%s: input '%s'", place, in->name);
             continue;
         }
@@ -138,10 +138,21 @@ static int check_task(const struct config *c, struct err *e) {
                    x->count ? cli_nearest(c->set.arena, c->job.task, x->names) : "");
 }
 
-int run_start_check(const struct context *s, struct err *e) {
+// Metrics are read from what the ranks print.
+static int check_fetch(const struct config *c, struct err *e) {
+    if (c->metrics.count && !(result_kinds_of(&c->output_fetch) & RESULT_LOGS))
+        return err_set(e, ERR_CONFIG,
+                       "%s: without logs what the ranks print stays on the nodes, and metric '%s' "
+                       "cannot be read (try: logs in outputs.fetch)",
+                       config_where(c, "outputs.fetch"), c->metrics.items[0].name);
+    return 0;
+}
+
+int run_start_check(struct context *s, struct err *e) {
     const struct config *c = s->config;
-    if (check_task(c, e) < 0 || check_names(c, e) < 0 || check_inputs(s, e) < 0 ||
-        check_shares(s, e) < 0 || check_files(s, e) < 0 || check_resume(s, e) < 0)
+    if (check_task(c, e) < 0 || check_fetch(c, e) < 0 || check_names(c, e) < 0 ||
+        check_inputs(s, e) < 0 || check_shares(s, e) < 0 || check_files(s, e) < 0 ||
+        run_start_bundle_check(c, e) < 0 || check_resume(s, e) < 0)
         return -1;
     if (c->job.replace_nodes && c->cluster.provider != CONFIG_AWS && !cluster_exists(&s->cluster))
         return err_set(e, ERR_CONFIG, "%s: only provider aws makes machines",

@@ -4,7 +4,8 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
-#include "fleet/bundle.h"
+#include "base/log.h"
+#include "fleet/embedded_files.h"
 #include "run/run_sagemaker.h"
 #include "run/task.h"
 #include "sys/file.h"
@@ -86,10 +87,12 @@ static void add_command(struct words *w, const char *const *command, size_t coun
         words_add(w, command[i]);
 }
 
-static void add_native(struct words *w, const char *program) {
+static void add_native(struct words *w, const char *program, const char *const *more) {
     words_add(w, program);
     words_add(w, "--config");
     words_add(w, "train.toml");
+    for (size_t i = 0; more && more[i]; i++)
+        words_add(w, more[i]);
 }
 
 static void add_hyperparameters(struct words *w, struct arena *a, const struct option_map *hp) {
@@ -133,8 +136,17 @@ static int check_hyperparameters(const struct run_start *l, struct err *e) {
     return 0;
 }
 
+// Settings that were given and count only with another one.
+static void warn_idle(const struct config *c) {
+    static const char *const keys[] = {"train.outer_lr", "train.outer_momentum"};
+    for (size_t i = 0; c->train.local_steps <= 1 && i < sizeof keys / sizeof *keys; i++)
+        if (option_given(&c->set, keys[i]))
+            log_warn("a setting does nothing without train.local_steps", "setting=\"%s\"",
+                     config_where(c, keys[i]));
+}
+
 int run_start_command(struct run_start *l, const struct run_start_request *request, struct err *e) {
-    enum { WORDS_MORE = 8 }; // interpreter, shell, or the trainer's own flags
+    enum { WORDS_MORE = 16 }; // interpreter, shell, or the trainer's own flags
     struct arena *a = l->context->arena;
     const struct config *c = l->context->config;
     const struct option_map *hp = &c->hyperparameters;
@@ -148,16 +160,21 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
     if (check_once(c, e) < 0 || choose(c, request, &shell, e) < 0)
         return -1;
     l->native = r->native = !shell && count == 0;
-    const char *program = l->native ? bundle_program_path(a, "dttrain") : NULL;
+    l->measures = l->native && request->bench;
+    const char *program = l->native ? embedded_program_path(a, "dttrain") : NULL;
     if (l->native && c->compat_sagemaker)
         return err_set(e, ERR_CONFIG, "%s: it is for commands, not for the native trainer",
                        config_where(c, "compat.sagemaker"));
+    if (l->native && c->job.env_bundle[0])
+        return err_set(e, ERR_CONFIG, "%s: it is for commands, not for the native trainer",
+                       config_where(c, "env.bundle.archive"));
     if (l->native && !program)
         return err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
     if (check_hyperparameters(l, e) < 0)
         return -1;
     if (l->native) {
-        add_native(&w, program);
+        warn_idle(c);
+        add_native(&w, program, request->bench);
         r->name = model_name(a, c);
     } else if (shell) {
         const char *line = c->job.shell;

@@ -4,7 +4,7 @@
 #include "base/env.h"
 #include "conf/render.h"
 #include "conf/train_config.h"
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -75,18 +75,21 @@ static int run_program(const struct run_start *l, bool json, int program, int se
                                    .keep = keep};
     if (proc_run(&spec, out, FORECAST_BYTES_MAX, FORECAST_MS_MAX, &status, e) < 0)
         return -1;
-    return proc_status_code(status) == 0
-               ? 0
-               : err_set(e, ERR_FAILED, "dttrain --plan on this computer ended with status %d",
-                         proc_status_code(status));
+    int code = proc_status_code(status);
+    if (code == err_status(ERR_CONFIG))
+        return err_set(e, ERR_CONFIG,
+                       "no run can have these settings: dttrain --plan refuses them");
+    return code == 0 ? 0
+                     : err_set(e, ERR_FAILED,
+                               "dttrain --plan on this computer ended with status %d", code);
 }
 
 int run_forecast(const struct run_start *l, bool json, const char **out, struct err *e) {
     struct arena *a = l->context->arena;
-    const struct embed_file *file = bundle_find("dttrain"); // it counts for GPUs, too
+    const struct embed_file *file = embedded_find("dttrain"); // it counts for GPUs, too
     struct strbuf text = {0};
     char *answer = NULL;
-    const void *bytes = file ? bundle_unpack(a, file, e) : NULL;
+    const void *bytes = file ? embedded_unpack(a, file, e) : NULL;
     if (!bytes)
         return file ? -1 : err_set(e, ERR_FAILED, "this dtctl carries no native trainer");
     render_toml(&text, &l->context->config->set, train_tables);

@@ -6,8 +6,9 @@
 
 #include "run/run_start.h"
 
-// *out, in the arena: text, or one JSON object. An error says why there is no answer; the run may
-// be possible all the same, on other computers than this one.
+// *out, in the arena: text, or one JSON object. ERR_CONFIG: the settings are refused, on any
+// computer; the program has said why. Another error says why there is no answer; the run may be
+// possible all the same.
 int run_forecast(const struct run_start *l, bool json, const char **out, struct err *e);
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides the parameters of a run: its name, its nodes, its command.
+#include "run/results_upload.h"
 #include "run/run_start.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 #include "provider/provider.h"
 #include "run/node_replace.h"
 #include "run/run_device.h"
@@ -76,10 +77,10 @@ static int choose_trainer(struct run_start *l, struct err *e) {
     if (!l->native)
         return 0;
     l->trainer = run_device_program(l->context->config->train.device, &l->inventory, l->indices,
-                                    l->node_count, bundle_find("dttrain-cuda") != NULL, e);
+                                    l->node_count, embedded_find("dttrain-cuda") != NULL, e);
     if (!l->trainer)
         return -1;
-    l->run.command[0] = bundle_program_path(a, l->trainer);
+    l->run.command[0] = embedded_program_path(a, l->trainer);
     return 0;
 }
 
@@ -208,10 +209,13 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     r->metrics = c->metrics;
     r->resumes = "";
     r->bring_work = !l->native && c->output_work;
-    r->apart = !l->native && c->output_merge == CONFIG_MERGE_NEVER;
+    r->wanted = result_kinds_of(&c->output_fetch);
+    r->archive = c->output_archive;
+    r->merge = l->native ? CONFIG_MERGE_AUTO : c->output_merge;
     r->state = "made";
     r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)
                                      : run_path(&s->cluster, r, "output");
+    r->s3 = results_upload_uri(s, r);
     if (!r->output_dir || check_replace(l, e) < 0 || choose_nodes(l, e) < 0 ||
         choose_trainer(l, e) < 0 || check_parallel(l, e) < 0 || find_resume(l, e) < 0)
         return -1;

@@ -27,6 +27,7 @@ enum {
 struct run_start_request {
     const char *const *command; // NULL-terminated; NULL or empty: the native trainer
     size_t command_count;
+    const char *const *bench; // flags for the native trainer, which measures; NULL: it trains
 };
 
 struct run_start_share {
@@ -83,8 +84,10 @@ struct run_start {
     struct run_start_position resume_at; // the native trainer's position in that state
     size_t resume_nodes;                 // a command's nodes that get their earlier state back
     bool native;
+    bool measures;         // the native trainer, and it does not train
     const char *trainer;   // its program for these nodes, a name in the bundle
     const char *setup_dir; // of this run, here, for the setup's logs; NULL: no setup
+    const char *bundle;    // the archive of the command's environment, here; NULL: none
     bool work_is_implicit; // the work folder is the current folder, since the command names a file
                            // in it
     struct transfer_totals sent;
@@ -92,8 +95,9 @@ struct run_start {
     struct run_start_agent *agents; // by rank; NULL before run_start_agents
 };
 
-// Checks that need no cluster; run_start_plan and run_start_files do the others.
-int run_start_check(const struct context *s, struct err *e);
+// Checks that need neither a cluster nor a network; run_start_plan and
+// run_start_files do the others.
+int run_start_check(struct context *s, struct err *e);
 int run_start_plan(struct run_start *l, struct context *s, const struct run_start_request *request,
                    struct err *e);
 int run_start_files(struct run_start *l, struct err *e);
@@ -111,6 +115,13 @@ int run_start_state(struct run_start *l, struct err *e);
 int run_start_output(struct run_start *l, struct err *e);
 void run_start_make_shards(struct run_start *l); // creates l->shards unless present
 
+// Adds the archive of env.bundle to l->common, and its hash to l->spec. Before run_start_setup.
+// An archive that nodes would refuse is refused here, so none is sent.
+int run_start_bundle(struct run_start *l, struct err *e);
+// Its lines of the plan; with --dry-run also the check, and what is in the archive.
+int run_start_bundle_tell(struct run_start *l, struct err *e);
+// Refuses an archive that cannot be read, by its beginning.
+int run_start_bundle_check(const struct config *c, struct err *e);
 // Adds the files of [setup] to l->common, and the script and its hash to l->spec.
 int run_start_setup(struct run_start *l, struct err *e);
 int run_start_send(struct run_start *l, struct fleet *f, struct err *e);

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "run/results_bring.h"
 #include "run/results_owner.h"
 #include "sys/file.h"
 
@@ -131,7 +132,22 @@ static int add_command_state(struct run_start *l, const struct run *earlier, con
 
 // ---- both --------------------------------------------------------------------------------------
 
-static int look_for_state(struct run_start *l, const struct run *earlier, struct err *e) {
+// A state that outputs.fetch has left on the nodes comes here now.
+static int bring_state(const struct run_start *l, struct run *earlier, struct err *e) {
+    const struct results_wish wish = {.kinds = RESULT_STATE};
+    struct context *s = l->context;
+    if (!(earlier->left & RESULT_STATE))
+        return 0;
+    if (!s->config->dry_run && results_bring(s, earlier->id, &wish, earlier, e) < 0)
+        return -1;
+    if (earlier->left & RESULT_STATE)
+        return err_set(e, ERR_NOT_FOUND,
+                       "its state is on its nodes (try: dtctl fetch %s --fetch state)",
+                       earlier->id);
+    return 0;
+}
+
+static int look_for_state(struct run_start *l, struct run *earlier, struct err *e) {
     struct arena *a = l->context->arena;
     if (!run_is_over(earlier))
         return err_set(e, ERR_BUSY, "it may still be running (try: dtctl fetch %s)", earlier->id);
@@ -147,6 +163,8 @@ static int look_for_state(struct run_start *l, const struct run *earlier, struct
     if (!str_eq(owner, earlier->id))
         return err_set(e, ERR_NOT_FOUND, "'%s' holds the results of %s%s", earlier->output_dir,
                        owner[0] ? "run " : "no known run", owner);
+    if (bring_state(l, earlier, e) < 0)
+        return -1;
     const char *state = file_join(a, earlier->output_dir, "state");
     return earlier->native ? add_trainer_state(l, earlier, state, e)
                            : add_command_state(l, earlier, state, e);
@@ -174,7 +192,7 @@ int run_start_state(struct run_start *l, struct err *e) {
         return err_set(e, ERR_CONFIG, "%s: run '%s' cannot be resumed: %s",
                        config_where(s->config, "train.resume"), earlier.id, why.text);
     // A command may have no state, so its absence is not worth a note.
-    if (l->native || why.code == ERR_BUSY || !earlier.fetched)
+    if (l->native || why.code == ERR_BUSY || !earlier.fetched || (earlier.left & RESULT_STATE))
         screen_note(s->screen, "run %s (%s) is not resumed: %s", earlier.id, earlier.state,
                     why.text);
     return 0;

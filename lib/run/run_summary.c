@@ -3,8 +3,10 @@
 #include "run/run_summary.h"
 
 #include "cluster/nodeset.h"
-#include "run/events_merge.h"
+#include "follow/events_merge.h"
+#include "run/results_archive.h"
 #include "run/results_owner.h"
+#include "run/results_upload.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -15,10 +17,10 @@ enum { TAIL_LINES_SHOWN_MAX = 20, ROUNDS_SHOWN_MAX = 8 };
 
 // ---- summary.json ------------------------------------------------------------------------------
 
-static void json_ranks(struct json_out *j, const struct story_node *n) {
+static void json_ranks(struct json_out *j, const struct history_node *n) {
     json_array(j, "ranks");
     for (int i = 0; i < n->rank_count; i++) {
-        const struct story_rank *r = &n->ranks[i];
+        const struct history_rank *r = &n->ranks[i];
         json_object(j, NULL);
         json_int(j, "rank", r->rank);
         json_int(j, "local_rank", r->local_rank);
@@ -45,9 +47,9 @@ static void json_nodes(const struct summary *s, struct json_out *j) {
         json_int(j, "node_rank", (int64_t)i);
         json_str(j, "state", n->state[0] ? n->state : n->no_status ? "no-status" : "running");
         json_str(j, "error", n->no_status ? n->err.text : NULL);
-        json_bool(j, "in_last_round", f->story.nodes[i].round == f->story.round);
-        json_str(j, "gone", f->story.nodes[i].gone_why);
-        json_ranks(j, &f->story.nodes[i]);
+        json_bool(j, "in_last_round", f->history.nodes[i].round == f->history.round);
+        json_str(j, "gone", f->history.nodes[i].gone_why);
+        json_ranks(j, &f->history.nodes[i]);
         json_end(j);
     }
     json_end(j);
@@ -55,7 +57,7 @@ static void json_nodes(const struct summary *s, struct json_out *j) {
 
 static void json_history(const struct summary *s, struct json_out *j) {
     json_array(j, "history");
-    for (const struct story_round *r = s->follow->story.rounds; r; r = r->next) {
+    for (const struct history_round *r = s->follow->history.rounds; r; r = r->next) {
         json_object(j, NULL);
         json_int(j, "round", r->round);
         json_int(j, "time_ms", r->time_ms);
@@ -69,7 +71,7 @@ static void json_history(const struct summary *s, struct json_out *j) {
 }
 
 static void json_failure(const struct summary *s, struct json_out *j) {
-    const struct story_failure *f = run_history_root(&s->follow->story);
+    const struct history_failure *f = run_history_root(&s->follow->history);
     if (!f) {
         json_null(j, "failure");
         return;
@@ -112,12 +114,17 @@ static void json_names(struct json_out *j, const char *key, const char *const *n
     json_end(j);
 }
 
+static void json_kinds(struct json_out *j, const char *key, unsigned kinds) {
+    const char *names[RESULT_KINDS];
+    json_names(j, key, names, result_kinds_names(kinds, names));
+}
+
 // The layout of a command's files below output_dir.
 static void json_layout(const struct summary *s, struct json_out *j) {
     if (s->run->native)
         return;
     json_object(j, "layout");
-    json_str(j, "merge", s->run->apart ? "never" : "always");
+    json_str(j, "merge", config_merge_words[s->run->merge]);
     json_str(j, "state", "state/NODE");
     if (s->collect) {
         json_int(j, "differing", (int64_t)s->collect->layout.apart);
@@ -139,9 +146,9 @@ static void json_head(const struct summary *s, struct json_out *j) {
         json_str(j, NULL, r->command[i]);
     json_end(j);
     json_int(j, "created_ms", r->created_ms);
-    json_int(j, "world_size", s->follow->story.world_size);
-    json_int(j, "rounds", s->follow->story.round + 1);
-    json_int(j, "restarts", s->follow->story.restarts);
+    json_int(j, "world_size", s->follow->history.world_size);
+    json_int(j, "rounds", s->follow->history.round + 1);
+    json_int(j, "restarts", s->follow->history.restarts);
 }
 
 void run_summary_json(const struct summary *s, struct strbuf *out) {
@@ -161,9 +168,16 @@ void run_summary_json(const struct summary *s, struct strbuf *out) {
     json_int(&j, "fetched_bytes", (int64_t)r->fetch_bytes);
     json_bool(&j, "fetched", r->fetched);
     json_names(&j, "lost", r->lost, r->lost_count);
+    json_kinds(&j, "left", r->fetched ? r->left : 0);
     json_int(&j, "work_left", r->work_left);
     json_str(&j, "resumes", r->resumes && r->resumes[0] ? r->resumes : NULL);
     json_str(&j, "output_dir", r->output_dir);
+    if (results_upload_is_wanted(r)) {
+        json_str(&j, "s3", r->s3);
+        json_bool(&j, "uploaded", r->uploaded);
+    }
+    if (r->archive)
+        json_bool(&j, "archived", r->archives == RUN_ARCHIVES_WHOLE);
     json_layout(s, &j);
     if (s->trainer) {
         json_num(&j, "images_per_s", json_get_num(s->trainer, "images_per_s", 0));
@@ -222,10 +236,10 @@ static void text_figures(const struct summary *s, struct strbuf *out) {
 
 // One line per restarted round with its reason, one per node that did not return.
 static void text_history(const struct summary *s, struct strbuf *out) {
-    const struct story *t = &s->follow->story;
+    const struct run_history *t = &s->follow->history;
     char age[STR_HUMAN_BYTES_MAX];
     int shown = 0, later = t->round_count > 1 ? t->round_count - 1 : 0;
-    for (const struct story_round *r = t->rounds ? t->rounds->next : NULL; r; r = r->next) {
+    for (const struct history_round *r = t->rounds ? t->rounds->next : NULL; r; r = r->next) {
         if (later - shown++ > ROUNDS_SHOWN_MAX)
             continue;
         strbuf_addf(out, "  %-9s%d after %s, %d rank%s on %d node%s: ", "round", r->round,
@@ -240,6 +254,34 @@ static void text_history(const struct summary *s, struct strbuf *out) {
                         t->nodes[i].name, t->nodes[i].gone_why ? ": " : "",
                         t->nodes[i].gone_why ? t->nodes[i].gone_why : "");
         }
+}
+
+// Kinds of results that outputs.fetch leaves on the nodes.
+static void text_left(const struct summary *s, struct strbuf *out) {
+    const struct run *r = s->run;
+    char size[STR_HUMAN_BYTES_MAX];
+    int64_t files = 0, bytes = 0;
+    if (!r->fetched || !r->left)
+        return;
+    for (int i = 0; s->collect && i < RESULT_KINDS; i++)
+        if (r->left & 1U << i) {
+            files += s->collect->work_left.kinds[i].files;
+            bytes += s->collect->work_left.kinds[i].bytes;
+        }
+    strbuf_addf(out, "  %-9s%s", "left", result_kinds_words(s->arena, r->left));
+    if (files)
+        strbuf_addf(out, ", %lld file%s, %s,", (long long)files, files == 1 ? "" : "s",
+                    str_human_bytes(size, (uint64_t)bytes));
+    strbuf_addf(out, " on the nodes only (try: dtctl fetch %s", r->id);
+    if (r->left & (r->left - 1)) // more than one
+        strbuf_addf(out, ", or with --fetch %s", result_kinds_list(s->arena, r->left & -r->left));
+    strbuf_adds(out, ")\n");
+}
+
+static const char *lost_what(const struct summary *s) {
+    const struct run *r = s->run;
+    return r->lost_kinds == RESULT_ALL ? "part of the results"
+                                       : result_kinds_words(s->arena, r->lost_kinds);
 }
 
 // Files that are not in their usual place, or nowhere.
@@ -270,10 +312,10 @@ static void text_layout(const struct summary *s, struct strbuf *out) {
     }
     if (r->lost_count == 0)
         return;
-    strbuf_addf(out, "  %-9sthe part of the results that %s had: %s\n", "lost",
+    strbuf_addf(out, "  %-9sthe %s that %s had: %s\n", "lost", lost_what(s),
                 nodeset_fold(s->arena, r->lost, r->lost_count),
-                r->lost_count == 1 ? "the node does not have the run any more"
-                                   : "the nodes do not have the run any more");
+                r->lost_count == 1 ? "the node does not have it any more"
+                                   : "the nodes do not have it any more");
     for (size_t i = 0; i < r->lost_count; i++)
         line_file(s, out, "of it",
                   file_join(s->arena, run_path(&s->context->cluster, r, "incoming"), r->lost[i]));
@@ -286,13 +328,14 @@ void run_summary_text(const struct summary *s, struct strbuf *out) {
     char setup[STR_HUMAN_BYTES_MAX], fetch[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX],
         got[STR_HUMAN_BYTES_MAX];
     strbuf_addf(out, "\n%s: %s", r->id, r->state);
-    if (s->follow->story.world_size)
-        strbuf_addf(out, ", %d rank%s on %d node%s", s->follow->story.world_size,
-                    s->follow->story.world_size == 1 ? "" : "s", s->follow->story.nodes_in_round,
-                    s->follow->story.nodes_in_round == 1 ? "" : "s");
-    if (s->follow->story.restarts)
-        strbuf_addf(out, ", %d restart%s", s->follow->story.restarts,
-                    s->follow->story.restarts == 1 ? "" : "s");
+    if (s->follow->history.world_size)
+        strbuf_addf(out, ", %d rank%s on %d node%s", s->follow->history.world_size,
+                    s->follow->history.world_size == 1 ? "" : "s",
+                    s->follow->history.nodes_in_round,
+                    s->follow->history.nodes_in_round == 1 ? "" : "s");
+    if (s->follow->history.restarts)
+        strbuf_addf(out, ", %d restart%s", s->follow->history.restarts,
+                    s->follow->history.restarts == 1 ? "" : "s");
     strbuf_addf(out, "\n  %-9spush %s (%s), ", "time", str_human_ms(push, r->push_ms),
                 str_human_bytes(sent, r->push_bytes));
     if (r->setup_ms)
@@ -306,13 +349,19 @@ void run_summary_text(const struct summary *s, struct strbuf *out) {
         line_file(s, out, "model", file_join(s->arena, r->output_dir, "model"));
         line_file(s, out, "state", file_join(s->arena, r->output_dir, "state"));
         line_file(s, out, "output", r->output_dir);
+        for (int i = 0; r->archives == RUN_ARCHIVES_WHOLE && i < RESULTS_ARCHIVES; i++)
+            line_file(s, out, "archive",
+                      file_join(s->arena, r->output_dir, results_archive_name(i)));
     }
     line_file(s, out, "metrics", run_path(c, r, "metrics.jsonl"));
     line_file(s, out, "logs", run_path(c, r, "logs"));
     line_file(s, out, "events", run_path(c, r, "events.jsonl"));
     strbuf_addf(out, "  %-9s%s\n", "summary",
                 run_near_path(s->arena, run_path(c, r, "summary.json")));
+    if (results_upload_is_wanted(r) && r->uploaded)
+        strbuf_addf(out, "  %-9s%s\n", "s3", r->s3);
     text_layout(s, out);
+    text_left(s, out);
     if (!r->fetched)
         strbuf_addf(out, "  results of some nodes are not here yet (try: dtctl fetch %s)\n", r->id);
 }
@@ -339,13 +388,13 @@ static const char CRASH_LOOP[] =
     "crash loop: "; // prefix of the reason that rendezvous_failed.c gives
 
 void run_summary_failure(const struct summary *s, struct strbuf *out) {
-    const struct story_failure *f = run_history_root(&s->follow->story);
+    const struct history_failure *f = run_history_root(&s->follow->history);
     if (!f) {
         // A node that left reports its own reason unless the run finished.
         bool finished = str_eq(s->run->state, "finished");
         for (size_t i = 0; i < s->follow->count && !finished; i++)
-            if (s->follow->story.nodes[i].why) {
-                strbuf_addf(out, "\n%s\n", s->follow->story.nodes[i].why);
+            if (s->follow->history.nodes[i].why) {
+                strbuf_addf(out, "\n%s\n", s->follow->history.nodes[i].why);
                 break;
             }
         return;
@@ -362,12 +411,12 @@ void run_summary_failure(const struct summary *s, struct strbuf *out) {
     else if (f->tail && f->tail[0])
         add_tail(s, out, f->tail);
     size_t others = 0;
-    for (size_t i = 0; i < s->follow->story.failure_count; i++)
-        others += &s->follow->story.failures[i] != f;
+    for (size_t i = 0; i < s->follow->history.failure_count; i++)
+        others += &s->follow->history.failures[i] != f;
     if (others)
         strbuf_addf(out, "  %zu more failure%s came after it\n", others, others == 1 ? "" : "s");
     for (size_t i = 0; i < s->follow->count; i++) {
-        const char *why = s->follow->story.nodes[i].why;
+        const char *why = s->follow->history.nodes[i].why;
         if (!why || !str_starts(why, CRASH_LOOP))
             continue;
         strbuf_addf(out, "  not started again: %s (--rdzv-conf crash_loop=0 goes on)\n", why);
@@ -378,7 +427,10 @@ void run_summary_failure(const struct summary *s, struct strbuf *out) {
     if (!file_exists(log))
         log = arena_printf(s->arena, "%s/%s/%d.out", run_path(&s->context->cluster, s->run, "logs"),
                            f->node, f->rank);
-    strbuf_addf(out, "  all of its output: %s\n", run_near_path(s->arena, log));
+    if (file_exists(log))
+        strbuf_addf(out, "  all of its output: %s\n", run_near_path(s->arena, log));
+    else if (s->run->left & RESULT_LOGS)
+        strbuf_addf(out, "  all of its output is on the node (try: dtctl logs %s)\n", s->run->id);
 }
 
 // ---- events.jsonl ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 #ifndef RUN_RUN_SUMMARY_H
 #define RUN_RUN_SUMMARY_H
 
-#include "run/follow.h"
+#include "follow/follow.h"
 #include "run/results.h"
 
 struct summary {

@@ -3,7 +3,9 @@
 #include "run/task.h"
 
 #include "base/env.h"
+#include "run/results_archive.h"
 #include "run/results_owner.h"
+#include "run/results_upload.h"
 
 #include <string.h>
 
@@ -70,11 +72,19 @@ static void add_environment(struct hash *h, const struct run_start *l) {
         add_text(h, l->spec.env[i].name);
         add_text(h, l->spec.env[i].value);
     }
+    if (l->spec.bundle_hash)
+        add_text(h, l->spec.bundle_hash);
 }
 
 static void add_outputs(struct hash *h, const struct run_start *l) {
     add_number(h, l->run.bring_work);
-    add_number(h, l->run.apart);
+    add_number(h, (uint64_t)l->run.merge);
+    if (l->run.archive)
+        add_number(h, (uint64_t)l->run.archive);
+    if (l->run.wanted != RESULT_ALL)
+        add_number(h, l->run.wanted);
+    if (results_upload_is_wanted(&l->run))
+        add_text(h, l->context->config->output_s3);
     if (l->context->config->compat_sagemaker)
         add_number(h, 1);
 }
@@ -155,6 +165,10 @@ int task_find_stand_in(struct run_start *l, struct run *out, const char **why, s
         *why = arena_printf(a, "its results are not here (try: dtctl fetch %s)", out->id);
     else if (out->lost_count)
         *why = arena_printf(a, "its results of node %s are lost", out->lost[0]);
+    else if (results_archive_is_due(out))
+        *why = arena_printf(a, "its archives are not written (try: dtctl fetch %s)", out->id);
+    else if (results_upload_is_due(out))
+        *why = arena_printf(a, "its results are not in %s (try: dtctl fetch %s)", out->s3, out->id);
     else if (!str_eq(results_owner_of(a, out->output_dir), out->id))
         *why = arena_printf(a, "'%s' does not hold its results any more",
                             run_near_path(a, out->output_dir));

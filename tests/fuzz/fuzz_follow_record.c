@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stream of a node: any bytes are refused, or give records that stay inside the buffer and name
 // only files of a run.
+#include "follow/run_history.h"
 #include "protocol/follow_stream.h"
-#include "run/run_history.h"
 
 #include <string.h>
 
@@ -11,9 +11,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     static const char *const nodes[] = {"a", "b"};
     struct arena arena = {0}, scratch = {0};
-    struct story story;
+    struct run_history history;
     size_t at = 0;
-    run_history_init(&story, &arena, nodes, 2);
+    run_history_init(&history, &arena, nodes, 2);
     while (at < size) {
         struct follow_record r;
         struct follow_file file;
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
             must(r.data >= data && r.data + r.len <= data + size);
             must(follow_file_parse(r.name, &file) && !strstr(r.name, ".."));
             if (r.file.kind == FOLLOW_EVENTS)
-                run_history_add(&story, &scratch, at % 2, (const char *)r.data, r.len, &event);
+                run_history_add(&history, &scratch, at % 2, (const char *)r.data, r.len, &event);
         }
         at += (size_t)took;
     }

@@ -2,11 +2,11 @@
 // The stream of a node, up to the screen. The input is text of several files of a run; a byte
 // before each piece selects the file. For any input, no sequence that controls a terminal is
 // printed, summary.json is valid, and memory stays proportional.
-#include "run/follow.h"
+#include "follow/follow.h"
 #include "run/monitor_view.h"
 #include "run/run_summary.h"
 #include "sys/file.h"
-#include "tests/unit/run/follow_fixture.h"
+#include "tests/unit/follow/follow_fixture.h"
 #include "tests/unit/ui/screen_check.h"
 
 #include <sys/mman.h>

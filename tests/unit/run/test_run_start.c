@@ -87,6 +87,61 @@ static void records(const char *dir) {
     arena_fini(&a);
 }
 
+#define RECORD                                                                                     \
+    "id = 't'\nname = 't'\ncreated_ms = 1\noutput_dir = '/o'\ncommand = []\nnodes = ['n']\n"
+
+static void results_in_records(void) {
+    static const char older[] = RECORD "apart = true\n", bare[] = RECORD,
+                      unknown[] = RECORD "left = ['statte']\n";
+    const char *node = "n", *command = NULL;
+    struct arena a = {0};
+    struct err e = {0};
+    struct strbuf text = {0};
+    struct run back, r = {.id = "t",
+                          .name = "t",
+                          .cluster = "c",
+                          .provider = "local",
+                          .command = &command,
+                          .nodes = &node,
+                          .node_count = 1,
+                          .nproc = "1",
+                          .output_dir = "/o",
+                          .state = "finished",
+                          .fetched = true,
+                          .wanted = RESULT_LOGS | RESULT_MODEL,
+                          .left = RESULT_STATE,
+                          .lost = &node,
+                          .lost_count = 1,
+                          .lost_kinds = RESULT_OUTPUT,
+                          .merge = CONFIG_MERGE_RANK0,
+                          .archive = CONFIG_ARCHIVE_TAR_ZST,
+                          .archives = RUN_ARCHIVES_BEGUN};
+    run_format(&r, &text);
+    is_int(run_parse(&a, strbuf_cstr(&text), text.len, "r", &back, &e), 0,
+           "the record is read back %s", e.text);
+    strbuf_fini(&text);
+    is_uint(back.wanted, r.wanted, "the record has the kinds that come by themselves");
+    is_uint(back.left, r.left, "the record has the kinds that are on the nodes");
+    is_uint(back.lost_kinds, r.lost_kinds, "the record has the kinds that are lost");
+    is_int(back.merge, r.merge, "the record has the layout");
+    is_int(back.archive, r.archive, "the record has the format of archives");
+    is_int(back.archives, r.archives, "the record has what is there of them");
+    ok(!run_is_all_here(&back), "with a kind on the nodes not all is here");
+    back.left = 0;
+    ok(run_is_all_here(&back), "without it all is here");
+    back.work_left = 1;
+    ok(!run_is_all_here(&back), "with files of working folders there not all is here");
+    is_int(run_parse(&a, older, strlen(older), "r", &back, &e), 0, "an older record is read");
+    is_uint(back.wanted, RESULT_ALL, "of an older run all kinds come");
+    is_int(back.merge, CONFIG_MERGE_BY_NODE, "the layout of an older run is known");
+    is_int(run_parse(&a, bare, strlen(bare), "r", &back, &e), 0, "a record without layout is read");
+    is_int(back.merge, CONFIG_MERGE_AUTO, "the layout is auto then");
+    is_int(run_parse(&a, unknown, strlen(unknown), "r", &back, &e), -1,
+           "a record with an unknown kind is refused");
+    has_str(e.text, "left: 'statte' is none of", "the error names the key and the kind");
+    arena_fini(&a);
+}
+
 int main(void) {
     char dir[] = "/tmp/dtctl-launch-XXXXXX";
     struct err e = {0};
@@ -99,6 +154,7 @@ int main(void) {
     NAMED("python3", "python3");
     ids();
     records(dir);
+    results_in_records();
     file_remove_tree(dir, &e);
     return done_testing();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of tasks: what comes before what, a part of a graph, circles, random graphs.
-#include "run/input_run.h"
+#include "run/input_from_run.h"
 #include "run/task_order.h"
 #include "tests/tap.h"
 
@@ -119,13 +119,13 @@ static void random_graphs(void) {
 static void sources(void) {
     struct arena a = {0};
     const char *run = NULL;
-    is_str(input_run_task(&a, "run:prep/output", &run), "prep", "a source names its task");
-    is_str(input_run_task(&a, "run:prep@prep-1/output/x", &run), "prep",
+    is_str(input_from_run_task(&a, "run:prep/output", &run), "prep", "a source names its task");
+    is_str(input_from_run_task(&a, "run:prep@prep-1/output/x", &run), "prep",
            "a source with a run does, too");
     is_str(run, "prep-1", "the run of a source is found, too");
-    is_str(input_run_task(&a, "run:prep/output/a@b", &run), "prep", "a path may have an '@'");
+    is_str(input_from_run_task(&a, "run:prep/output/a@b", &run), "prep", "a path may have an '@'");
     is_str(run, "", "an '@' in a path names no run");
-    ok(input_run_task(&a, "./run:prep", &run) == NULL, "a path names none");
+    ok(input_from_run_task(&a, "./run:prep", &run) == NULL, "a path names none");
     arena_fini(&a);
 }
 

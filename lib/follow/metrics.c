@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics from worker lines.
+#include "follow/metrics.h"
+
+#include "base/log.h"
+
+#include <math.h>
+
+int metrics_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
+                struct err *e) {
+    struct metric *m = &set->metrics[set->count];
+    if (set->count == METRIC_COUNT_MAX)
+        return err_set(e, ERR_CONFIG, "more than %d metrics", METRIC_COUNT_MAX);
+    *m = (struct metric){.name = arena_strdup(a, name)};
+    if (metric_expression_check_name(name, e) < 0 ||
+        metric_expression_compile(&m->expression, regex, e) < 0)
+        return err_wrap(e, "metric '%.80s'", name);
+    set->count++;
+    return 0;
+}
+
+void metrics_fini(struct metric_set *set) {
+    for (size_t i = 0; i < set->count; i++)
+        metric_expression_fini(&set->metrics[i].expression);
+    set->count = 0;
+}
+
+static void note_overrun(struct metric *m) {
+    if (m->overruns++ == 0)
+        log_warn("the expression of a metric takes too long on a line; such lines are skipped",
+                 "metric=%s given_up_after=%d", m->name, METRIC_OVERRUNS_MAX);
+}
+
+static void note_value(struct metric *m, double value) {
+    if (!isfinite(value))
+        return;
+    m->first = m->count ? m->first : value;
+    m->min = m->count ? fmin(m->min, value) : value;
+    m->max = m->count ? fmax(m->max, value) : value;
+    m->last = value;
+    m->count++;
+}
+
+void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx) {
+    if (len > METRIC_LINE_BYTES_MAX)
+        len = METRIC_LINE_BYTES_MAX;
+    for (size_t i = 0; i < set->count; i++) {
+        struct metric *m = &set->metrics[i];
+        double value = 0;
+        if (m->overruns >= METRIC_OVERRUNS_MAX)
+            continue;
+        switch (metric_expression_find(&m->expression, line, len, &value)) {
+        case METRIC_NONE: break;
+        case METRIC_FOUND:
+            note_value(m, value);
+            cb(ctx, m, value);
+            break;
+        case METRIC_OVERRUN: note_overrun(m); break;
+        }
+    }
+}

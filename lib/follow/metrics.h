@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics from worker lines: each metric has a name and a regular expression that captures a
+// number.
+//
+//     metrics_add(&set, "loss", "Loss ([0-9.]+)", e);
+//     metrics_match(&set, line, len, on_value, ctx); // once for each metric that matches
+//
+// conf/metric_expression.h describes names and expressions. The caller owns the set: metrics_fini
+// frees the compiled expressions.
+#ifndef FOLLOW_METRICS_H
+#define FOLLOW_METRICS_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "conf/metric_expression.h"
+
+#include <stdint.h>
+
+enum {
+    METRIC_LINE_BYTES_MAX = 4096, // the rest of a line is not searched
+    METRIC_OVERRUNS_MAX =
+        16, // lines that may exceed the match limit before an expression is given up
+};
+
+struct metric {
+    const char *name;
+    struct metric_expression expression;
+    double first, last, min, max;
+    uint64_t count;
+    int overruns; // lines that were skipped because the search reached a limit
+};
+
+struct metric_set {
+    struct metric metrics[METRIC_COUNT_MAX];
+    size_t count;
+};
+
+typedef void metric_cb(void *ctx, const struct metric *m, double value);
+
+// ERR_CONFIG names the metric and the fault of its expression. name is copied to the arena.
+int metrics_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
+                struct err *e);
+void metrics_fini(struct metric_set *set);
+// Matches one line without its newline. Updates the figures of each metric that matched, then calls
+// cb. Logs the first line on which an expression exceeds the match limit.
+void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
+
+#endif

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the dtdata that dtctl carries on this computer, with the user's AWS credentials.
+#ifndef RUN_DTDATA_H
+#define RUN_DTDATA_H
+
+#include "ui/context.h"
+
+#define DTDATA_PROGRAM "dtdata"
+
+struct dtdata_call {
+    const char *const *args; // words after the program's name, NULL-terminated
+    size_t bytes_max;        // of the output, without lines of progress
+    int64_t ms_max;          // 0: no limit
+    // At least ten times a second. total 0: nothing is known yet. NULL: not called.
+    void (*on_progress)(void *ctx, uint64_t done, uint64_t total);
+    void *ctx;
+};
+
+// *text is heap memory with the lines that the program has printed, without those of progress,
+// also after an error. A signal ends the program (ERR_INTERRUPTED). The program's own error
+// becomes e.
+int dtdata_run(struct context *s, const struct dtdata_call *call, char **text, struct err *e);
+
+#endif
