@@ -140,7 +140,7 @@ static uint64_t raise_descriptors(void) {
     return before;
 }
 
-static int open_story(struct agent *a, struct err *e) {
+static int open_events(struct agent *a, struct err *e) {
     const struct agent_config *c = a->config;
     char path[4096];
     if (!c->run_dir)
@@ -177,7 +177,7 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     workers_init(&a->workers, a->loop, workers, &agent_workers_table);
     sigset_t set = c->signals;
     sigaddset(&set, SIGPIPE);
-    if (loop_signals(a->loop, &set, on_signal, a, e) < 0 || open_story(a, e) < 0)
+    if (loop_signals(a->loop, &set, on_signal, a, e) < 0 || open_events(a, e) < 0)
         return -1;
     if (c->listen_fd >= 0 &&
         listener_open(&a->listener, a->loop, c->listen_fd, "agents", on_accept, e) < 0)

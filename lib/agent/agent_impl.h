@@ -10,8 +10,8 @@
 #include "agent/log_times.h"
 #include "agent/preemption_notice.h"
 #include "channel/guests.h"
-#include "store/store_server.h"
 #include "sys/listener.h"
+#include "tcpstore/store_server.h"
 #include "worker/file_timer.h"
 
 struct agent {

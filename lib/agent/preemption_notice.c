@@ -87,10 +87,10 @@ static bool watch_folder(struct notice_watch *w) {
         if (depth == 0)
             mask = IN_ONLYDIR | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM |
                    IN_DELETE_SELF | IN_MOVE_SELF;
-        int folder = changes_add(&w->changes, dir, mask);
+        int folder = file_changes_add(&w->changes, dir, mask);
         if (folder >= 0) {
             if (w->folder != folder)
-                changes_remove(&w->changes, w->folder);
+                file_changes_remove(&w->changes, w->folder);
             w->folder = folder;
             return depth == 0;
         }
@@ -129,7 +129,7 @@ static void look(struct notice_watch *w) {
 static void on_change(struct watch *watch, unsigned events) {
     struct notice_watch *w = container_of(watch, struct notice_watch, watch);
     (void)events;
-    changes_drain(&w->changes);
+    file_changes_drain(&w->changes);
     look(w);
 }
 
@@ -147,10 +147,10 @@ int preemption_watch_start(struct notice_watch *w, struct loop *loop, const char
                        "bytes",
                        path, NOTICE_PATH_BYTES_MAX - 1);
     memcpy(w->path, path, strlen(path) + 1);
-    if (changes_open(&w->changes, e) < 0)
+    if (file_changes_open(&w->changes, e) < 0)
         return err_wrap(e, "'%s'", path);
     if (watch_start(loop, &w->watch, w->changes.fd, LOOP_READ, on_change, e) < 0) {
-        changes_close(&w->changes);
+        file_changes_close(&w->changes);
         return -1;
     }
     w->loop = loop;
@@ -163,6 +163,6 @@ void preemption_watch_stop(struct notice_watch *w) {
         return;
     timer_stop(&w->first);
     watch_stop(&w->watch);
-    changes_close(&w->changes);
+    file_changes_close(&w->changes);
     w->loop = NULL;
 }

@@ -16,7 +16,7 @@
 #define AGENT_PREEMPTION_NOTICE_H
 
 #include "base/err.h"
-#include "sys/changes.h"
+#include "sys/file_changes.h"
 #include "sys/loop.h"
 
 #include <stdbool.h>
@@ -63,7 +63,7 @@ struct notice_watch {
     notice_cb *cb;
     struct watch watch;
     struct timer first;
-    struct changes changes;
+    struct file_changes changes;
     int folder;   // its watch
     bool puzzled; // the file is malformed, which was logged
     char path[NOTICE_PATH_BYTES_MAX];

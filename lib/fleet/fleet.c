@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/nodeset.h"
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 #include "sys/file.h"
 
 #include <stdio.h>
@@ -309,10 +309,10 @@ int fleet_connect(struct fleet *f, bool want_agent, struct err *e) {
     if (ssh_config && strcmp(ssh_config, "none") != 0 && !file_exists(ssh_config))
         return err_set(e, ERR_CONFIG, "ssh.config: there is no file '%s'", ssh_config);
     if (want_agent && !f->agent) {
-        const struct embed_file *file = bundle_find("dtrun");
+        const struct embed_file *file = embedded_find("dtrun");
         if (!file)
             return err_set(e, ERR_FAILED, "this dtctl carries no agent: it was built without one");
-        f->agent = bundle_unpack(f->context->arena, file, e);
+        f->agent = embedded_unpack(f->context->arena, file, e);
         if (!f->agent)
             return -1;
         f->agent_size = file->size;

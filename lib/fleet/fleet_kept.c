@@ -10,6 +10,12 @@
 
 enum { NAME_BYTES_MAX = 255 };
 
+const char *const kept_kind_names[] = {
+    [KEPT_STATE] = "state", [KEPT_INPUT] = "input", [KEPT_ENVIRONMENT] = "environment"};
+static const char *const DROP_FLAGS[] = {
+    [KEPT_STATE] = "--run", [KEPT_INPUT] = "--input", [KEPT_ENVIRONMENT] = "--bundle"};
+enum { KINDS = sizeof DROP_FLAGS / sizeof DROP_FLAGS[0] };
+
 static void parse_line(struct arena *a, const char *line, size_t node_index, struct kept *out) {
     struct arena scratch = {0};
     struct json *j = NULL;
@@ -18,12 +24,13 @@ static void parse_line(struct arena *a, const char *line, size_t node_index, str
         json_parse(&scratch, line, strlen(line), &j, &ignored) == 0) {
         const char *kind = json_get_str(j, "kind", ""), *name = json_get_str(j, "name", "");
         int64_t files = json_get_int(j, "files", -1), bytes = json_get_int(j, "bytes", -1);
-        bool is_input = strcmp(kind, "input") == 0;
-        if ((is_input || strcmp(kind, "state") == 0) && str_is_name(name, NAME_BYTES_MAX) &&
-            files >= 0 && bytes >= 0) {
+        size_t k = 0;
+        while (k < KINDS && strcmp(kind, kept_kind_names[k]) != 0)
+            k++;
+        if (k < KINDS && str_is_name(name, NAME_BYTES_MAX) && files >= 0 && bytes >= 0) {
             array_grow_in(a, out->items, &out->room, out->count + 1);
             out->items[out->count++] =
-                (struct kept_item){.is_input = is_input,
+                (struct kept_item){.kind = (enum kept_kind)k,
                                    .name = arena_strdup(a, name),
                                    .node_index = node_index,
                                    .files = (uint64_t)files,
@@ -108,8 +115,8 @@ static int drop_next(struct fleet_node *n, struct err *e) {
         return 0;
     }
     const struct kept_item *item = &d->items->items[(*i)++];
-    const char *rest = arena_printf(n->fleet->context->arena, "%s %s",
-                                    item->is_input ? "--input" : "--run", item->name);
+    const char *rest =
+        arena_printf(n->fleet->context->arena, "%s %s", DROP_FLAGS[item->kind], item->name);
     return transport_collect(n->link, fleet_line(n, "drop", rest), NULL, 0, on_dropped, n, e);
 }
 

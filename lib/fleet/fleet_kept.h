@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists and removes what nodes keep between runs: states of runs and folders of inputs.
+// Lists and removes what nodes keep between runs: states of runs, folders of inputs and of
+// environments.
 #ifndef FLEET_FLEET_KEPT_H
 #define FLEET_FLEET_KEPT_H
 
@@ -7,9 +8,12 @@
 
 enum { KEPT_ITEMS_MAX = 1000000 };
 
+enum kept_kind { KEPT_STATE, KEPT_INPUT, KEPT_ENVIRONMENT };
+extern const char *const kept_kind_names[]; // as nodes say them
+
 struct kept_item {
-    bool is_input;     // else the state of a run
-    const char *name;  // of the run; or of the input's folder, NAME-HASH[-ofN]
+    enum kept_kind kind;
+    const char *name;  // of the run; or of the folder, NAME-HASH[-ofN] of an input
     size_t node_index; // in the fleet
     uint64_t files, bytes;
     int64_t changed_ms; // wall clock of the newest change

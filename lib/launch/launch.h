@@ -86,6 +86,17 @@ void launch_end(struct launch *l);
 int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
                const char *run_dir, int listen_fd, int listen_port, struct err *e);
 
+// launch_bundle.c: the variables of an environment that lies ready in this node's root: PATH with
+// its bin in front of `path`, then VIRTUAL_ENV or CONDA_PREFIX. Returns their number, at most
+// LAUNCH_BUNDLE_PAIRS_MAX; ERR_NOT_FOUND when it is not there. launch_bundle_fill does not look.
+enum { LAUNCH_BUNDLE_PAIRS_MAX = 3 };
+int launch_bundle(struct arena *a, const char *root, const char *hash, const char *path,
+                  struct job_pair *out, struct err *e);
+int launch_bundle_fill(struct arena *a, const char *env_dir, const char *path,
+                       struct job_pair *out);
+// PATH where the environment has none.
+extern const char launch_path_default[];
+
 // launch_config.c: the part of both kinds of launch: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
 int64_t launch_join_ms(const struct launch *l); // limit for all nodes to join

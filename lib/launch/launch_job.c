@@ -67,9 +67,21 @@ static int take_path(struct launch *l, const char *run_dir, struct job_pair *pat
     if (symlink(program, link) < 0)
         return err_errno(e, ERR_SYS, "cannot make the link '%s'", link);
     *path = (struct job_pair){
-        "PATH",
-        arena_printf(l->arena, "%s:%s", own && own[0] ? own : "/usr/local/bin:/usr/bin:/bin", dir)};
+        "PATH", arena_printf(l->arena, "%s:%s", own && own[0] ? own : launch_path_default, dir)};
     return 0;
+}
+
+// The variables of the environment of env.bundle, whose bin comes in front of any other PATH.
+static int take_bundle(struct launch *l, const struct job_spec *s, const char *root,
+                       struct job_pair *env, int *count, struct err *e) {
+    const char *path = "";
+    if (!s->bundle_hash)
+        return 0;
+    for (int i = 0; i < *count; i++) // the last one of a name counts
+        path = strcmp(env[i].name, "PATH") == 0 ? env[i].value : path;
+    int n = launch_bundle(l->arena, root, s->bundle_hash, path, env + *count, e);
+    *count += n < 0 ? 0 : n;
+    return n < 0 ? -1 : 0;
 }
 
 static int take_env(struct launch *l, const struct job_spec *s, const char *root,
@@ -84,7 +96,8 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
     };
     enum { FOLDERS = sizeof folders / sizeof *folders };
     struct job_pair *env =
-        arena_new(l->arena, struct job_pair, (size_t)(FOLDERS + 2 + s->input_count + s->env_count));
+        arena_new(l->arena, struct job_pair,
+                  (size_t)(FOLDERS + 2 + s->input_count + s->env_count + LAUNCH_BUNDLE_PAIRS_MAX));
     int n = 0;
     if (take_path(l, run_dir, &env[n++], e) < 0)
         return -1;
@@ -102,6 +115,8 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
                                      file_join(l->arena, root, s->inputs[i].path)};
     for (int i = 0; i < s->env_count; i++)
         env[n++] = s->env[i];
+    if (take_bundle(l, s, root, env, &n, e) < 0)
+        return -1;
     l->agent.env = env;
     l->agent.env_count = n;
     return 0;

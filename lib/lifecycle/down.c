@@ -4,8 +4,9 @@
 
 #include "base/log.h"
 #include "fleet/claim.h"
-#include "lifecycle/losses.h"
+#include "lifecycle/unfetched.h"
 #include "lifecycle/up.h"
+#include "run/results_owner.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -25,8 +26,8 @@ struct down {
     const struct lifecycle_down_options *options;
     struct inventory inv;
     struct fleet fleet;
-    struct losses_rules rules;
-    struct losses losses;
+    struct unfetched_rules rules;
+    struct unfetched unfetched;
     struct provider_down_result *out;
 };
 
@@ -81,14 +82,28 @@ static int forget_nodes(struct down *d, struct err *e) {
     return rest.count ? cluster_save(&s->cluster, &rest, e) : cluster_forget(&s->cluster, e);
 }
 
+// Records that results which were not fetched went with their nodes (--force).
+static void record_losses(const struct down *d) {
+    struct context *s = d->context;
+    const struct fleet *f = &d->fleet;
+    const struct unfetched *l = &d->unfetched;
+    struct err e = {0};
+    for (size_t i = 0; i < l->count; i++)
+        for (size_t k = 0; l->items[i].recorded && k < f->count; k++)
+            if ((!f->nodes[k].failed || d->provider->take_down) &&
+                run_lose(&s->cluster, l->items[i].run, f->nodes[k].info->name, &e) < 0)
+                log_warn("cannot record that results are lost", "run=%s reason=\"%s\"",
+                         l->items[i].run, e.text);
+}
+
 static int prepare_work(struct down *d, struct down_work **out, struct err *e) {
     struct context *s = d->context;
     struct strbuf text = {0};
     const char *id = NULL;
     if (claim_id(s, &id, e) < 0)
         return -1;
-    for (size_t i = 0; i < d->losses.fetched_count; i++)
-        strbuf_addf(&text, "%s\n", d->losses.fetched[i]);
+    for (size_t i = 0; i < d->unfetched.fetched_count; i++)
+        strbuf_addf(&text, "%s\n", d->unfetched.fetched[i]);
     const char *list = arena_strdup(s->arena, strbuf_cstr(&text));
     const char *rest = arena_printf(s->arena, "--all --fetched --owner %s%s", id,
                                     d->options->force ? " --force --discard" : "");
@@ -116,6 +131,7 @@ static int clean_nodes(struct down *d, struct err *e) {
         d->out->removed += !f->nodes[i].failed;
         d->out->bytes += work[i].bytes;
     }
+    record_losses(d);
     if (forget_nodes(d, e) < 0)
         return -1;
     fleet_report(f);
@@ -139,7 +155,7 @@ static void tell(const struct down *d) {
         else
             screen_out(screen, "would clean %s: %s%s\n", n->name, n->root, why);
     }
-    losses_tell(&d->losses);
+    unfetched_tell(&d->unfetched);
     if (!d->options->dry_run)
         return;
     screen_event(&text, &j, "would-remove");
@@ -148,10 +164,10 @@ static void tell(const struct down *d) {
         json_str(&j, NULL, f->nodes[i].info->name);
     json_end(&j);
     json_array(&j, "not_fetched");
-    for (size_t i = 0; i < d->losses.count; i++)
-        json_str(&j, NULL, d->losses.items[i].run);
+    for (size_t i = 0; i < d->unfetched.count; i++)
+        json_str(&j, NULL, d->unfetched.items[i].run);
     json_end(&j);
-    json_str(&j, "going", d->losses.going ? d->losses.going->run : NULL);
+    json_str(&j, "going", d->unfetched.going ? d->unfetched.going->run : NULL);
     screen_event_end(screen, &text, &j);
 }
 
@@ -197,13 +213,13 @@ static int look(struct down *d, const size_t *indices, size_t count, struct err 
     }
     if (ends) // a node that does not answer ends all the same
         f->env.connect_timeout_ms = ENDING_CONNECT_MS_MAX;
-    d->rules = (struct losses_rules){
+    d->rules = (struct unfetched_rules){
         .force = d->options->force, .machines_end = ends, .way = d->options->way};
     if (fleet_connect(f, true, e) < 0)
         return -1;
     if (ends && fleet_failures(f))
         d->rules.gone = gone_of(d, indices, count);
-    return losses_find(f, &d->rules, &d->losses, e);
+    return unfetched_find(f, &d->rules, &d->unfetched, e);
 }
 
 static int take_down(struct down *d, struct err *e) {
@@ -236,9 +252,14 @@ static int take_down(struct down *d, struct err *e) {
         tell(d);
         return 0;
     }
-    if (ask(d, e) < 0 || losses_settle(&d->losses, e) < 0)
+    if (ask(d, e) < 0 || unfetched_settle(&d->unfetched, e) < 0)
         return -1;
-    return d->provider->take_down ? d->provider->take_down(s, d->out, e) : clean_nodes(d, e);
+    if (!d->provider->take_down)
+        return clean_nodes(d, e);
+    if (d->provider->take_down(s, d->out, e) < 0)
+        return -1;
+    record_losses(d);
+    return 0;
 }
 
 int lifecycle_check_losses(struct context *s, struct inventory *inv, const char *nodes, bool force,
@@ -251,7 +272,7 @@ int lifecycle_check_losses(struct context *s, struct inventory *inv, const char 
     if (result == 0)
         result = look(&d, indices, count, e);
     if (result == 0)
-        result = losses_settle(&d.losses, e);
+        result = unfetched_settle(&d.unfetched, e);
     fleet_close(&d.fleet);
     return result;
 }
@@ -262,7 +283,8 @@ static int count_runs(struct context *s, struct provider_down_result *out, struc
     if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
     while (run_walk_next(&walk, &r))
-        out->runs_here += r.fetched && file_exists(r.output_dir);
+        out->runs_here += r.fetched && file_exists(r.output_dir) &&
+                          (!r.lost_count || results_owner_has_files(r.output_dir));
     out->runs_none = walk.count - out->runs_here;
     return 0;
 }

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "conf/render.h"
-#include "fleet/bundle.h"
 #include "fleet/claim.h"
+#include "fleet/embedded_files.h"
 #include "fleet/fleet_transfer.h"
 #include "lifecycle/down.h"
 #include "provider/cluster_backup.h"
@@ -57,8 +57,8 @@ static int bring_up(struct context *s, const struct provider *p, struct fleet *f
         result = p->check(s, f, e);
     if (result == 0)
         reach_phase(phases, f, PHASE_CHECKS);
-    if (result == 0 && bundle_program_path(s->arena, "dttrain")) {
-        result = bundle_add_program(m, s->arena, "dttrain", e);
+    if (result == 0 && embedded_program_path(s->arena, "dttrain")) {
+        result = embedded_add_program(m, s->arena, "dttrain", e);
         if (result == 0)
             result = manifest_hash(m, NULL, NULL, NULL, e);
         if (result == 0)

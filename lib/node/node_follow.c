@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/names.h"
 #include "node/node_verb.h"
-#include "sys/changes.h"
 #include "sys/file.h"
+#include "sys/file_changes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ struct follow {
     struct arena arena;
     const char *run_dir;
     const char *only; // "", "events" or "logs"
-    struct changes changes;
+    struct file_changes changes;
     int agent_fd;
     struct names files, folders;          // of struct followed, struct folder
     struct folder **watched, **looked_at; // folders by watch; folders without a watch
@@ -97,7 +97,7 @@ static void send_bytes(struct follow *f, struct followed *file, const char *p, s
     file->offset += (int64_t)len;
 }
 
-static bool is_story(const char *path) {
+static bool is_json_lines(const char *path) {
     return strcmp(path, EVENTS) == 0 || strcmp(path, "output/metrics.jsonl") == 0;
 }
 
@@ -112,10 +112,10 @@ static size_t read_chunk(struct follow *f, const struct followed *file, char *ch
     ssize_t n = fd < 0 ? -1 : pread(fd, chunk, want, file->offset);
     if (n <= 0)
         return 0;
-    const char *end = is_story(file->path) ? memrchr(chunk, '\n', (size_t)n) : NULL;
+    const char *end = is_json_lines(file->path) ? memrchr(chunk, '\n', (size_t)n) : NULL;
     if (end && (!f->last || n == CHUNK_BYTES))
         return (size_t)(end - chunk) + 1;
-    return is_story(file->path) && !f->last && n < CHUNK_BYTES ? 0 : (size_t)n;
+    return is_json_lines(file->path) && !f->last && n < CHUNK_BYTES ? 0 : (size_t)n;
 }
 
 static void send_events(struct follow *f) {
@@ -177,13 +177,13 @@ static bool want_folder(const char *parent, const char *name) {
 }
 
 static bool want_file(const struct follow *f, const char *parent, const char *name) {
-    bool story = (!parent[0] && strcmp(name, EVENTS) == 0) ||
+    bool lines = (!parent[0] && strcmp(name, EVENTS) == 0) ||
                  (strcmp(parent, "output") == 0 && strcmp(name, "metrics.jsonl") == 0);
     bool log = (!parent[0] && strcmp(name, "agent.log") == 0) ||
                (str_starts(parent, "attempt_") && strchr(parent, '/') &&
                 (strcmp(name, "stdout.log") == 0 || strcmp(name, "stderr.log") == 0 ||
                  strcmp(name, "error.json") == 0 || strcmp(name, "log-times") == 0));
-    return (story && strcmp(f->only, "logs") != 0) || (log && strcmp(f->only, "events") != 0);
+    return (lines && strcmp(f->only, "logs") != 0) || (log && strcmp(f->only, "events") != 0);
 }
 
 static void scan_folder(struct follow *f, const char *path, bool deep);
@@ -194,7 +194,8 @@ static void watch_folder(struct follow *f, const char *path) {
         strlen(path) >= PATH_MAX_BYTES)
         return;
     snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
-    int watch = changes_add(&f->changes, full, IN_CREATE | IN_MODIFY | IN_MOVED_TO | IN_ONLYDIR);
+    int watch =
+        file_changes_add(&f->changes, full, IN_CREATE | IN_MODIFY | IN_MOVED_TO | IN_ONLYDIR);
     if (watch < 0)
         return;
     struct folder *n = arena_new(&f->arena, struct folder, 1);
@@ -258,7 +259,7 @@ static void scan_folder(struct follow *f, const char *path, bool deep) {
 static void read_changes(struct follow *f) {
     char buf[65536] __attribute__((aligned(8)));
     size_t n;
-    while ((n = changes_read(&f->changes, buf, sizeof buf)) > 0) {
+    while ((n = file_changes_read(&f->changes, buf, sizeof buf)) > 0) {
         for (size_t at = 0; at < n;) {
             const struct inotify_event *ev = (const void *)(buf + at);
             at += sizeof *ev + ev->len;
@@ -268,7 +269,7 @@ static void read_changes(struct follow *f) {
                 look_at(f, f->watched[ev->wd]->path, ev->name, false);
         }
     }
-    if (changes_ticked(&f->changes))
+    if (file_changes_ticked(&f->changes))
         for (int i = 0; i < f->looked_at_count; i++)
             scan_folder(f, f->looked_at[i]->path, false);
 }
@@ -355,7 +356,7 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
         return err_set(e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
     if (take_offsets(f, args->from, e) < 0)
         return -1;
-    if (changes_open(&f->changes, e) < 0)
+    if (file_changes_open(&f->changes, e) < 0)
         return -1;
     f->chunk = heap_alloc(CHUNK_BYTES);
     f->events_chunk = heap_alloc(CHUNK_BYTES);
@@ -384,7 +385,7 @@ int node_follow(const struct node_call *c) {
         if (!f.broken)
             send_end(&f);
     }
-    changes_close(&f.changes);
+    file_changes_close(&f.changes);
     names_fini(&f.files);
     names_fini(&f.folders);
     free(f.watched);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node kept` and `drop`: states of runs and inputs on this node.
+// `dtrun --node kept` and `drop`: states of runs, inputs and environments on this node.
 #include "base/array.h"
 #include "node/node_verb.h"
+#include "protocol/job_spec.h"
 #include "sys/file.h"
 #include "sys/file_measure.h"
 
@@ -56,7 +57,8 @@ int node_kept(const struct node_call *c) {
     if (node_args(&a, c, false, &args, &e) < 0)
         return node_fail(&e);
     int rc = print_folder(&a, &args, "state", "runs", "/state") < 0 ||
-             print_folder(&a, &args, "input", "inputs", "") < 0;
+             print_folder(&a, &args, "input", "inputs", "") < 0 ||
+             print_folder(&a, &args, "environment", JOB_BUNDLES_DIR, "") < 0;
     arena_fini(&a);
     return rc;
 }
@@ -96,27 +98,36 @@ static int drop_folder(const char *path, const char *aside, struct err *e) {
     return file_remove_tree(aside, e);
 }
 
+static int drop_state(struct arena *a, const struct node_args *args, struct err *e) {
+    const char *dir = node_run_dir(a, args, args->run);
+    return check_over(a, args, args->run, e) < 0
+               ? -1
+               : drop_folder(file_join(a, dir, "state"), file_join(a, dir, ".dropped"), e);
+}
+
+// A folder that any run may use.
+static int drop_shared(struct arena *a, const struct node_args *args, const char *below,
+                       const char *name, struct err *e) {
+    const char *dir = file_join(a, args->root, below);
+    if (!str_is_name(name, NAME_BYTES_MAX) || name[0] == '.')
+        return err_set(e, ERR_USAGE, "'%.100s' is not the name of a folder in '%s'", name, below);
+    return check_all_over(a, args, e) < 0
+               ? -1
+               : drop_folder(file_join(a, dir, name), file_join(a, dir, ".dropped"), e);
+}
+
 int node_drop(const struct node_call *c) {
     struct arena a = {0};
     struct node_args args;
     struct err e;
     int rc = node_args(&a, c, false, &args, &e);
-    if (rc == 0 && !args.run == !args.input)
-        rc = err_set(&e, ERR_USAGE, "--node drop: needs one of --run and --input");
-    else if (rc == 0 && args.input &&
-             (!str_is_name(args.input, NAME_BYTES_MAX) || args.input[0] == '.'))
-        rc = err_set(&e, ERR_USAGE, "'%.100s' is not the name of an input's folder", args.input);
-    if (rc == 0 && args.run) {
-        const char *dir = node_run_dir(&a, &args, args.run);
-        rc = check_over(&a, &args, args.run, &e);
-        if (rc == 0)
-            rc = drop_folder(file_join(&a, dir, "state"), file_join(&a, dir, ".dropped"), &e);
-    } else if (rc == 0) {
-        const char *dir = file_join(&a, args.root, "inputs");
-        rc = check_all_over(&a, &args, &e);
-        if (rc == 0)
-            rc = drop_folder(file_join(&a, dir, args.input), file_join(&a, dir, ".dropped"), &e);
-    }
+    if (rc == 0 && !!args.run + !!args.input + !!args.bundle != 1)
+        rc = err_set(&e, ERR_USAGE, "--node drop: needs one of --run, --input and --bundle");
+    else if (rc == 0 && args.run)
+        rc = drop_state(&a, &args, &e);
+    else if (rc == 0)
+        rc = args.input ? drop_shared(&a, &args, "inputs", args.input, &e)
+                        : drop_shared(&a, &args, JOB_BUNDLES_DIR, args.bundle, &e);
     arena_fini(&a);
     return rc < 0 ? node_fail(&e) : node_answer_event("dropped") < 0;
 }

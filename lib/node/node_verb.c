@@ -30,6 +30,8 @@ static const char **argument_of(struct node_args *out, const char *name) {
         {"--owner", offsetof(struct node_args, owner)},
         {"--text", offsetof(struct node_args, text)},
         {"--input", offsetof(struct node_args, input)},
+        {"--bundle", offsetof(struct node_args, bundle)},
+        {"--known", offsetof(struct node_args, known)},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0)
@@ -56,6 +58,8 @@ int node_args(struct arena *a, const struct node_call *c, bool need_run, struct 
             out->again = true;
         else if (strcmp(argv[i], "--gather") == 0)
             out->gather = true;
+        else if (strcmp(argv[i], "--kinds") == 0)
+            out->kinds = true;
         else if (strcmp(argv[i], "--join") == 0)
             out->join = true;
         else if (strcmp(argv[i], "--discard") == 0)

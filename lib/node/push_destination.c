@@ -69,7 +69,7 @@ static bool leads_to_a_home(const struct stat *folder, char *const *env) {
 }
 
 static bool is_kept(struct arena *a, const struct stat *folder, const char *root) {
-    static const char *const own[] = {"bin", "cas", "inputs", "runs", "setup", NULL};
+    static const char *const own[] = {"bin", "cas", "inputs", "runs", "setup", "envs", NULL};
     for (const char *const *p = own; *p; p++)
         if (is_folder(folder, file_join(a, root, *p)))
             return true;

@@ -123,7 +123,7 @@ void ssh_bytes_flush(struct ssh *s);     // writes as much as possible, updates 
 void ssh_bytes_trim(struct ssh *s);      // frees the output buffer if it is empty
 void ssh_bytes_take_idle(struct ssh *s); // reads the socket while no channel does
 
-// The least round trip that TCP has measured; 0: unknown, or through a jump host. ssh_distance.c
+// The least round trip that TCP has measured; 0: unknown, or through a jump host. ssh_round_trip.c
 int64_t ssh_distance_us(const struct ssh *s);
 
 // The beginning of a command's output. A login shell may print text of its own first. A mark is

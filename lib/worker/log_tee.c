@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/str.h"
-#include "sys/changes.h"
+#include "sys/file_changes.h"
 #include "worker/console.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ struct tee {
     struct watch watch;
     struct loop *loop;
     struct timer look; // runs while a file is held
-    struct changes changes;
+    struct file_changes changes;
     struct file *files;
     struct strbuf console, filtered; // scratch, one write per batch of lines
 };
@@ -129,7 +129,7 @@ static void on_changes(struct watch *w, unsigned events) {
     struct tee *t = container_of(w, struct tee, watch);
     char buf[4096] __attribute__((aligned(8)));
     size_t n;
-    while ((n = changes_read(&t->changes, buf, sizeof buf)) > 0) {
+    while ((n = file_changes_read(&t->changes, buf, sizeof buf)) > 0) {
         for (size_t at = 0; at < n;) {
             const struct inotify_event *ev = (const void *)(buf + at);
             at += sizeof *ev + ev->len;
@@ -138,7 +138,7 @@ static void on_changes(struct watch *w, unsigned events) {
                     read_file(t, f, false);
         }
     }
-    if (changes_ticked(&t->changes))
+    if (file_changes_ticked(&t->changes))
         for (struct file *f = t->files; f; f = f->next)
             read_file(t, f, false);
 }
@@ -146,9 +146,9 @@ static void on_changes(struct watch *w, unsigned events) {
 struct tee *log_tee_open(struct loop *loop, struct err *e) {
     struct tee *t = heap_alloc(sizeof *t);
     t->loop = loop;
-    if (changes_open(&t->changes, e) < 0 ||
+    if (file_changes_open(&t->changes, e) < 0 ||
         watch_start(loop, &t->watch, t->changes.fd, LOOP_READ, on_changes, e) < 0) {
-        changes_close(&t->changes);
+        file_changes_close(&t->changes);
         free(t);
         return NULL;
     }
@@ -164,7 +164,7 @@ int log_tee_add(struct tee *t, const char *path, int console_fd, const char *pre
                        .words = words,
                        .next = t->files};
     f->fd = open(path, O_RDONLY | O_CLOEXEC);
-    f->wd = f->fd < 0 ? -1 : changes_add(&t->changes, path, IN_MODIFY);
+    f->wd = f->fd < 0 ? -1 : file_changes_add(&t->changes, path, IN_MODIFY);
     if (f->wd < 0) {
         err_errno(e, ERR_SYS, "cannot watch '%s'", path);
         if (f->fd >= 0)
@@ -193,7 +193,7 @@ void log_tee_close(struct tee *t) {
     log_tee_drain(t);
     watch_stop(&t->watch);
     timer_stop(&t->look);
-    changes_close(&t->changes);
+    file_changes_close(&t->changes);
     for (struct file *f = t->files, *next; f; f = next) {
         next = f->next;
         close(f->fd);

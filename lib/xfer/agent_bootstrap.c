@@ -271,6 +271,11 @@ static int start(struct install *in, struct err *e) {
     in->asked_ms = clock_wall_ms();
     struct transport_run *r =
         transport_run(in->link, &(struct transport_command){.line = line}, &run_events, in, e);
+    if (!r && here && !in->uploading) { // the installed file is no program: replace it
+        in->uploading = true;
+        *e = (struct err){0};
+        return start(in, e);
+    }
     if (!r)
         return -1;
     in->runs++;

@@ -51,7 +51,7 @@ int main(void) {
 
     static const int64_t want[] = {0, -1, 3, 4}; // -1: no event
     if (file_read(&a, path, FILE_BYTES_MAX, &text, &len, &e) < 0)
-        bail_out("cannot read the story");
+        bail_out("cannot read the history");
     char **lines;
     size_t count = str_split(&a, text, '\n', &lines);
     is_uint(count, sizeof want / sizeof want[0] + 1, "four lines, the last one ended");

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses caused by removing nodes: runs on them whose results are on no other machine. `down`,
+// Runs with results that are on no other machine than the nodes to be removed. `down`,
 // `up` with fewer nodes, and everything else that removes a node's files checks here first.
 //
-//     losses_find(&fleet, &rules, &l, e); // the fleet is connected; changes nothing
-//     losses_tell(&l); // prints one line per loss
-//     losses_settle(&l, e); // fetches results where possible, else refuses
+//     unfetched_find(&fleet, &rules, &l, e); // the fleet is connected; changes nothing
+//     unfetched_tell(&l); // prints one line per loss
+//     unfetched_settle(&l, e); // fetches results where possible, else refuses
 //
 // All memory is in the context's arena.
-#ifndef LIFECYCLE_LOSSES_H
-#define LIFECYCLE_LOSSES_H
+#ifndef LIFECYCLE_UNFETCHED_H
+#define LIFECYCLE_UNFETCHED_H
 
 #include "cluster/run_record.h"
 #include "fleet/fleet_runs.h"
 
-struct losses_rules {
+struct unfetched_rules {
     bool force;        // end runs and discard results
     bool machines_end; // the machines end with all files, of all owners
     const char *way;   // command that forces it, such as "dtctl down --force"
@@ -22,12 +22,13 @@ struct losses_rules {
 
 struct loss {
     const char *run, *node; // node: one of the run's nodes
+    const char *what;       // "results", or their kinds that are there: "model and state"
     bool recorded;          // this side has its record, so it can be fetched
 };
 
-struct losses {
+struct unfetched {
     struct fleet *fleet;
-    const struct losses_rules *rules;
+    const struct unfetched_rules *rules;
     const struct node_run *going; // an active run; NULL: none
     struct loss *items;           // runs that are over and not fetched
     size_t count;
@@ -35,14 +36,14 @@ struct losses {
     size_t fetched_count;
 };
 
-int losses_find(struct fleet *f, const struct losses_rules *rules, struct losses *out,
-                struct err *e);
+int unfetched_find(struct fleet *f, const struct unfetched_rules *rules, struct unfetched *out,
+                   struct err *e);
 // " (1 run not fetched)", or "" when nothing would be lost.
-const char *losses_words(const struct losses *l);
-void losses_tell(const struct losses *l);
+const char *unfetched_words(const struct unfetched *l);
+void unfetched_tell(const struct unfetched *l);
 // 0: nothing remains to be lost, or the rules permit the loss.
-int losses_settle(struct losses *l, struct err *e);
+int unfetched_settle(struct unfetched *l, struct err *e);
 // Folded for a message: "a, b, c and 4 more".
-const char *losses_names(const struct losses *l);
+const char *unfetched_names(const struct unfetched *l);
 
 #endif

@@ -4,7 +4,8 @@
 //
 // Files of the push existed before job.toml was written, so a later ctime means that the run
 // created or changed the file. --gather also hard-links such files below runs/RUN/gathered/work/, a
-// folder that can be fetched as it is.
+// folder that can be fetched as it is. --kinds also counts the results of each kind.
+#include "base/str.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
 
@@ -16,6 +17,12 @@
 #include <unistd.h>
 
 enum { LEFT_DEPTH_MAX = 64, LEFT_FILES_MAX = 100000, LEFT_NAMES_MAX = 8 };
+enum { KIND_LOGS, KIND_OUTPUT, KIND_MODEL, KIND_STATE, KINDS };
+static const char *const KIND_NAMES[KINDS] = {"logs", "output", "model", "state"};
+
+struct count {
+    int64_t files, bytes;
+};
 
 struct left {
     struct arena arena;
@@ -23,6 +30,8 @@ struct left {
     struct timespec since;
     int64_t files, bytes;
     const char *names[LEFT_NAMES_MAX];
+    struct count kinds[KINDS];
+    bool counts_kinds;
 };
 
 static bool is_later(const struct timespec *a, const struct timespec *b) {
@@ -68,6 +77,71 @@ static int walk(struct left *l, const char *below, int depth, struct err *e) {
     return result;
 }
 
+// ---- results by kind ----------------------------------------------------------------------------
+
+// Files and links below a folder, however many there are.
+static int count_files(const char *dir, int depth, bool logs, struct count *out, struct err *e) {
+    DIR *d = opendir(dir);
+    int result = 0;
+    if (!d)
+        return errno == ENOENT || errno == ENOTDIR ? 0
+                                                   : err_errno(e, ERR_SYS, "cannot read '%s'", dir);
+    for (struct dirent *entry; result == 0 && (entry = readdir(d));) {
+        struct stat st;
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+            fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (S_ISDIR(st.st_mode) && depth < LEFT_DEPTH_MAX) {
+            struct arena a = {0};
+            result = count_files(file_join(&a, dir, name), depth + 1, logs, out, e);
+            arena_fini(&a);
+        } else if ((S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) &&
+                   (!logs || (st.st_size > 0 && str_ends(name, ".log")))) {
+            out->files++;
+            out->bytes += S_ISREG(st.st_mode) ? st.st_size : 0;
+        }
+    }
+    closedir(d);
+    return result;
+}
+
+// attempt_N/<local rank>/{stdout,stderr}.log that are not empty.
+static int count_logs(struct left *l, const char *run_dir, struct err *e) {
+    DIR *d = opendir(run_dir);
+    int result = 0;
+    if (!d)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", run_dir);
+    for (struct dirent *entry; result == 0 && (entry = readdir(d));)
+        if (str_starts(entry->d_name, "attempt_"))
+            result = count_files(file_join(&l->arena, run_dir, entry->d_name), 0, true,
+                                 &l->kinds[KIND_LOGS], e);
+    closedir(d);
+    return result;
+}
+
+static int count_kinds(struct left *l, const char *run_dir, struct err *e) {
+    int result = count_logs(l, run_dir, e);
+    l->counts_kinds = true;
+    for (int i = KIND_OUTPUT; i < KINDS && result == 0; i++)
+        result =
+            count_files(file_join(&l->arena, run_dir, KIND_NAMES[i]), 0, false, &l->kinds[i], e);
+    return result;
+}
+
+static void answer_kinds(const struct left *l, struct json_out *j) {
+    json_object(j, "kinds");
+    for (int i = 0; i < KINDS; i++) {
+        json_object(j, KIND_NAMES[i]);
+        json_int(j, "files", l->kinds[i].files);
+        json_int(j, "bytes", l->kinds[i].bytes);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+// ---- the verb -----------------------------------------------------------------------------------
+
 static int answer(const struct left *l) {
     struct strbuf line = {0};
     struct json_out j;
@@ -80,6 +154,8 @@ static int answer(const struct left *l) {
     for (int64_t i = 0; i < l->files && i < LEFT_NAMES_MAX; i++)
         json_str(&j, NULL, l->names[i]);
     json_end(&j);
+    if (l->counts_kinds)
+        answer_kinds(l, &j);
     json_end(&j);
     int rc = node_answer(&line);
     strbuf_fini(&line);
@@ -97,7 +173,9 @@ static int look(struct left *l, const struct node_args *args, struct err *e) {
     if (args->gather && file_remove_tree(gathered, e) < 0)
         return -1;
     l->gathered = args->gather ? file_join(&l->arena, gathered, "work") : NULL;
-    return walk(l, "", 0, e);
+    if (walk(l, "", 0, e) < 0)
+        return -1;
+    return args->kinds ? count_kinds(l, dir, e) : 0;
 }
 
 int node_left(const struct node_call *c) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bundle.sh DIR NAME=PATH…: compresses each PATH into DIR and writes the table of bundle.h to
-# DIR/embed.S and DIR/embed.c. The output depends on names and contents only.
+# embedded_files.sh DIR NAME=PATH…: compresses each PATH into DIR and writes the table of
+# embedded_files.h to DIR/embed.S and DIR/embed.c. The output depends on names and contents only.
 set -euo pipefail
 dir=$1 n=0
 shift
@@ -17,7 +17,7 @@ shift
 } >"$dir/embed.S.new"
 n=0
 {
-    echo '#include "fleet/bundle.h"'
+    echo '#include "fleet/embedded_files.h"'
     for pair; do echo "extern const unsigned char embed_data_${n}[];" && n=$((n + 1)); done
     echo 'extern const struct embed_file embed_files[];'
     echo 'const struct embed_file embed_files[] = {'

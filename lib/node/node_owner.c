@@ -222,8 +222,8 @@ static void remove_root(struct arena *a, const char *root) {
 
 static int clean_all(struct arena *a, const struct node_args *args, struct names *others,
                      struct err *e) {
-    static const char *const made[] = {"runs",  "cas",   "bin",    "tmp",   "inputs",
-                                       "files", "cache", "hashes", "setup", "owners"};
+    static const char *const made[] = {"runs",  "cas",    "bin",   "tmp",  "inputs", "files",
+                                       "cache", "hashes", "setup", "envs", "owners"};
     const char *runs_dir = file_join(a, args->root, "runs");
     struct names runs = list(a, runs_dir, RUNS_MAX), fetched = {0};
     int rc = args->fetched ? read_fetched(a, &fetched, e) : 0;

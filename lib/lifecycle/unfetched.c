@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lifecycle/losses.h"
+#include "lifecycle/unfetched.h"
 
 #include "base/log.h"
 #include "fleet/claim.h"
 #include "fleet/fleet_runs.h"
-#include "run/monitor.h"
+#include "run/results_bring.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum { NAMES_SHOWN_MAX = 8 };
 
 // ---- finding -----------------------------------------------------------------------------------
 
-static bool is_listed(const struct losses *l, const char *run) {
+static bool is_listed(const struct unfetched *l, const char *run) {
     for (size_t i = l->count; i-- > 0;)
         if (strcmp(l->items[i].run, run) == 0)
             return true;
@@ -22,45 +22,65 @@ static bool is_listed(const struct losses *l, const char *run) {
     return false;
 }
 
-static void add(struct losses *l, const char *run, const char *node) {
+static const char *what_is_there(struct context *s, const struct run *r) {
+    return r->fetched && r->left ? result_kinds_words(s->arena, r->left) : "results";
+}
+
+// A node that has the run although its part was recorded as lost; NULL: none.
+static const char *who_is_back(const struct unfetched *l, const struct run *record,
+                               const struct node_runs *all) {
+    for (size_t i = 0; record->lost_count && i < all->count; i++) {
+        const char *name = l->fleet->nodes[all->items[i].node_index].info->name;
+        if (strcmp(all->items[i].run, record->id) == 0 && run_has_lost(record, name))
+            return name;
+    }
+    return NULL;
+}
+
+// all: NULL when the node did not answer.
+static void add(struct unfetched *l, const char *run, const char *node,
+                const struct node_runs *all) {
     struct run record;
     struct err ignored = {0};
     if (is_listed(l, run))
         return;
     bool recorded = run_load(&l->fleet->context->cluster, run, &record, &ignored) == 0;
-    if (recorded && record.fetched && !record.work_left)
+    const char *back = recorded && all ? who_is_back(l, &record, all) : NULL;
+    if (recorded && !back && run_is_all_here(&record))
         l->fetched[l->fetched_count++] = run;
     else
-        l->items[l->count++] = (struct loss){run, node, recorded};
+        l->items[l->count++] = (struct loss){
+            run, back ? back : node,
+            recorded && !back ? what_is_there(l->fleet->context, &record) : "results", recorded};
 }
 
 // Adds recorded runs of nodes that do not answer and whose machines will end.
-static int add_silent(struct losses *l, char **runs, size_t count) {
+static int add_silent(struct unfetched *l, char **runs, size_t count) {
     struct fleet *f = l->fleet;
     for (size_t i = 0; i < count; i++) {
         struct run record;
         struct err ignored = {0};
         if (run_load(&f->context->cluster, runs[i], &record, &ignored) < 0 ||
-            (record.fetched && !record.work_left) || strcmp(record.state, "made") == 0)
+            run_is_all_here(&record) || strcmp(record.state, "made") == 0)
             continue;
         for (size_t k = 0; k < f->count; k++)
             for (size_t n = 0; f->nodes[k].failed && !(l->rules->gone && l->rules->gone[k]) &&
                                n < record.node_count;
                  n++)
                 if (strcmp(record.nodes[n], f->nodes[k].info->name) == 0)
-                    add(l, runs[i], f->nodes[k].info->name);
+                    add(l, runs[i], f->nodes[k].info->name, NULL);
     }
     return 0;
 }
 
-int losses_find(struct fleet *f, const struct losses_rules *rules, struct losses *out,
-                struct err *e) {
+int unfetched_find(struct fleet *f, const struct unfetched_rules *rules, struct unfetched *out,
+                   struct err *e) {
     struct context *s = f->context;
     struct node_runs *all = arena_new(s->arena, struct node_runs, 1);
     const char *mine = NULL;
     char **runs = NULL;
     size_t count = 0;
-    *out = (struct losses){.fleet = f, .rules = rules};
+    *out = (struct unfetched){.fleet = f, .rules = rules};
     if (claim_id(s, &mine, e) < 0 || cluster_runs(&s->cluster, &runs, &count, e) < 0 ||
         fleet_runs_ask(f, NULL, all, e) < 0)
         return -1;
@@ -74,14 +94,14 @@ int losses_find(struct fleet *f, const struct losses_rules *rules, struct losses
         if (!r->over && !out->going)
             out->going = r;
         else if (r->over && !r->fetched)
-            add(out, r->run, f->nodes[r->node_index].info->name);
+            add(out, r->run, f->nodes[r->node_index].info->name, all);
     }
     return rules->machines_end ? add_silent(out, runs, count) : 0;
 }
 
 // ---- words -------------------------------------------------------------------------------------
 
-const char *losses_names(const struct losses *l) {
+const char *unfetched_names(const struct unfetched *l) {
     struct strbuf text = {0};
     for (size_t i = 0; i < l->count && i < NAMES_SHOWN_MAX; i++)
         strbuf_addf(&text, "%s%s", i ? ", " : "", l->items[i].run);
@@ -92,14 +112,18 @@ const char *losses_names(const struct losses *l) {
     return words;
 }
 
-const char *losses_words(const struct losses *l) {
+const char *unfetched_words(const struct unfetched *l) {
     if (l->count == 0)
         return "";
     return arena_printf(l->fleet->context->arena, " (%zu run%s not fetched)", l->count,
                         l->count == 1 ? "" : "s");
 }
 
-void losses_tell(const struct losses *l) {
+static const char *verb(const char *what) {
+    return str_ends(what, "s") || strstr(what, " and ") ? "are" : "is";
+}
+
+void unfetched_tell(const struct unfetched *l) {
     struct screen *s = l->fleet->context->screen;
     bool lost = l->rules->force;
     if (l->going)
@@ -107,7 +131,7 @@ void losses_tell(const struct losses *l) {
                    lost ? " and would be ended" : "");
     for (size_t i = 0; i < l->count; i++) {
         const struct loss *x = &l->items[i];
-        screen_out(s, "  %s: its results are only on the nodes, %s\n", x->run,
+        screen_out(s, "  %s: its %s %s only on the nodes, %s\n", x->run, x->what, verb(x->what),
                    lost          ? "and would be lost"
                    : x->recorded ? "and would be fetched first"
                                  : "and this side has no record of it");
@@ -116,7 +140,7 @@ void losses_tell(const struct losses *l) {
 
 // ---- settling ----------------------------------------------------------------------------------
 
-static int refuse_going(const struct losses *l, struct err *e) {
+static int refuse_going(const struct unfetched *l, struct err *e) {
     const struct node_run *r = l->going;
     return err_set(e, ERR_BUSY, "run '%s' of %s is %s on node '%s' (try: dtctl stop %s, or %s)",
                    r->run, claim_words(l->fleet->context), r->state,
@@ -125,28 +149,23 @@ static int refuse_going(const struct losses *l, struct err *e) {
 
 // Fetches the results of a run. Sets *here when they are on this side afterwards.
 static int bring(struct context *s, const char *id, bool *here, struct err *e) {
-    struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
-    struct run_fleet r;
-    int status = 0;
+    struct results_wish wish = {.kinds = RESULT_ALL};
+    struct run r;
     *here = false;
-    screen_note(s->screen, "run %s: its results are only on the nodes; fetching them first", id);
-    if (fleet_runs_open(&r, s, id, e) < 0)
+    if (run_load(&s->cluster, id, &r, e) < 0)
         return -1;
-    o.again = r.run.fetched; // new files of its working folder are left
-    r.run.fetched = false;
-    r.run.bring_work |= r.run.work_left > 0;
-    r.fleet.transfers = true;
-    int result = fleet_connect(&r.fleet, true, e);
-    if (result == 0)
-        result = monitor_run(&r.fleet, &r.run, &o, &status, e);
-    fleet_close(&r.fleet);
+    const char *what = what_is_there(s, &r);
+    screen_note(s->screen, "run %s: its %s %s only on the nodes; fetching them first", id, what,
+                verb(what));
+    wish.work = r.work_left > 0;
+    int result = results_bring(s, id, &wish, &r, e);
     if (result == 0 && s->last_signal) // a signal while following means detach
         return err_set(e, ERR_INTERRUPTED, "stopped by a signal");
-    *here = result == 0 && r.run.fetched && !r.run.work_left;
+    *here = result == 0 && run_is_all_here(&r);
     return result;
 }
 
-int losses_settle(struct losses *l, struct err *e) {
+int unfetched_settle(struct unfetched *l, struct err *e) {
     struct context *s = l->fleet->context;
     if (l->rules->force)
         return 0;
@@ -171,8 +190,10 @@ int losses_settle(struct losses *l, struct err *e) {
     l->count = left;
     if (left == 0)
         return 0;
+    const char *path = l->items[0].recorded ? "" : "--path runs/"; // fetch needs a record otherwise
     return err_set(e, ERR_FAILED,
                    "results of %zu run%s are only on the nodes and cannot be fetched: %s "
-                   "(try: dtctl fetch %s, or %s)",
-                   left, left == 1 ? "" : "s", losses_names(l), l->items[0].run, l->rules->way);
+                   "(try: dtctl fetch %s%s, or %s)",
+                   left, left == 1 ? "" : "s", unfetched_names(l), path, l->items[0].run,
+                   l->rules->way);
 }
