@@ -362,9 +362,10 @@ const struct command cmd_data = {
                  "writes one part as pixels of one size; training maps that file and decodes "
                  "nothing. make-shapes writes the built-in shapes as a folder of JPEG files. "
                  "The same input gives the same bytes. SOURCE takes the values of train.data.\n\n"
-                 "ls lists the inputs that earlier runs have left on the nodes; rm removes "
-                 "one, when no run is active on its node. It asks first, and needs -y without "
-                 "a terminal. A later run that needs the input sends it again.",
+                 "ls lists the inputs that earlier runs have left on the nodes, and the "
+                 "environments of env.bundle under the name bundle; rm removes one, by its name "
+                 "or by its folder, when no run is active on its node. It asks first, and needs "
+                 "-y without a terminal. A later run that needs it sends it again.",
              .examples = "dtctl data inspect imagenet/train\n"
                          "dtctl data pack imagenet shards --shard-size 512M --skip-bad\n"
                          "dtctl data pack photos photos.dtpack --image-size 224 --resize 256\n"

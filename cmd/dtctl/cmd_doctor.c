@@ -5,7 +5,8 @@
 #include "base/env.h"
 #include "build_info.h"
 #include "cluster/run_record.h"
-#include "fleet/bundle.h"
+#include "fleet/device_check.h"
+#include "fleet/embedded_files.h"
 #include "fleet/fleet_runs.h"
 #include "fleet/network_check.h"
 #include "provider/provider.h"
@@ -38,7 +39,7 @@ static void check_machine(struct findings *d) {
     uname(&u);
     findings_add(d, FINDING_GOOD, "dtctl", NULL, "%s on Linux %s %s, %d cpus", DTCTL_VERSION,
                  u.release, u.machine, proc_cpu_count());
-    bool agent = bundle_find("dtrun") != NULL, trainer = bundle_find("dttrain") != NULL;
+    bool agent = embedded_find("dtrun") != NULL, trainer = embedded_find("dttrain") != NULL;
     findings_add(d, agent && trainer ? FINDING_GOOD : FINDING_BAD, "programs inside",
                  "build dtctl with make, all of it", "%s, %s", agent ? "agent" : "no agent",
                  trainer ? "trainer" : "no trainer");
@@ -133,7 +134,7 @@ static void check_cluster(struct findings *d) {
         if (run_load(&s->cluster, runs[i], &r, &why) < 0)
             findings_add(d, FINDING_WARN, "runs", "move its folder away", "%s", why.text);
         else
-            waiting += !r.fetched;
+            waiting += !r.fetched || r.left;
     }
     findings_add(d, waiting ? FINDING_WARN : FINDING_GOOD, "runs",
                  "dtctl ps lists them; dtctl fetch RUN brings them",
@@ -145,12 +146,17 @@ static void check_cluster(struct findings *d) {
 static void check_node(struct findings *d, const struct fleet_node *n,
                        const struct node_runs *runs) {
     char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
-    const struct embed_file *agent = bundle_find("dtrun");
+    const struct embed_file *agent = embedded_find("dtrun");
     const char *name = n->info->name;
     size_t lost = 0, going = 0;
     if (n->failed) {
-        findings_add(d, FINDING_BAD, name, "try ssh to it; dtctl down --forget drops it", "%s",
-                     n->err.text);
+        findings_add(d, FINDING_BAD, name,
+                     n->info->transport == INVENTORY_LOCAL
+                         ? arena_printf(n->fleet->context->arena,
+                                        "look at its folder '%s'; dtctl down --forget drops it",
+                                        n->info->root)
+                         : "try ssh to it; dtctl down --forget drops it",
+                     "%s", n->err.text);
         return;
     }
     for (size_t i = 0; i < runs->count; i++)
@@ -179,6 +185,67 @@ static void check_node(struct findings *d, const struct fleet_node *n,
                      "%zu run%s whose agent vanished", lost, lost == 1 ? "" : "s");
 }
 
+// An error of a run as a finding: its "(try: …)" is the remedy.
+static void add_error(struct findings *d, enum findings_verdict v, const char *what,
+                      const char *text) {
+    static const char mark[] = " (try: ";
+    const char *remedy = strstr(text, mark), *end = text + strlen(text);
+    if (!remedy || end[-1] != ')') {
+        findings_add(d, v, what, NULL, "%s", text);
+        return;
+    }
+    const char *words = remedy + sizeof mark - 1;
+    findings_add(d, v, what, arena_strndup(d->context->arena, words, (size_t)(end - 1 - words)),
+                 "%.*s", (int)(remedy - text), text);
+}
+
+// first: NCCL's version on the first node that has one; "": none yet.
+static void check_nccl(struct findings *d, const char *node, const struct device_check_line *l,
+                       bool needed, const char **first) {
+    if (!l->ok) {
+        if (needed) // a run works without it
+            findings_add(d, FINDING_WARN, node, "dtctl push --with nccl=FILE",
+                         "no NCCL, so gradients of GPUs go through the hosts: %s", l->text);
+        return;
+    }
+    if (!**first)
+        *first = l->version;
+    bool same = strcmp(*first, l->version) == 0;
+    findings_add(d, same ? FINDING_GOOD : FINDING_BAD, node,
+                 "one version on all nodes: dtctl push --with nccl=FILE", "NCCL %s of %s%s%s",
+                 l->version, l->text, same ? "" : "; another node has NCCL ", same ? "" : *first);
+}
+
+static int check_devices(struct findings *d, struct fleet *f, struct err *e) {
+    struct arena *a = d->context->arena;
+    struct device_check *checks = arena_new(a, struct device_check, f->count + 1);
+    bool *failed = arena_new(a, bool, f->count + 1); // before, and reported
+    const char *first = "";
+    int64_t gpus = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        failed[i] = f->nodes[i].failed;
+        gpus += failed[i] ? 0 : f->nodes[i].facts.gpus;
+    }
+    if (device_check(f, checks, e) < 0)
+        return -1;
+    for (size_t i = 0; i < f->count; i++) {
+        const char *node = f->nodes[i].info->name;
+        if (f->nodes[i].failed && !failed[i])
+            add_error(d, FINDING_BAD, node, f->nodes[i].err.text);
+        for (size_t k = 0; k < checks[i].count; k++) {
+            const struct device_check_line *l = &checks[i].lines[k];
+            const char *gpu = l->index < 0 ? node : arena_printf(a, "%s gpu %d", node, l->index);
+            if (l->nccl)
+                check_nccl(d, node, l, gpus > 1, &first);
+            else if (l->ok)
+                findings_add(d, FINDING_GOOD, gpu, NULL, "%s", l->text);
+            else
+                add_error(d, FINDING_BAD, gpu, l->text);
+        }
+    }
+    return 0;
+}
+
 static int check_nodes(struct findings *d, struct err *e) {
     struct context *s = d->context;
     struct inventory inv;
@@ -197,6 +264,8 @@ static int check_nodes(struct findings *d, struct err *e) {
         result = fleet_runs_ask(&f, NULL, &runs, e);
     for (size_t i = 0; i < f.count && result == 0; i++)
         check_node(d, &f.nodes[i], &runs);
+    if (result == 0)
+        result = check_devices(d, &f, e);
     size_t before = fleet_failures(&f);
     if (result == 0 && f.count - before > 1) {
         result = network_check(&f, e);
@@ -231,7 +300,9 @@ const struct command cmd_doctor = {
     .verb = {.name = "doctor",
              .summary = "check this computer and the nodes, and print remedies",
              .text = "Checks the programs, the configuration, keys and the cluster's folder, and "
-                     "every node: login, agent, disk, clock, lost runs, and whether nodes reach "
-                     "each other. doctor installs a missing agent and changes nothing else."},
+                     "every node: login, agent, disk, clock, lost runs, GPUs and NCCL as a run "
+                     "would find them, and whether nodes reach each other. doctor installs a "
+                     "missing agent, and the trainer for GPUs where there are GPUs, and changes "
+                     "nothing else."},
     .run = run,
 };

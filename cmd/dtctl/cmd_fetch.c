@@ -7,15 +7,16 @@
 #include "fleet/fleet_runs.h"
 #include "fleet/fleet_transfer.h"
 #include "run/monitor.h"
+#include "run/results_archive.h"
 #include "run/results_owner.h"
+#include "run/results_upload.h"
 #include "sys/file.h"
 
-#include <dirent.h>
 #include <string.h>
 
 struct fetch_flags {
     const char *node, *to;
-    struct option_list paths;
+    struct option_list paths, kinds;
     bool merge, work;
 };
 
@@ -45,6 +46,15 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct fetch_flags, to),
      .marks = OPTION_NO_ENV,
      .help = "With --path: destination folder on this computer; it gets one folder per node."},
+    {.flag = "fetch",
+     .verbs = "fetch",
+     .type = OPTION_LIST,
+     .arg = "KINDS",
+     .offset = offsetof(struct fetch_flags, kinds),
+     .marks = OPTION_NO_ENV,
+     .check = result_kinds_check,
+     .help = "Only these kinds of a run's results, such as logs,model; without it all of output, "
+             "model, state and logs."},
     {.flag = "work",
      .verbs = "fetch",
      .type = OPTION_BOOL,
@@ -145,30 +155,37 @@ static int fetch_paths(struct context *s, const struct fetch_flags *f, struct er
     return 0;
 }
 
-static bool has_entries(const char *dir) {
-    DIR *d = opendir(dir);
-    int count = 0; // "." and ".." are two
-    while (d && count < 3 && readdir(d))
-        count++;
-    if (d)
-        closedir(d);
-    return count == 3;
+static bool all_is_lost(const struct run *r) {
+    return r->lost_count == r->node_count && r->lost_kinds == RESULT_ALL;
 }
 
 // Whether the fetched results are still in their folder; a run that never started has none.
 static bool is_here(struct context *s, const struct run *r) {
-    const char *owner = results_owner_of(s->arena, r->output_dir);
-    return r->start_ms == 0 || r->lost_count == r->node_count || str_eq(owner, r->id) ||
-           (!owner[0] && has_entries(r->output_dir));
+    return r->start_ms == 0 || all_is_lost(r) ||
+           str_eq(results_owner_of(s->arena, r->output_dir), r->id);
+}
+
+// ", but its state is on the nodes only (try: …)" of the kinds that were not asked for.
+static const char *but_left(struct context *s, const struct run *r) {
+    return r->left ? arena_printf(s->arena, ", and its %s on the nodes only (try: dtctl fetch %s)",
+                                  result_kinds_words(s->arena, r->left), r->id)
+                   : "";
+}
+
+static int refuse_lost(struct context *s, const struct run *r, struct err *e) {
+    const char *lost = nodeset_fold(s->arena, r->lost, r->lost_count);
+    if (all_is_lost(r))
+        return err_set(e, ERR_NO_STATUS,
+                       "the results of run '%s' are lost: no node has them any more", r->id);
+    if (r->lost_kinds != RESULT_ALL)
+        return err_set(e, ERR_NO_STATUS, "of run '%s', these results of %s are lost: %s", r->id,
+                       lost, result_kinds_words(s->arena, r->lost_kinds));
+    return err_set(e, ERR_NO_STATUS, "the part of the results of run '%s' that %s had is lost",
+                   r->id, lost);
 }
 
 static int tell_here(struct context *s, const struct run *r, struct err *e) {
     const char *lost = r->lost_count ? nodeset_fold(s->arena, r->lost, r->lost_count) : NULL;
-    if (r->lost_count == r->node_count)
-        return err_set(e, ERR_NO_STATUS,
-                       "the results of run '%s' are lost: no node had them any more when they were "
-                       "fetched",
-                       r->id);
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "here");
@@ -176,31 +193,66 @@ static int tell_here(struct context *s, const struct run *r, struct err *e) {
     json_str(&j, "to", r->output_dir);
     json_str(&j, "lost", lost);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "results of %s are here: %s\n", r->id, r->output_dir);
-    if (!lost)
-        return 0;
-    return err_set(e, ERR_NO_STATUS, "the part of the results of run '%s' that %s had is lost",
-                   r->id, lost);
+    screen_out(s->screen, "results of %s are here: %s%s\n", r->id, r->output_dir, but_left(s, r));
+    return lost ? refuse_lost(s, r, e) : 0;
 }
 
-static int fetch_run(struct context *s, const char *name, bool work, struct err *e) {
+// The exit status of a fetch that was done.
+static int verdict(const struct run *r, const struct attend_options *o) {
+    if (r->lost_count)
+        return err_status(ERR_NO_STATUS);
+    if (o->rest && ((o->work && r->work_left) || (r->left & *o->kinds)))
+        return err_status(ERR_SOME_FAILED);
+    // Fetching went well even when the run did not.
+    if (results_archive_is_due(r) || results_upload_is_due(r))
+        return err_status(ERR_FAILED);
+    return r->fetched || !run_is_over(r) ? 0 : err_status(ERR_SOME_FAILED);
+}
+
+// Archives and uploads results that are here, where that is still to be done.
+static int pass_on(struct context *s, struct run *r, struct err *e) {
+    bool archive = results_archive_is_due(r), upload = results_upload_is_due(r);
+    if (s->config->dry_run) {
+        if (archive)
+            screen_out(s->screen, "would archive %s in %s\n", r->id, r->output_dir);
+        if (upload)
+            screen_out(s->screen, "would upload %s to %s\n", r->id, r->s3);
+        return 0;
+    }
+    if (archive && results_archive(s, r, e) < 0)
+        return -1;
+    return upload ? results_upload(s, r, e) : 0;
+}
+
+static int fetch_run(struct context *s, const char *name, const struct fetch_flags *f,
+                     struct err *e) {
     struct run_fleet r;
     int status = 0;
+    unsigned kinds = f->kinds.count ? result_kinds_of(&f->kinds) : RESULT_ALL;
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
     if (fleet_runs_open(&r, s, name, e) < 0)
         return -1;
     bool here = run_is_over(&r.run) && r.run.fetched && is_here(s, &r.run);
-    o.work = work;
-    o.work_only = here && work && r.run.work_left;
-    if (here && !o.work_only)
+    if (here) // a node may have what was lost again
+        kinds &= r.run.left | (r.run.lost_count ? r.run.lost_kinds : 0);
+    o.kinds = &kinds;
+    o.work = f->work;
+    o.rest = here && (kinds || (f->work && r.run.work_left));
+    if (here && !o.rest && pass_on(s, &r.run, e) < 0)
+        return -1;
+    if (here && !o.rest)
         return tell_here(s, &r.run, e);
     if (s->config->dry_run) {
-        screen_out(s->screen, "would fetch %s from %zu node%s to %s\n", r.run.id, r.run.node_count,
-                   r.run.node_count == 1 ? "" : "s", r.run.output_dir);
+        const char *what =
+            kinds == RESULT_ALL || !kinds
+                ? ""
+                : arena_printf(s->arena, "%s of ", result_kinds_words(s->arena, kinds));
+        screen_out(s->screen, "would fetch %s%s from %zu node%s to %s\n", what, r.run.id,
+                   r.run.node_count, r.run.node_count == 1 ? "" : "s", r.run.output_dir);
         return 0;
     }
     o.again = r.run.fetched;
-    r.run.fetched = false;
+    r.run.fetched = o.rest;
     r.fleet.transfers = true;
     int result = fleet_connect(&r.fleet, true, e);
     if (result == 0)
@@ -213,35 +265,35 @@ static int fetch_run(struct context *s, const char *name, bool work, struct err 
     fleet_close(&r.fleet);
     if (result < 0)
         return -1;
-    if (r.run.lost_count)
-        return err_status(ERR_NO_STATUS);
-    if (o.work_only && r.run.work_left)
-        return err_status(ERR_SOME_FAILED);
-    // Fetching went well even when the run did not.
-    return r.run.fetched || !run_is_over(&r.run) ? 0 : err_status(ERR_SOME_FAILED);
+    return here && r.run.lost_count ? refuse_lost(s, &r.run, e) : verdict(&r.run, &o);
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct fetch_flags *f = flags;
     if (f->paths.count && rest->count)
         return err_set(e, ERR_USAGE, "fetch takes a run or --path, not both");
+    if (f->paths.count && f->kinds.count)
+        return err_set(e, ERR_USAGE, "--fetch is for the results of a run, not for --path");
     if (f->paths.count && f->work)
         return err_set(e, ERR_USAGE, "--work is for the results of a run, not for --path");
     return f->paths.count ? fetch_paths(s, f, e)
-                          : fetch_run(s, rest->count ? rest->args[0] : NULL, f->work, e);
+                          : fetch_run(s, rest->count ? rest->args[0] : NULL, f, e);
 }
 
 const struct command cmd_fetch = {
-    .verb =
-        {.name = "fetch",
-         .summary = "bring results, or any files, from the nodes",
-         .args = "[RUN]",
-         .text =
-             "Fetches output, model and state of a run (by default the newest) to this computer, "
-             "and verifies them by hash. Files that are here already are not sent again. train "
-             "fetches by itself; fetch is for runs that train did not follow to their end.",
-         .examples = "dtctl fetch   # the newest run's results\n"
-                     "dtctl fetch --path /var/log/dmesg --to logs   # a file of every node\n"},
+    .verb = {.name = "fetch",
+             .summary = "bring results, or any files, from the nodes",
+             .args = "[RUN]",
+             .text =
+                 "Fetches output, model, state and logs of a run (by default the newest) to this "
+                 "computer, and verifies them by hash. What outputs.fetch left on the nodes comes, "
+                 "too. Files that are here already are not sent again. With "
+                 "outputs.s3, fetch also uploads what is not there yet. train "
+                 "fetches by itself; fetch is for runs that train did not follow to their end.",
+             .examples =
+                 "dtctl fetch   # the newest run's results\n"
+                 "dtctl fetch RUN --fetch state   # what outputs.fetch left out, of one kind\n"
+                 "dtctl fetch --path /var/log/dmesg --to logs   # a file of every node\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct fetch_flags),
     .args_max = 1,

@@ -4,6 +4,7 @@
 // touched.
 #include "command.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/run_record.h"
@@ -15,6 +16,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NODE_RUNS_CLEANED_MAX = 1000 }; // in one go
 
@@ -74,15 +76,34 @@ struct gc_node {
     uint64_t bytes;
 };
 
+// A run that is to be removed, held so that no other program fetches its results meanwhile.
+struct gc_run {
+    const char *id;
+    int lock_fd; // -1: not locked, since this side has no record of the run
+    bool busy;   // another program has the lock
+    bool chosen;
+};
+
 struct gc {
     struct context *context;
     const struct gc_flags *flags;
     struct fleet fleet;
     struct gc_node *nodes;
     const char *owner; // id of this cluster
-    size_t runs, contents;
+    const struct node_runs *all;
+    struct gc_run *runs; // in the arena
+    size_t run_count, run_room, contents;
     uint64_t bytes;
 };
+
+// Whether a node has the run although its part was recorded as lost. All parts are kept then.
+static bool run_is_back(const struct gc *g, const struct run *record) {
+    for (size_t i = 0; record->lost_count && i < g->all->count; i++)
+        if (strcmp(g->all->items[i].run, record->id) == 0 &&
+            run_has_lost(record, g->fleet.nodes[g->all->items[i].node_index].info->name))
+            return true;
+    return false;
+}
 
 // Whether a run may go: it is over, and its results are here or not wanted.
 static bool may_go(struct gc *g, const struct node_run *r) {
@@ -94,7 +115,39 @@ static bool may_go(struct gc *g, const struct node_run *r) {
         return false;
     if (g->flags->unfetched)
         return true;
-    return run_load(&g->context->cluster, r->run, &record, &ignored) == 0 && record.fetched;
+    return run_load(&g->context->cluster, r->run, &record, &ignored) == 0 && record.fetched &&
+           !record.left && !run_is_back(g, &record);
+}
+
+// Locks a run until release(). NULL: another program fetches its results.
+static struct gc_run *hold(struct gc *g, const char *id) {
+    struct context *s = g->context;
+    struct err e = {0};
+    for (size_t i = 0; i < g->run_count; i++)
+        if (strcmp(g->runs[i].id, id) == 0)
+            return g->runs[i].busy ? NULL : &g->runs[i];
+    struct gc_run r = {.id = id, .lock_fd = -1};
+    if (file_exists(cluster_run_dir(&s->cluster, id)) &&
+        run_lock(&s->cluster, id, "removing the run from the nodes", &r.lock_fd, &e) < 0) {
+        screen_note(s->screen, "run %s is left alone: %s", id, e.text);
+        r.busy = true;
+    }
+    array_grow_in(s->arena, g->runs, &g->run_room, g->run_count + 1);
+    g->runs[g->run_count++] = r;
+    return r.busy ? NULL : &g->runs[g->run_count - 1];
+}
+
+static void release(struct gc *g) {
+    for (size_t i = 0; i < g->run_count; i++)
+        if (g->runs[i].lock_fd >= 0)
+            close(g->runs[i].lock_fd);
+}
+
+static size_t count_chosen(const struct gc *g) {
+    size_t count = 0;
+    for (size_t i = 0; i < g->run_count; i++)
+        count += g->runs[i].chosen;
+    return count;
 }
 
 static int newest_first(const void *x, const void *y) {
@@ -107,6 +160,7 @@ static int newest_first(const void *x, const void *y) {
 static void choose(struct gc *g, struct node_runs *all) {
     struct arena *a = g->context->arena;
     size_t rank = 0;
+    g->all = all;
     if (all->count)
         qsort(all->items, all->count, sizeof all->items[0], newest_first);
     for (size_t i = 0; i < all->count; i++) {
@@ -115,10 +169,13 @@ static void choose(struct gc *g, struct node_runs *all) {
         rank = i > 0 && all->items[i - 1].node_index == r->node_index ? rank + 1 : 0;
         if ((int64_t)rank < g->flags->keep || w->count == NODE_RUNS_CLEANED_MAX || !may_go(g, r))
             continue;
+        struct gc_run *held = hold(g, r->run);
+        if (!held || !may_go(g, r)) // its record may be another one by now
+            continue;
+        held->chosen = true;
         if (!w->runs)
             w->runs = arena_new(a, const char *, NODE_RUNS_CLEANED_MAX);
         w->runs[w->count++] = r->run;
-        g->runs++;
     }
 }
 
@@ -151,10 +208,22 @@ static int prune(struct fleet_node *n, struct err *e) {
 
 static int clean_next(struct fleet_node *n, struct err *e);
 
+// Of the run that was removed last, where its results were not fetched (--unfetched).
+static void record_loss(const struct fleet_node *n) {
+    const struct gc_node *w = n->work;
+    const char *run = w->runs[w->next - 1];
+    const struct cluster *c = &n->fleet->context->cluster;
+    struct err e = {0};
+    if (file_exists(cluster_run_dir(c, run)) && run_lose(c, run, n->info->name, &e) < 0)
+        log_warn("cannot record that results were removed", "run=%s reason=\"%s\"", run, e.text);
+}
+
 static void on_cleaned(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct err e = {0};
     count_answer(n->work, r, &e);
+    if (!e.code)
+        record_loss(n);
     if (e.code || clean_next(n, &e) < 0)
         fleet_done(n, &e);
 }
@@ -225,16 +294,20 @@ static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
     return result;
 }
 
-// Leftovers of broken fetches of runs whose results have come since.
+// Leftovers of broken fetches of runs whose results have all come since. Of lost results, nothing
+// else may be left.
 static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     struct context *s = g->context;
     struct run_walk walk;
     struct run r;
+    struct err busy = {0};
     if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
     while (run_walk_next(&walk, &r)) {
         const char *path = run_path(&s->cluster, &r, "incoming");
-        if (!r.fetched || !file_exists(path))
+        auto_close int lock = -1;
+        if (!r.fetched || r.lost_count || !file_exists(path) ||
+            run_lock(&s->cluster, r.id, "removing leftovers", &lock, &busy) < 0)
             continue;
         (*removed)++;
         if (s->config->dry_run)
@@ -260,10 +333,12 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     struct gc g = {.context = s, .flags = flags};
     struct provider_leftovers left = {0};
     size_t folders = 0;
+    size_t runs = 0;
     char freed[STR_HUMAN_BYTES_MAX];
     if (cluster_lock(&s->cluster, "gc", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;
     int result = clean_nodes(&g, e);
+    release(&g);
     if (result == 0)
         result = clean_orphans(&g, &folders, e);
     if (result == 0)
@@ -275,9 +350,10 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         result = clean_leftovers(&g, &left, e);
     struct strbuf text = {0};
     struct json_out j;
+    runs = count_chosen(&g);
     screen_event(&text, &j, "gc");
     json_bool(&j, "dry_run", s->config->dry_run);
-    json_int(&j, "runs", (int64_t)g.runs);
+    json_int(&j, "runs", (int64_t)runs);
     json_int(&j, "contents", (int64_t)g.contents);
     json_int(&j, "folders", (int64_t)folders);
     json_int(&j, "freed_bytes", (int64_t)g.bytes);
@@ -288,7 +364,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen,
                "%s %zu run%s and %zu stored content%s on nodes (%s%s) and %zu folder%s here\n",
-               s->config->dry_run ? "would remove" : "removed", g.runs, g.runs == 1 ? "" : "s",
+               s->config->dry_run ? "would remove" : "removed", runs, runs == 1 ? "" : "s",
                g.contents, g.contents == 1 ? "" : "s", str_human_bytes(freed, g.bytes),
                s->config->dry_run ? " of content" : "", folders, folders == 1 ? "" : "s");
     if (left.regions)

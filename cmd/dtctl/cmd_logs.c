@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "fleet/fleet_runs.h"
-#include "run/log_since.h"
-#include "run/log_tail.h"
+#include "follow/log_since.h"
+#include "follow/log_tail.h"
 #include "run/monitor.h"
 
 #include <unistd.h>
@@ -106,7 +106,9 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     }
     int result = 0;
     // A run whose end and results are here needs no node any more.
-    if (!(run_is_over(&r.run) && r.run.fetched))
+    unsigned kinds = r.run.wanted | RESULT_LOGS;
+    o.kinds = &kinds;
+    if (!(run_is_over(&r.run) && r.run.fetched && !(r.run.left & RESULT_LOGS)))
         result = fleet_connect(&r.fleet, true, e);
     else
         o.offline = true;

@@ -2,8 +2,39 @@
 // dtctl path: prints the folder with the results of a run, for scripts.
 #include "command.h"
 
-#include "run/input_run.h"
+#include "run/input_from_run.h"
 #include "run/results_owner.h"
+
+struct path_flags {
+    bool s3;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "s3",
+     .verbs = "path",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct path_flags, s3),
+     .marks = OPTION_NO_ENV,
+     .help = "Print the s3:// address to which the results were uploaded (outputs.s3)."},
+};
+static const struct option_table TABLE = {"Path", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+// All that there is of the results stayed on the nodes, or is lost.
+static bool is_elsewhere(const struct run *r) {
+    return (r->left || r->lost_count) && !results_owner_has_files(r->output_dir);
+}
+
+// Why nothing of the results is here.
+static int refuse(struct context *s, const struct run *r, struct err *e) {
+    if (r->left)
+        return err_set(e, ERR_NOT_FOUND,
+                       "the results of run '%s' are not here: %s on the nodes only "
+                       "(try: dtctl fetch %s)",
+                       r->id, result_kinds_words(s->arena, r->left), r->id);
+    return err_set(e, ERR_NOT_FOUND, "the results of run '%s' are lost: no node has them any more",
+                   r->id);
+}
 
 static void tell(struct context *s, const struct run *r, bool here) {
     struct strbuf text = {0};
@@ -14,29 +45,55 @@ static void tell(struct context *s, const struct run *r, bool here) {
     json_str(&j, "state", r->state);
     json_str(&j, "path", r->output_dir);
     json_bool(&j, "here", here);
+    if (r->s3[0]) {
+        json_str(&j, "s3", r->s3);
+        json_bool(&j, "uploaded", r->uploaded);
+    }
+    const char *left[RESULT_KINDS];
+    size_t left_count = result_kinds_names(r->left, left);
+    json_array(&j, "left");
+    for (size_t i = 0; i < left_count; i++)
+        json_str(&j, NULL, left[i]);
+    json_end(&j);
     json_array(&j, "lost");
     for (size_t i = 0; i < r->lost_count; i++)
         json_str(&j, NULL, r->lost[i]);
     json_end(&j);
     screen_event_end(s->screen, &text, &j);
-    if (here)
-        screen_out(s->screen, "%s\n", r->output_dir);
+}
+
+static int print_s3(struct context *s, const struct run *r, struct err *e) {
+    if (!r->s3[0])
+        return err_set(e, ERR_NOT_FOUND, "run '%s' was started without outputs.s3", r->id);
+    if (!r->uploaded)
+        return err_set(e, ERR_NOT_FOUND,
+                       "the results of run '%s' are not in %s (try: dtctl fetch %s)", r->id, r->s3,
+                       r->id);
+    screen_out(s->screen, "%s\n", r->s3);
+    return 0;
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    (void)flags;
+    const struct path_flags *f = flags;
     struct run r;
-    if (input_run_named(s, rest->count ? rest->args[0] : "", &r, e) < 0)
+    if (input_from_run_named(s, rest->count ? rest->args[0] : "", &r, e) < 0)
         return -1;
-    bool here = results_owner_is_here(s->arena, &r);
+    bool owner = results_owner_is_here(s->arena, &r), elsewhere = is_elsewhere(&r);
+    bool here = owner && !elsewhere;
     tell(s, &r, here);
-    if (here)
+    if (f->s3)
+        return print_s3(s, &r, e);
+    if (here) {
+        screen_out(s->screen, "%s\n", r.output_dir);
         return 0;
+    }
     if (!run_is_over(&r))
         return err_set(e, ERR_BUSY,
                        "run '%s' is not over, as far as this side knows (try: dtctl logs -f %s, "
                        "which brings its results)",
                        r.id, r.id);
+    if (r.fetched && elsewhere)
+        return refuse(s, &r, e);
     if (r.fetched)
         return err_set(e, ERR_NOT_FOUND, "'%s' does not hold the results of run '%s' any more",
                        run_near_path(s->arena, r.output_dir), r.id);
@@ -56,6 +113,8 @@ const struct command cmd_path = {
                      "path prints only an error that says what to do. It asks no node.",
              .examples = "cd \"$(dtctl path train)\"   # the newest run of task train\n"
                          "cp \"$(dtctl path)/model/model.safetensors\" .   # the newest run\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct path_flags),
     .args_max = 1,
     .run = run,
 };

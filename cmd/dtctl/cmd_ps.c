@@ -4,7 +4,10 @@
 
 #include "base/clock.h"
 #include "cluster/nodeset.h"
+#include "fleet/claim.h"
 #include "fleet/fleet_runs.h"
+#include "run/results_archive.h"
+#include "run/results_owner.h"
 #include "watch.h"
 
 #include <string.h>
@@ -30,17 +33,26 @@ struct ps_line {
     int nodes_seen, ranks_running, restarts, round;
     int agent_starts;        // agents that vanished and were started again
     const char *coordinator; // NULL: none was seen
+    bool going;              // an agent of the run works on one of the nodes
     bool unasked;            // of a node that did not answer
 };
 
+// A dtctl that ended early left results without the archives that are wanted.
+static bool is_unarchived(const struct run *r) {
+    return results_archive_is_due(r) && results_owner_has_files(r->output_dir);
+}
+
 // Where the results are.
-static const char *results_of(const struct ps_line *l) {
+static const char *results_of(struct arena *a, const struct ps_line *l) {
     const struct run *r = &l->run;
+    const char *there = l->nodes_seen ? "on nodes" : l->unasked ? "not known" : "lost";
     if (!r->fetched) // a run that no node has any more has none
-        return l->nodes_seen ? "on nodes" : l->unasked ? "not known" : "lost";
+        return there;
+    if (r->left)
+        return arena_printf(a, "here, but %s %s", result_kinds_words(a, r->left), there);
     if (r->lost_count == 0)
-        return "here";
-    return r->lost_count < r->node_count ? "part lost" : "lost";
+        return is_unarchived(r) ? "here, not archived" : "here";
+    return r->lost_count < r->node_count || r->lost_kinds != RESULT_ALL ? "part lost" : "lost";
 }
 
 static bool was_unasked(const struct fleet *f, const struct run *r) {
@@ -52,7 +64,6 @@ static bool was_unasked(const struct fleet *f, const struct run *r) {
 }
 
 static void look_up(struct ps_line *line, const struct node_runs *runs) {
-    bool going = false;
     for (size_t i = 0; i < runs->count; i++)
         if (strcmp(runs->items[i].run, line->run.id) == 0 && runs->items[i].round > line->round)
             line->round = runs->items[i].round;
@@ -70,13 +81,22 @@ static void look_up(struct ps_line *line, const struct node_runs *runs) {
             line->ranks_running += r->ranks_running;
             line->why = line->why[0] ? line->why : r->reason;
         }
-        if (!going && !run_is_over(&line->run) &&
+        if (!line->going && !run_is_over(&line->run) &&
             (!r->over || r->coordinator || line->nodes_seen == 1)) {
             line->state = r->state;
             line->reason = r->reason;
         }
-        going |= !r->over;
+        line->going |= !r->over;
     }
+}
+
+static void json_kinds(struct json_out *j, unsigned kinds) {
+    const char *names[RESULT_KINDS];
+    size_t count = result_kinds_names(kinds, names);
+    json_array(j, "left");
+    for (size_t i = 0; i < count; i++)
+        json_str(j, NULL, names[i]);
+    json_end(j);
 }
 
 static void show_run(struct context *s, const struct ps_line *l) {
@@ -102,16 +122,17 @@ static void show_run(struct context *s, const struct ps_line *l) {
     for (size_t i = 0; i < l->run.lost_count; i++)
         json_str(&j, NULL, l->run.lost[i]);
     json_end(&j);
+    json_kinds(&j, l->run.left);
     json_int(&j, "work_left", l->run.work_left);
-    json_str(&j, "results", results_of(l));
+    json_str(&j, "results", results_of(s->arena, l));
     json_int(&j, "created_ms", l->run.created_ms);
     screen_event_end(s->screen, &text, &j);
     // Of a run that is over none run, however many it had.
-    bool over = run_is_over(&l->run) || l->nodes_seen == 0;
+    bool over = run_is_over(&l->run) || !l->going;
     const char *ranks = over ? "-" : arena_printf(s->arena, "%d", l->ranks_running);
     screen_out(s->screen, "%-44s %-9s %5zu %7s %8d %8s %s\n", l->run.id, l->state,
                l->run.node_count, ranks, l->restarts,
-               str_human_ms(age, clock_wall_ms() - l->run.created_ms), results_of(l));
+               str_human_ms(age, clock_wall_ms() - l->run.created_ms), results_of(s->arena, l));
     if (l->round > 0)
         screen_out(s->screen, "  round %d, %d of %d restarts%s%s%s%s\n", l->round, l->restarts,
                    l->run.max_restarts, l->why[0] ? ": " : "", l->why,
@@ -120,19 +141,46 @@ static void show_run(struct context *s, const struct ps_line *l) {
         screen_out(s->screen, "  agents started again: %d\n", l->agent_starts);
 }
 
+static bool has_id(char **ids, size_t count, const char *id) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(ids[i], id) == 0)
+            return true;
+    return false;
+}
+
+// Names runs of this cluster that only the nodes know. Returns their number.
+static size_t tell_unrecorded(struct context *s, const struct node_runs *runs, char **ids,
+                              size_t count, const char *mine) {
+    char **told = arena_new(s->arena, char *, runs->count + 1);
+    size_t told_count = 0;
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct node_run *r = &runs->items[i];
+        if ((r->owner[0] && strcmp(r->owner, mine) != 0) || has_id(ids, count, r->run) ||
+            has_id(told, told_count, r->run))
+            continue;
+        told[told_count++] = (char *)r->run;
+        screen_note(s->screen,
+                    "run %s is on the nodes, and this side has no record of it "
+                    "(try: dtctl fetch --path runs/%s)",
+                    r->run, r->run);
+    }
+    return told_count;
+}
+
 static int look_at_runs(struct context *s, const struct cli_rest *rest, const struct watch_flags *f,
                         struct err *e) {
     (void)rest;
     struct inventory inv;
     struct fleet fleet = {0};
     struct node_runs runs = {0};
+    const char *mine = "";
     char **ids = NULL;
     size_t count = 0, shown = 0;
     if (cluster_runs(&s->cluster, &ids, &count, e) < 0)
         return -1;
     bool up = cluster_exists(&s->cluster);
     if (up) {
-        if (cluster_load(&s->cluster, &inv, e) < 0)
+        if (cluster_load(&s->cluster, &inv, e) < 0 || claim_id(s, &mine, e) < 0)
             return -1;
         fleet_open(&fleet, s, &inv, NULL, 0);
         if (fleet_connect(&fleet, true, e) < 0 || fleet_runs_ask(&fleet, NULL, &runs, e) < 0) {
@@ -157,16 +205,18 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
         if (gone && !run_is_over(&line.run))
             line.state = "lost";
         // A run that still needs attention: it is going, or its results are not here.
-        if (!f->all && (gone || (run_is_over(&line.run) && line.run.fetched)))
+        if (!f->all && (gone || (run_is_over(&line.run) && line.run.fetched && !line.run.left &&
+                                 !is_unarchived(&line.run))))
             continue;
         if (shown++ == 0)
             screen_out(s->screen, "%-44s %-9s %5s %7s %8s %8s %s\n", "RUN", "STATE", "NODES",
                        "RUNNING", "RESTARTS", "AGE", "RESULTS");
         show_run(s, &line);
     }
-    if (shown == 0 && (f->all || count == 0))
+    size_t unrecorded = tell_unrecorded(s, &runs, ids, count, mine);
+    if (shown == 0 && unrecorded == 0 && (f->all || count == 0))
         screen_note(s->screen, "no runs yet (try: dtctl train)");
-    else if (shown == 0)
+    else if (shown == 0 && count)
         screen_note(s->screen, "no run is going (ps --all shows %zu)", count);
     int result = up ? fleet_verdict(&fleet, "ps", e) : 0;
     fleet_close(&fleet);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "fleet/fleet_transfer.h"
 #include "fleet/hashing.h"
+#include "push_with.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@
 enum { LARGE_BYTES_MIB = 1024 };
 
 struct push_flags {
-    const char *node, *to;
+    const char *node, *to, *with;
     struct option_list exclude;
     bool replace, all_files;
 };
@@ -36,6 +37,16 @@ static const struct option_row ROWS[] = {
      .marks = OPTION_NO_ENV,
      .help = "Destination folder on the nodes; relative to dtctl's folder there unless it starts "
              "with / or ~/."},
+    {.flag = "with",
+     .verbs = "push",
+     .type = OPTION_STRING,
+     .arg = "nccl=FILE",
+     .offset = offsetof(struct push_flags, with),
+     .marks = OPTION_NO_ENV,
+     .help =
+         "Send a library that dttrain-cuda loads and dtctl does not carry: NCCL's libnccl.so.2, "
+         "2.18 or newer. It goes beside the programs, where dttrain-cuda finds it; another "
+         "one replaces it."},
     {.flag = "replace",
      .verbs = "push",
      .type = OPTION_BOOL,
@@ -61,8 +72,25 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Push", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
+// The destination of this push.
+static const char *destination(const struct push_flags *f) {
+    return f->with && *f->with ? PUSH_WITH_FOLDER : f->to;
+}
+
+static int check_arguments(const struct cli_rest *rest, const struct push_flags *f, struct err *e) {
+    if (!f->with || !*f->with)
+        return rest->count ? 0 : err_set(e, ERR_USAGE, "push: PATH is missing");
+    if (rest->count || f->replace || strcmp(f->to, "files") != 0)
+        return err_set(e, ERR_USAGE,
+                       "push --with takes neither PATH nor --to nor --replace: a library has its "
+                       "own place");
+    return 0;
+}
+
 static int add_paths(struct manifest *m, const struct cli_rest *rest, const struct push_flags *f,
                      struct err *e) {
+    if (f->with && *f->with)
+        return push_with_add(m, f->with, e);
     struct manifest_rules rules = {.ignore_default = !f->all_files, .ignore = f->exclude.items};
     for (size_t i = 0; i < rest->count; i++) {
         const char *path = rest->args[i], *base = file_base(path);
@@ -144,12 +172,14 @@ static int push(struct context *s, struct manifest *m, const struct cli_rest *re
     struct fleet fleet;
     struct transfer_totals totals = {0};
     size_t *indices = NULL, count = 0;
-    if (check_to(f->to, e) < 0 || cluster_load(&s->cluster, &inv, e) < 0 ||
+    const char *to = destination(f);
+    if (check_arguments(rest, f, e) < 0 || check_to(to, e) < 0 ||
+        cluster_load(&s->cluster, &inv, e) < 0 ||
         inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0 ||
         add_paths(m, rest, f, e) < 0)
         return -1;
     if (s->config->dry_run)
-        return dry_run(s, m, count, f->to);
+        return dry_run(s, m, count, to);
     if (confirm(s, m, count, e) < 0)
         return -1;
     struct hashing hashing;
@@ -166,7 +196,7 @@ static int push(struct context *s, struct manifest *m, const struct cli_rest *re
     else
         hashing_cancel(&hashing);
     if (result == 0)
-        result = fleet_send_manifests(&fleet, "push", all, f->to,
+        result = fleet_send_manifests(&fleet, "push", all, to,
                                       f->replace ? XFER_REPLACE : XFER_MERGE, &totals, e);
     fleet_report(&fleet);
     if (result == 0)
@@ -188,16 +218,16 @@ const struct command cmd_push = {
     .verb =
         {.name = "push",
          .summary = "send files to the nodes",
-         .args = "PATH…",
+         .args = "PATH… | --with nccl=FILE",
          .text =
              "Sends files and folders to every node. Only content that a node lacks is sent; the "
              "node verifies every file by hash. For a folder with a slash at its end, push sends "
              "its content. A folder '.dtctl' is never sent, since it holds the keys to the nodes.",
          .examples = "dtctl push data/ --to inputs/data   # the content of data\n"
-                     "dtctl push model.pt --to ~/   # to the login folder\n"},
+                     "dtctl push model.pt --to ~/   # to the login folder\n"
+                     "dtctl push --with nccl=/usr/lib/x86_64-linux-gnu/libnccl.so.2\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct push_flags),
-    .args_min = 1,
     .args_max = 65536,
     .run = run,
 };

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "run/input_run.h"
+#include "run/input_from_run.h"
 #include "run/task.h"
 #include "run/task_order.h"
 #include "sys/proc.h"
@@ -83,7 +83,7 @@ static const char *const *earlier_of(struct arena *a, const struct config *c) {
     for (size_t i = 0; i < c->job.after.count; i++)
         after[n++] = c->job.after.items[i];
     for (size_t i = 0; i < c->inputs.count; i++) {
-        const char *run, *task = input_run_task(a, config_input(c, i)->source, &run);
+        const char *run, *task = input_from_run_task(a, config_input(c, i)->source, &run);
         if (task && !*run)
             after[n++] = task;
     }

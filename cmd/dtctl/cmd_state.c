@@ -8,9 +8,11 @@
 #include "fleet/fleet_runs.h"
 #include "fleet/fleet_transfer.h"
 #include "run/results_owner.h"
+#include "run/state_published.h"
 #include "sys/file.h"
 #include "sys/file_measure.h"
 
+#include <dirent.h>
 #include <string.h>
 
 struct state_flags {
@@ -48,6 +50,11 @@ static const char *path_here(struct context *s, const struct run *r) {
                                                                                          : NULL;
 }
 
+// Whether generations of a state came here while the run was active (state.every).
+static bool is_published(struct context *s, const struct run *r) {
+    return file_exists(run_path(&s->cluster, r, "published"));
+}
+
 static bool is_chosen(const struct states *t, const struct run *r) {
     return !t->filter || strcmp(r->name, t->filter) == 0 || str_starts(r->id, t->filter);
 }
@@ -56,11 +63,11 @@ static void add_run(struct states *t, const struct kept *all, const struct run *
     struct arena *a = t->context->arena;
     size_t before = t->on_nodes.count;
     for (size_t i = 0; i < all->count; i++)
-        if (!all->items[i].is_input && strcmp(all->items[i].name, r->id) == 0) {
+        if (all->items[i].kind == KEPT_STATE && strcmp(all->items[i].name, r->id) == 0) {
             array_grow_in(a, t->on_nodes.items, &t->on_nodes.room, t->on_nodes.count + 1);
             t->on_nodes.items[t->on_nodes.count++] = all->items[i];
         }
-    if (t->on_nodes.count == before && !path_here(t->context, r))
+    if (t->on_nodes.count == before && !path_here(t->context, r) && !is_published(t->context, r))
         return;
     array_grow_in(a, t->runs, &t->room, t->count + 1);
     t->runs[t->count++] = *r;
@@ -88,7 +95,8 @@ static int find(struct states *t, struct err *e) {
 
 // ---- ls -----------------------------------------------------------------------------------------
 
-static void show(struct context *s, const struct run *r, const char *node,
+// node NULL: here, of all nodes, or the copy of one node's.
+static void show(struct context *s, const struct run *r, const char *node, const char *copy_of,
                  const struct kept_item *m) {
     char size[STR_HUMAN_BYTES_MAX], age[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
@@ -97,13 +105,37 @@ static void show(struct context *s, const struct run *r, const char *node,
     json_str(&j, "run", r->id);
     json_str(&j, "name", r->name);
     json_str(&j, "node", node);
+    json_str(&j, "copy_of", copy_of);
     json_int(&j, "files", (int64_t)m->files);
     json_int(&j, "bytes", (int64_t)m->bytes);
     json_int(&j, "changed_ms", m->changed_ms);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%-44s %-16s %7llu %10s %8s\n", r->id, node ? node : "here",
+    screen_out(s->screen, "%-44s %-16s %7llu %10s %8s\n", r->id,
+               node      ? node
+               : copy_of ? arena_printf(s->arena, "here, of %s", copy_of)
+                         : "here",
                (unsigned long long)m->files, str_human_bytes(size, m->bytes),
                str_human_ms(age, clock_wall_ms() - m->changed_ms));
+}
+
+static void show_here(struct context *s, const struct run *r, const char *copy_of,
+                      const char *path) {
+    struct file_measure m;
+    file_measure(path, &m);
+    show(s, r, NULL, copy_of,
+         &(struct kept_item){.files = m.files, .bytes = m.bytes, .changed_ms = m.changed_ms});
+}
+
+// The newest generation of each node.
+static void show_published(struct context *s, const struct run *r) {
+    DIR *d = opendir(run_path(&s->cluster, r, "published"));
+    for (struct dirent *i; d && (i = readdir(d));) {
+        const char *newest = i->d_name[0] == '.' ? NULL : state_published_newest(s, r, i->d_name);
+        if (newest)
+            show_here(s, r, i->d_name, newest);
+    }
+    if (d)
+        closedir(d);
 }
 
 static void show_run(struct states *t, const struct run *r) {
@@ -112,14 +144,11 @@ static void show_run(struct states *t, const struct run *r) {
     for (size_t i = 0; i < t->on_nodes.count; i++) {
         const struct kept_item *item = &t->on_nodes.items[i];
         if (strcmp(item->name, r->id) == 0)
-            show(s, r, t->fleet.nodes[item->node_index].info->name, item);
+            show(s, r, t->fleet.nodes[item->node_index].info->name, NULL, item);
     }
-    if (path) {
-        struct file_measure m;
-        file_measure(path, &m);
-        show(s, r, NULL,
-             &(struct kept_item){.files = m.files, .bytes = m.bytes, .changed_ms = m.changed_ms});
-    }
+    show_published(s, r);
+    if (path)
+        show_here(s, r, NULL, path);
 }
 
 static int list(struct states *t, struct err *e) {
@@ -164,7 +193,7 @@ static int ask(struct states *t, struct err *e) {
     struct context *s = t->context;
     size_t only = 0;
     for (size_t i = 0; i < t->count; i++) {
-        bool here = path_here(s, &t->runs[i]) != NULL;
+        bool here = path_here(s, &t->runs[i]) || is_published(s, &t->runs[i]);
         only += !here;
         screen_note(s->screen, "  %s%s%s", t->runs[i].id,
                     is_on_nodes(t, &t->runs[i]) ? ", on its nodes" : "",
@@ -185,8 +214,15 @@ static int drop(struct states *t, struct err *e) {
         return -1;
     for (size_t i = 0; i < t->count; i++) {
         const char *path = path_here(s, &t->runs[i]);
-        if (path && file_remove_tree(path, e) < 0)
+        if ((path && file_remove_tree(path, e) < 0) ||
+            state_published_remove(s, &t->runs[i], NULL, e) < 0)
             return -1;
+        // No state is left on the nodes, unless one could not be asked.
+        if (!fleet_failures(&t->fleet) && (t->runs[i].left & RESULT_STATE)) {
+            t->runs[i].left &= ~(unsigned)RESULT_STATE;
+            if (run_save(&s->cluster, &t->runs[i], e) < 0)
+                return -1;
+        }
     }
     fleet_report(&t->fleet);
     struct strbuf text = {0};
@@ -303,7 +339,7 @@ const struct command cmd_state = {
              .summary = "list, fetch or remove the states of runs",
              .args = "ls [RUN] | pull [RUN] | rm RUN",
              .words = WORDS,
-             .text = "ls lists the state of each run: per node, and the copy here. RUN may be a "
+             .text = "ls lists the state of each run: per node, and the copies here. RUN may be a "
                      "task, for the states of all its runs, or the begin of a run's name. pull "
                      "fetches the state of one run, also of an active one, to --to; a file that "
                      "the run writes at that moment may be incomplete. rm removes states from "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dtctl train: start a run, follow it, bring its results home.
+#include "cmd_train.h"
 #include "command.h"
 
 #include "base/clock.h"
@@ -7,8 +8,9 @@
 #include "conf/render_row.h"
 #include "lifecycle/up.h"
 #include "run/monitor.h"
-#include "run/node_setup.h"
+#include "run/results_upload.h"
 #include "run/run_forecast.h"
+#include "run/run_setup.h"
 #include "run/run_start.h"
 #include "run/task.h"
 #include "up_down.h"
@@ -169,8 +171,9 @@ static void tell_plan(const struct run_start *l) {
     const struct run *r = &l->run;
     char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "run      %s", r->id);
-    screen_note(s->screen, "command  %s", l->native ? "native trainer" : command_text(s->arena, r));
-    if (l->native && s->config->dry_run)
+    bool trains = l->native && !l->measures;
+    screen_note(s->screen, "command  %s", trains ? "native trainer" : command_text(s->arena, r));
+    if (trains && s->config->dry_run)
         tell_settings(l);
     int spares = (int)r->node_count - r->nodes_max;
     struct strbuf nodes = {0};
@@ -187,6 +190,11 @@ static void tell_plan(const struct run_start *l) {
                 l->work_is_implicit ? ", the current folder among them" : "");
     for (size_t i = 0; i < l->input_count; i++)
         tell_input(l, &l->inputs[i]);
+    if (r->wanted != RESULT_ALL)
+        screen_note(s->screen, "fetches  %s of the results, the rest stays on the nodes",
+                    r->wanted ? result_kinds_words(s->arena, r->wanted) : "nothing");
+    if (r->s3[0])
+        screen_note(s->screen, "uploads  %s", r->s3);
     if (l->resume_run && l->native)
         screen_note(s->screen,
                     "resumes  %s at epoch %lld, step %lld (--resume never starts at the beginning)",
@@ -218,30 +226,34 @@ static void tell_plan_json(const struct run_start *l, const char *kind) {
     json_int(&j, "files", (int64_t)l->common->files);
     json_int(&j, "bytes", (int64_t)l->common->bytes);
     deal_json(l, &j);
+    json_str(&j, "bundle", l->spec.bundle_hash);
     json_str(&j, "resumes", l->resume_run);
     if (l->resume_run && l->native) {
         json_int(&j, "resumes_epoch", l->resume_at.epoch);
         json_int(&j, "resumes_step", l->resume_at.step);
     }
     json_str(&j, "output_dir", r->output_dir);
+    if (r->s3[0])
+        json_str(&j, "s3", r->s3);
     screen_event_end(l->context->screen, &text, &j);
 }
 
-// The needs of the trainer's run. The plan is complete without them.
-static void tell_forecast(const struct run_start *l) {
+// The needs of the trainer's run. The plan is complete without them, unless the settings are wrong.
+static int tell_forecast(const struct run_start *l, struct err *e) {
     struct context *s = l->context;
     struct json *tree;
-    struct err e;
     const char *answer;
     bool json = s->screen->style == SCREEN_JSON;
-    if (run_forecast(l, json, &answer, &e) < 0 ||
-        (json && json_parse(s->arena, answer, strlen(answer), &tree, &e) < 0)) {
-        log_warn("what the run would take is not known", "reason=\"%s\"", e.text);
-        return;
+    if (run_forecast(l, json, &answer, e) < 0 ||
+        (json && json_parse(s->arena, answer, strlen(answer), &tree, e) < 0)) {
+        if (e->code == ERR_CONFIG)
+            return -1;
+        log_warn("what the run would take is not known", "reason=\"%s\"", e->text);
+        return 0;
     }
     if (!json) {
         screen_out(s->screen, "%s", answer);
-        return;
+        return 0;
     }
     struct strbuf text = {0};
     struct json_out j;
@@ -250,6 +262,7 @@ static void tell_forecast(const struct run_start *l) {
     json_str(&j, "run", l->run.id);
     json_value(&j, tree);
     screen_event_end(s->screen, &text, &j);
+    return 0;
 }
 
 static int bring_up_local(struct context *s, struct err *e) {
@@ -290,7 +303,7 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
     if (node_setup_each(l, f, e) < 0 || check_nodes(r, f, "setup", e) < 0)
         return -1;
     r->setup_ms = clock_mono_ms() - began;
-    if (l->spec.setup)
+    if (job_needs_setup(&l->spec))
         monitor_note(s, r, "prepared", NULL);
     began = clock_mono_ms();
     int result = run_start_agents(l, f, e);
@@ -377,14 +390,14 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
     if (run_start_files(l, e) < 0)
         return -1;
     int done = stands_in(l, e);
-    if (done || run_start_output(l, e) < 0)
+    if (done || results_upload_check(s, e) < 0 || run_start_output(l, e) < 0)
         return done > 0 ? 0 : -1;
     tell_plan(l);
+    if (run_start_bundle_tell(l, e) < 0)
+        return -1;
     tell_plan_json(l, "plan");
-    if (c->dry_run && l->native)
-        tell_forecast(l);
     if (c->dry_run)
-        return 0;
+        return l->native && !l->measures ? tell_forecast(l, e) : 0;
     if (cluster_lock(&s->cluster, "train", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;
     int result = start(l, f, e);
@@ -422,14 +435,23 @@ static int train_up(struct context *s, const struct run_start_request *request,
     return result;
 }
 
+int cmd_train_request(struct context *s, const struct run_start_request *request, struct err *e) {
+    struct up_down_end end = {0};
+    if (run_start_check(s, e) < 0 || bring_up_local(s, e) < 0)
+        return -1;
+    return train_up(s, request, &end, e);
+}
+
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct up_down *way = flags;
-    struct run_start_request request = {rest->command, rest->command_count};
+    struct run_start_request request = {rest->command, rest->command_count, NULL};
     struct up_down_end end = {0};
     bool began = false, up = way->up && !(s->config->dry_run && cluster_exists(&s->cluster));
     if (rest->dashes && rest->command_count == 0)
         return err_set(e, ERR_USAGE, "no command follows '--'; without '--' the trainer runs");
     if (up_down_check(way, s, e) < 0 || run_start_check(s, e) < 0)
+        return -1;
+    if (up && results_upload_check(s, e) < 0) // before machines cost anything
         return -1;
     end.result = up ? up_down_make(s, false, &began, e) : bring_up_local(s, e);
     if (end.result == 0 && up && s->config->dry_run)

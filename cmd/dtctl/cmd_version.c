@@ -3,7 +3,7 @@
 #include "command.h"
 
 #include "build_info.h"
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
@@ -18,11 +18,11 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     json_str(&j, "build_date", DTCTL_BUILD_DATE);
     json_str(&j, "third_party", DTCTL_THIRD_PARTY);
     json_array(&j, "carries");
-    for (size_t i = 0; bundle_at(i); i++) {
+    for (size_t i = 0; embedded_at(i); i++) {
         json_object(&j, NULL);
-        json_str(&j, "name", bundle_at(i)->name);
-        json_str(&j, "sha256", bundle_at(i)->sha256);
-        json_int(&j, "bytes", (int64_t)bundle_at(i)->size);
+        json_str(&j, "name", embedded_at(i)->name);
+        json_str(&j, "sha256", embedded_at(i)->sha256);
+        json_int(&j, "bytes", (int64_t)embedded_at(i)->size);
         json_end(&j);
     }
     json_end(&j);
@@ -33,10 +33,10 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         return 0;
     screen_out(screen, "\nlinked libraries and patches:\n%s", DTCTL_THIRD_PARTY);
     screen_out(screen, "\ncarries:\n");
-    for (size_t i = 0; bundle_at(i); i++)
-        screen_out(screen, "  %-28s %10s (%s packed)  sha256 %s\n", bundle_at(i)->name,
-                   str_human_bytes(size, bundle_at(i)->size),
-                   str_human_bytes(packed, bundle_at(i)->size_packed), bundle_at(i)->sha256);
+    for (size_t i = 0; embedded_at(i); i++)
+        screen_out(screen, "  %-28s %10s (%s packed)  sha256 %s\n", embedded_at(i)->name,
+                   str_human_bytes(size, embedded_at(i)->size),
+                   str_human_bytes(packed, embedded_at(i)->size_packed), embedded_at(i)->sha256);
     return 0;
 }
 

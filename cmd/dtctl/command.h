@@ -7,7 +7,7 @@
 #define DTCTL_COMMAND_H
 
 #include "conf/render.h"
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 #include "ui/context.h"
 
 #include <stddef.h>
@@ -32,9 +32,9 @@ struct command {
 // Every command, in the order of help. cmd_<name> is in cmd_<name>.c.
 // clang-format off
 #define COMMANDS(X)                                                                                \
-    X(init) X(plan) X(up) X(status) X(train) X(run) X(exec) X(ssh) X(push) X(fetch) X(path)        \
-    X(logs) X(ps) X(stop) X(extend) X(adopt) X(down) X(gc) X(data) X(state) X(doctor) X(config) \
-    X(completion) X(version)
+    X(init) X(import) X(plan) X(up) X(status) X(train) X(run) X(exec) X(ssh) X(push) X(fetch)      \
+    X(path) X(logs) X(ps) X(stop) X(extend) X(adopt) X(down) X(gc) X(data) X(state) X(bench)       \
+    X(doctor) X(config) X(completion) X(version)
 // clang-format on
 #define COMMAND_EXTERN(name) extern const struct command cmd_##name;
 COMMANDS(COMMAND_EXTERN)

@@ -32,7 +32,7 @@ static const char TOPIC_BEGIN[] = "docs/", TOPIC_END[] = ".md";
 void command_topics_find(struct arena *a) {
     const struct embed_file *file;
     size_t count = 0;
-    for (size_t i = 0; count < COMMAND_TOPICS_MAX && (file = bundle_at(i)); i++)
+    for (size_t i = 0; count < COMMAND_TOPICS_MAX && (file = embedded_at(i)); i++)
         if (str_starts(file->name, TOPIC_BEGIN) && str_ends(file->name, TOPIC_END))
             topics[count++] =
                 arena_strndup(a, file->name + strlen(TOPIC_BEGIN),
@@ -40,7 +40,7 @@ void command_topics_find(struct arena *a) {
 }
 
 const struct embed_file *command_topic(struct arena *a, const char *name) {
-    return bundle_find(arena_printf(a, "%s%s%s", TOPIC_BEGIN, name, TOPIC_END));
+    return embedded_find(arena_printf(a, "%s%s%s", TOPIC_BEGIN, name, TOPIC_END));
 }
 
 const struct command *command_find(const char *name) {

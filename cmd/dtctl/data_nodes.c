@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs that lie on the nodes.
+// The inputs and environments that lie on the nodes.
 #include "data_nodes.h"
 
 #include "base/array.h"
@@ -36,8 +36,8 @@ static int find(struct inputs *in, struct context *s, const char *name, struct e
         return -1;
     for (size_t i = 0; i < all.count; i++) {
         const struct kept_item *item = &all.items[i];
-        if (!item->is_input || (name && strcmp(item->name, name) != 0 &&
-                                strcmp(name_of(s->arena, item->name), name) != 0))
+        if (item->kind == KEPT_STATE || (name && strcmp(item->name, name) != 0 &&
+                                         strcmp(name_of(s->arena, item->name), name) != 0))
             continue;
         array_grow_in(s->arena, in->items.items, &in->items.room, in->items.count + 1);
         in->items.items[in->items.count++] = *item;
@@ -54,6 +54,7 @@ static void show(struct context *s, const char *node, const struct kept_item *it
     screen_event(&text, &j, "input");
     json_str(&j, "name", name);
     json_str(&j, "node", node);
+    json_str(&j, "kind", kept_kind_names[item->kind]);
     json_str(&j, "folder", item->name);
     json_int(&j, "files", (int64_t)item->files);
     json_int(&j, "bytes", (int64_t)item->bytes);
@@ -73,7 +74,7 @@ int data_nodes_list(struct context *s, const char *name, struct err *e) {
             screen_out(s->screen, "%-16s %-16s %7s %10s %8s  %s\n", "INPUT", "NODE", "FILES",
                        "SIZE", "AGE", "FOLDER");
         else
-            screen_note(s->screen, "there are no inputs on the nodes");
+            screen_note(s->screen, "there are no inputs and no environments on the nodes");
         for (size_t i = 0; i < in.items.count; i++)
             show(s, in.fleet.nodes[in.items.items[i].node_index].info->name, &in.items.items[i]);
         result = fleet_verdict(&in.fleet, "data ls", e);
@@ -85,7 +86,7 @@ int data_nodes_list(struct context *s, const char *name, struct err *e) {
 static int ask(struct context *s, const struct inputs *in, const char *name, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
     int yes = context_ask(s,
-                          arena_printf(s->arena, "remove %zu folder%s of input '%s', %s?",
+                          arena_printf(s->arena, "remove %zu folder%s of '%s', %s?",
                                        in->items.count, in->items.count == 1 ? "" : "s", name,
                                        str_human_bytes(size, in->bytes)),
                           e);
@@ -104,7 +105,7 @@ static int drop(struct context *s, struct inputs *in, const char *name, struct e
     json_str(&j, "name", name);
     json_int(&j, "folders", (int64_t)in->items.count);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "removed %zu folder%s of input '%s'\n", in->items.count,
+    screen_out(s->screen, "removed %zu folder%s of '%s'\n", in->items.count,
                in->items.count == 1 ? "" : "s", name);
     screen_note(s->screen, "its content in the nodes' store goes with dtctl gc");
     return 0;
@@ -119,7 +120,9 @@ static int removal(struct context *s, struct inputs *in, const char *name, struc
         return fleet_verdict(&in->fleet, "data rm", e);
     }
     if (in->items.count == 0)
-        return err_set(e, ERR_NOT_FOUND, "no node has an input '%.80s' (try: dtctl data ls)", name);
+        return err_set(e, ERR_NOT_FOUND,
+                       "no node has an input '%.80s', nor an environment (try: dtctl data ls)",
+                       name);
     for (size_t i = 0; s->config->dry_run && i < in->items.count; i++)
         screen_out(s->screen, "would remove %s from %s\n", in->items.items[i].name,
                    in->fleet.nodes[in->items.items[i].node_index].info->name);

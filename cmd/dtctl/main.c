@@ -4,7 +4,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "command.h"
-#include "fleet/bundle.h"
+#include "fleet/embedded_files.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -49,7 +49,7 @@ static int help_top(struct program *p) {
 static int help_topic(struct program *p, const struct embed_file *file) {
     struct strbuf text = {0};
     struct err e = {0};
-    const void *data = bundle_unpack(&p->arena, file, &e);
+    const void *data = embedded_unpack(&p->arena, file, &e);
     if (!data)
         return usage(&e);
     strbuf_add(&text, data, file->size);

@@ -24,7 +24,7 @@ static bool all_are_here(const struct context *s) {
     if (run_walk_open(&walk, &s->cluster, &ignored) < 0)
         return false;
     while (run_walk_next(&walk, &r))
-        if (strcmp(r.state, "made") != 0 && (!r.fetched || r.work_left))
+        if (strcmp(r.state, "made") != 0 && !run_is_all_here(&r))
             return false;
     return true;
 }

@@ -5,12 +5,15 @@
 //     dtdata list SOURCE        the objects of s3://BUCKET/PREFIX, or the one of https://…
 //     dtdata get STORE          reads what standard input lists into a content store
 //     dtdata put DIR s3://…     writes the files of a folder
+//     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
+//     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
 //
 // Standard output is lines of JSON. `list`: {"folder":true|false,"ca":"PEM"}, then for each object
 // {"path","name","url","size","etag","id"}, then {"end":N}. `get` reads just that, and writes
 // {"i":N,"sha256":"…"} for each object, in any order; {"done":N,"total":N} on the way; and
-// {"end":N,"read":BYTES,"again":N}. `put`: done, total and end. The last line of a failure is
-// {"event":"error","code":"…","text":"…"}. An url is presigned: it needs no key.
+// {"end":N,"read":BYTES,"again":N}. `put` writes done, total and end; `results` also writes
+// {"end":FILES,"sent":BYTES,"there":FILES not sent again,"links":N} as its last line. The last line
+// of a failure is {"event":"error","code":"…","text":"…"}. An url is presigned: it needs no key.
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -20,9 +23,11 @@
 #include "object/object_put.h"
 #include "sys/file.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define INPUT_BYTES_MAX ((uint64_t)1 << 30)
@@ -198,39 +203,97 @@ static int get(struct arena *a, struct strbuf *line, char **args, struct err *e)
 
 // ---- put ----------------------------------------------------------------------------------------
 
-static int put_files(struct object_put *p, const char *dir, struct err *e) {
-    struct manifest_rules rules = {.own_too = true};
-    struct manifest *m = manifest_new();
-    int result = manifest_add_path(m, dir, "", &rules, e);
-    p->files = m;
+// Runs `work` with an open account and the place of the uri.
+static int with_bucket(struct object_put *p, struct arena *a, const char *text,
+                       int (*work)(struct object_put *p, struct err *e), struct err *e) {
+    struct uri to;
+    struct s3 s3;
+    if (uri_parse(a, text, &to, e) < 0)
+        return -1;
+    if (to.url)
+        return err_set(e, ERR_CONFIG, "'%.200s': files are written to s3:// alone", text);
+    if (s3_open(&s3, a, environ, e) < 0)
+        return -1;
+    size_t len = strlen(to.key);
+    p->s3 = &s3;
+    p->bucket = to.bucket;
+    p->prefix = arena_strndup(a, to.key, len - (len && to.key[len - 1] == '/'));
+    int result = s3_open_account(&s3, environ, e);
     if (result == 0)
-        result = object_put_all(p, e);
-    manifest_free(m);
+        result = work(p, e);
+    s3_close(&s3);
+    p->s3 = NULL;
     return result;
 }
 
 static int put(struct arena *a, struct strbuf *line, char **args, struct err *e) {
-    struct object_put p = {.on_progress = progress, .ctx = line};
-    struct uri to;
-    struct s3 s3;
-    if (uri_parse(a, args[1], &to, e) < 0)
-        return -1;
-    if (to.url)
-        return err_set(e, ERR_CONFIG, "'%.200s': files are written to s3:// alone", args[1]);
-    if (s3_open(&s3, a, environ, e) < 0)
-        return -1;
-    size_t len = strlen(to.key);
-    p.s3 = &s3;
-    p.bucket = to.bucket;
-    p.prefix = arena_strndup(a, to.key, len - (len && to.key[len - 1] == '/'));
-    int result = s3_open_account(&s3, environ, e);
+    struct manifest_rules rules = {.own_too = true};
+    struct manifest *m = manifest_new();
+    struct object_put p = {.on_progress = progress, .ctx = line, .files = m};
+    int result = manifest_add_path(m, args[0], "", &rules, e);
     if (result == 0)
-        result = put_files(&p, args[0], e);
+        result = with_bucket(&p, a, args[1], object_put_all, e);
+    manifest_free(m);
     if (result == 0) {
         strbuf_addf(line, "{\"end\":%zu}", p.count);
         result = put_line(line, e);
     }
-    s3_close(&s3);
+    return result;
+}
+
+static int check(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    struct object_put p = {.ctx = line};
+    int result = with_bucket(&p, a, args[0], object_put_check, e);
+    strbuf_adds(line, "{\"end\":0}");
+    return result == 0 ? put_line(line, e) : -1;
+}
+
+// The folders model and state of the results are folders of their own, and all else is output.
+static int add_results(struct manifest *m, struct arena *a, const char *dir, size_t *links,
+                       struct err *e) {
+    struct manifest_rules rules = {.own_too = true};
+    struct dirent *d;
+    DIR *list = opendir(dir);
+    int result = 0;
+    if (!list)
+        return err_errno(e, ERR_SYS, "cannot read folder '%s'", dir);
+    while (result == 0 && (d = readdir(list))) {
+        const char *name = d->d_name;
+        bool own = strcmp(name, "model") == 0 || strcmp(name, "state") == 0;
+        struct stat st;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".dtctl-run") == 0)
+            continue;
+        const char *path = file_join(a, dir, name);
+        if (lstat(path, &st) < 0)
+            result = err_errno(e, ERR_SYS, "cannot read '%s'", path);
+        else if (S_ISLNK(st.st_mode))
+            (*links)++;
+        else
+            result = manifest_add_path(
+                m, path, own && S_ISDIR(st.st_mode) ? name : file_join(a, "output", name), &rules,
+                e);
+    }
+    closedir(list);
+    return result;
+}
+
+static int results(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    struct manifest_rules rules = {.own_too = true};
+    struct manifest *m = manifest_new();
+    struct object_put p = {.on_progress = progress, .ctx = line, .files = m};
+    int result = add_results(m, a, args[0], &p.links, e);
+    if (result == 0 && file_exists(args[1]))
+        result = manifest_add_path(m, args[1], "logs", &rules, e);
+    if (result == 0)
+        result = manifest_sort(m, e);
+    if (result == 0)
+        result = with_bucket(&p, a, args[2], object_put_all, e);
+    manifest_free(m);
+    if (result == 0) {
+        strbuf_addf(line, "{\"end\":%zu,\"sent\":%llu,\"there\":%zu,\"links\":%zu}", p.count,
+                    (unsigned long long)p.sent, p.there, p.links);
+        result = put_line(line, e);
+    }
     return result;
 }
 
@@ -242,8 +305,11 @@ int main(int argc, char **argv) {
         int args;
         int (*run)(struct arena *a, struct strbuf *line, char **args, struct err *e);
         const char *usage;
-    } verbs[] = {
-        {"list", 1, list, "SOURCE"}, {"get", 1, get, "STORE"}, {"put", 2, put, "DIR s3://…"}};
+    } verbs[] = {{"list", 1, list, "SOURCE"},
+                 {"get", 1, get, "STORE"},
+                 {"put", 2, put, "DIR s3://…"},
+                 {"check", 1, check, "s3://…"},
+                 {"results", 3, results, "DIR LOGS s3://…"}};
     struct arena a = {0};
     struct strbuf line = {0};
     struct err e = {0};

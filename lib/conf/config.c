@@ -142,9 +142,10 @@ const struct config_input *config_input(const struct config *c, size_t i) {
 
 const char *config_where(const struct config *c, const char *key) {
     const struct option_place *place = option_place(&c->set, key);
-    return place->source == OPTION_DEFAULT
-               ? key
-               : arena_printf(c->set.arena, "%s: %s", option_place_text(c->set.arena, place), key);
+    const char *text = option_place_text(c->set.arena, place);
+    if (place->source == OPTION_DEFAULT)
+        return key;
+    return str_ends(text, key) ? text : arena_printf(c->set.arena, "%s: %s", text, key);
 }
 
 // Key prefixes that have an effect only with certain providers.

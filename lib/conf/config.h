@@ -33,7 +33,10 @@ enum { CONFIG_FILE_BYTES_MAX = 1 << 20 };
 #define CONFIG_PROVIDER_ID(id, word, object) id,
 enum config_provider { CONFIG_PROVIDERS(CONFIG_PROVIDER_ID) };
 enum config_fanout { CONFIG_FANOUT_AUTO, CONFIG_FANOUT_OFF };
-enum config_merge { CONFIG_MERGE_ALWAYS, CONFIG_MERGE_NEVER };
+enum config_merge { CONFIG_MERGE_AUTO, CONFIG_MERGE_BY_NODE, CONFIG_MERGE_RANK0 };
+extern const char *const config_merge_words[]; // by enum config_merge; NULL at the end
+enum config_archive { CONFIG_ARCHIVE_NONE, CONFIG_ARCHIVE_TAR_ZST };
+extern const char *const config_archive_words[]; // by enum config_archive; NULL at the end
 // The last two are SageMaker's words; config_input_is_sharded and config_input_shard know them.
 enum config_input_mode {
     CONFIG_REPLICATED,
@@ -139,6 +142,7 @@ struct config_job {
     struct option_list files; // sent to the working folder of the command
     bool exit_code;
     const char *notice_signal; // "auto", "none" or a signal
+    const char *env_bundle;    // archive of the command's environment; "": none
 };
 
 // torchrun's own flags; rows carry OPTION_PASS_ON ([train.torchrun]). Strings as torchrun takes
@@ -172,9 +176,13 @@ struct config {
     struct option_map env;
     struct option_map hyperparameters; // of a command: --NAME VALUE, SM_HPS, SM_HP_<NAME>
     const char *output_dir;            // "": output/ of the run's folder
+    const char *output_s3;             // "": results are not uploaded
+    struct option_list output_fetch;   // kinds of results that come here (result_kinds.h)
     int output_merge;                  // enum config_merge
+    int output_archive;                // enum config_archive
     bool output_work;                  // also new files of a command's working folder
     int state_keep;                    // enum config_keep
+    int64_t state_every_ms;            // 0: the state is fetched at the end
     bool compat_sagemaker;             // /opt/ml and the variables of SageMaker around a command
 
     struct option_sections sections; // [tasks.NAME]

@@ -194,8 +194,11 @@ void option_expand_home(const struct option_set *s, const struct option_row *r, 
 // One flag of a list starts a new list, the next one adds to it; maps and records always grow.
 static int apply_element(struct option_set *s, const struct option_row *r, const char *text,
                          bool fresh, void *dest, struct err *e) {
-    if (fresh && (r->type == OPTION_LIST || r->type == OPTION_PATHS))
+    bool starts = fresh && (r->type == OPTION_LIST || r->type == OPTION_PATHS);
+    if (starts)
         option_value_unset(r->type, dest);
+    if (starts && strcmp(text, "[]") == 0) // the list without elements, as --set and files have it
+        return 0;
     return option_append(s->arena, r, text, dest, e);
 }
 

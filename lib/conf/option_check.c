@@ -91,7 +91,8 @@ static void check_pair(struct check *c, const struct option_row *a, const struct
         fault(c, a, "two rows have this key");
     if (env_a && str_eq(env_a, env_b))
         fault(c, a, "shares the variable %s with %s", env_a, option_row_name(b));
-    if (a->key && b->key && str_starts(b->key, a->key) && b->key[strlen(a->key)] == '.')
+    bool below = a->key && b->key && str_starts(b->key, a->key) && b->key[strlen(a->key)] == '.';
+    if (below && a->type != OPTION_MAP) // a map's names are those that no table of keys has
         fault(c, a, "is a value, and a table because of %s", b->key);
     if (!flags || !same_takers(a, b, verbs))
         return;

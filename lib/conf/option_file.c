@@ -98,7 +98,21 @@ static void read_value(struct file_reader *f, const struct option_bound *b,
     f->set->shadows = shadow;
 }
 
+static bool has_keys(void *ctx, const char *name) {
+    return is_table(((struct file_reader *)ctx)->set, name);
+}
+
 static void read_table(struct file_reader *f, const struct toml *table, const char *prefix);
+
+// The tables in the table of a map whose keys have rows: [env.bundle] in [env].
+static void read_inner_tables(struct file_reader *f, const struct toml *map, const char *path) {
+    for (const struct toml *c = map->child; c; c = c->next) {
+        const char *part = str_printable(f->set->arena, c->key, c->key_len);
+        const char *inner = arena_printf(f->set->arena, "%s.%s", path, part);
+        if (c->type == TOML_TABLE && is_table(f->set, inner))
+            read_table(f, c, inner);
+    }
+}
 
 // Reads one key, or a table, whose full name is `path`. Depth is bounded by the parser's limit and
 // by the depth of keys in rows.
@@ -111,6 +125,8 @@ static void read_member(struct file_reader *f, const struct toml *c, const char 
     } else if (r && b->target) {
         if (!f->names_only)
             read_value(f, b, r, c, path);
+        if (r->type == OPTION_MAP && c->type == TOML_TABLE)
+            read_inner_tables(f, c, path);
     } else if (!r && !is_table(s, path)) {
         unknown(f, c, path);
     } else if (!r && c->type != TOML_TABLE) {
@@ -229,8 +245,12 @@ static void read_text(struct option_set *s, enum option_source source, const cha
     size_t dir_len = slash ? (size_t)(slash - name) : 0;
     const char *dir = arena_strndup(s->arena, name, dir_len + (slash == name));
     struct file_reader f = {.set = s, .source = source, .file = arena_strdup(s->arena, name)};
-    f.values = (struct option_reader){
-        .a = s->arena, .dir = dir, .file = f.file, .fail = fail_value, .ctx = &f};
+    f.values = (struct option_reader){.a = s->arena,
+                                      .dir = dir,
+                                      .file = f.file,
+                                      .fail = fail_value,
+                                      .has_keys = has_keys,
+                                      .ctx = &f};
     int count = toml_parse_all(s->arena, text, len, &root, &x);
     for (; x; x = x->next, count--)
         option_problem(s, place_of(&f, x->line, x->column), "%s", x->text);

@@ -191,9 +191,13 @@ static int read_map(struct option_reader *rd, const struct option_row *r, const 
         return wrong_type(rd, v, name, "a table of NAME = \"VALUE\"");
     int result = 0;
     size_t before = ((struct option_map *)dest)->count;
-    for (const struct toml *c = v->child; c; c = c->next)
-        if (read_pair(rd, r, c, member_name(rd, name, c), before, dest) < 0)
+    for (const struct toml *c = v->child; c; c = c->next) {
+        const char *member = member_name(rd, name, c);
+        if (c->type == TOML_TABLE && rd->has_keys && rd->has_keys(rd->ctx, member))
+            continue;
+        if (read_pair(rd, r, c, member, before, dest) < 0)
             result = -1;
+    }
     return result;
 }
 

@@ -13,6 +13,8 @@ struct option_reader {
     const char *dir;
     const char *file; // for the places of records
     void (*fail)(void *ctx, const struct toml *at, const char *name, const char *text);
+    // True for a table of keys of its own inside the table of a map; NULL: there are none.
+    bool (*has_keys)(void *ctx, const char *name);
     void *ctx;
 };
 

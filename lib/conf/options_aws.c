@@ -38,6 +38,15 @@ static int check_zone(const char *text, struct err *e) {
     return err_set(e, ERR_CONFIG, "'%.64s' is no zone; one is called us-east-1a", text);
 }
 
+static int check_tag(const char *name, struct err *e) {
+    enum { BYTES_MAX = 128 };
+    if (*name && strlen(name) <= BYTES_MAX && strncasecmp(name, "aws:", 4) != 0)
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is no tag: a name has 1 to %d bytes and does not begin with aws:",
+                   name, BYTES_MAX);
+}
+
 static int check_owner(const char *text, struct err *e) {
     if (only(text, "._@-") && isalnum((unsigned char)text[0]) && strlen(text) <= 64)
         return 0;
@@ -309,6 +318,7 @@ static const struct option_row rows[] = {
     {.key = "aws.tags",
      .type = OPTION_MAP,
      AT(aws.tags),
+     .check_name = check_tag,
      .arg = "NAME=VALUE",
      .help = "Additional tags of all AWS resources."},
     {.key = "aws.price",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags of every command, and the tables of dtctl.toml that are not about one run.
+#include "base/hostlist.h"
 #include "conf/config.h"
+#include "conf/result_kinds.h"
 
 #include <ctype.h>
 #include <stddef.h>
@@ -14,7 +16,8 @@ enum { VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 #define WORD(id, word, object) word,
 static const char *const providers[] = {CONFIG_PROVIDERS(WORD) NULL};
 #undef WORD
-static const char *const merges[] = {"always", "never", NULL};
+const char *const config_archive_words[] = {"none", "tar.zst", NULL};
+const char *const config_merge_words[] = {"auto", "by-node", "rank0", NULL};
 static const char *const fanouts[] = {"auto", "off", NULL};
 static const char *const keeps[] = {"run", "task", NULL};
 
@@ -47,12 +50,38 @@ static int check_value(const char *value, struct err *e) {
                    VALUE_BYTES_MAX);
 }
 
+// The brackets of each set: their form and number of names. "[" first is an address of IPv6.
+static int check_brackets(const char *text, struct err *e) {
+    enum { NODES_MAX = 4096 }; // as in lib/cluster
+    struct arena a = {0};
+    struct hostlist list;
+    const char *why = NULL;
+    for (const char *p = text, *end; *p && !why; p = *end ? end + 1 : end) {
+        end = hostlist_end(p);
+        const char *at = memchr(p, '@', (size_t)(end - p)), *name = at ? at + 1 : p;
+        const char *open = memchr(name, '[', (size_t)(end - name));
+        const char *colon = memchr(name, ':', (size_t)(end - name));
+        if (open && open > name)
+            why = hostlist_parse(&a, name, colon ? colon : end, "", NODES_MAX, &list);
+    }
+    int result = why ? err_set(e, ERR_CONFIG, "'%.100s': %s", text, why) : 0;
+    arena_fini(&a); // why may lie in it
+    return result;
+}
+
 static int check_host(const char *text, struct err *e) {
     const char *at = strrchr(text, '@');
     const char *address = at ? at + 1 : text;
     if (!*address || at == text || strpbrk(text, " \t\r\n;|&$`'\"\\") || text[0] == '-' ||
         address[0] == '-')
         return err_set(e, ERR_CONFIG, "'%.100s' is not [USER@]ADDRESS[:PORT]", text);
+    return check_brackets(text, e);
+}
+
+static int check_s3(const char *text, struct err *e) {
+    const char *bucket = str_starts(text, "s3://") ? text + 5 : "";
+    if (*text && (!*bucket || *bucket == '/' || strpbrk(bucket, "?# \t\r\n")))
+        return err_set(e, ERR_CONFIG, "'%.200s' is not s3://BUCKET/PREFIX", text);
     return 0;
 }
 
@@ -104,7 +133,7 @@ static const struct option_record host_record = {
 };
 
 // Commands that talk to nodes.
-#define CONNECTING "plan up status train run exec ssh push fetch logs ps stop down gc doctor"
+#define CONNECTING "plan up status train run exec ssh push fetch logs ps stop down gc bench doctor"
 
 static const struct option_row rows[] = {
     // ---- flags of every command
@@ -155,7 +184,7 @@ static const struct option_row rows[] = {
      .help = "Print the actions, and do nothing."},
     OPTION_ROW_HELP(AT(help)),
     {.flag = "set",
-     .verbs = "train config",
+     .verbs = "train bench config",
      .type = OPTION_LIST,
      .marks = OPTION_ASSIGN | OPTION_NO_ENV,
      AT(set_list),
@@ -285,16 +314,42 @@ static const struct option_row rows[] = {
      AT(output_dir),
      .arg = "DIR",
      .help = "Folder for fetched outputs; empty: output/ in the run's folder."},
+    {.key = "outputs.s3",
+     .type = OPTION_STRING,
+     AT(output_s3),
+     .arg = "s3://BUCKET/PREFIX",
+     .check = check_s3,
+     .help = "Where results also go once they are here: below TASK/runs/RUN/ as output/, model/, "
+             "state/ and logs/. The bucket is checked before a run starts; empty: nowhere."},
+    {.key = "outputs.fetch",
+     .flag = "fetch",
+     .verbs = "train run",
+     .type = OPTION_LIST,
+     AT(output_fetch),
+     .text = "logs,output,model,state",
+     .arg = "KINDS",
+     .check = result_kinds_check,
+     .help = "Kinds of results that come to this computer by themselves, such as logs,model; the "
+             "others stay on the nodes, where dtctl fetch gets them. []: none."},
     {.key = "outputs.merge",
      .flag = "merge",
      .verbs = "train",
      .type = OPTION_CHOICE,
      AT(output_merge),
-     .text = "always",
-     .choices = merges,
-     .help = "Layout of a command's outputs: always merges the nodes' files into one folder, where "
-             "a file that differs between nodes becomes NODE/FILE; never keeps one folder per "
-             "node. State is in state/NODE in both."},
+     .text = "auto",
+     .choices = config_merge_words,
+     .help = "Layout of a command's outputs: auto merges the nodes' files into one folder, where a "
+             "file that differs between nodes becomes NODE/FILE; by-node keeps one folder per "
+             "node; rank0 takes output and model only from the node of rank 0, and those of other "
+             "nodes are not fetched at all. State comes from every node, in state/NODE."},
+    {.key = "outputs.archive",
+     .verbs = "train",
+     .type = OPTION_CHOICE,
+     AT(output_archive),
+     .text = "none",
+     .choices = config_archive_words,
+     .help = "tar.zst: the results folder also gets its output as output.tar.zst and its model as "
+             "model.tar.zst. Equal files give equal archives."},
     {.key = "outputs.work",
      .type = OPTION_BOOL,
      AT(output_work),
@@ -309,9 +364,18 @@ static const struct option_row rows[] = {
      .help =
          "Initial state of a run: run, the state of the newest unfinished run of that name, if "
          "there is one; task, the state of the newest run of that name, also of a finished one."},
+    {.key = "state.every",
+     .type = OPTION_DURATION,
+     AT(state_every_ms),
+     .text = "0s",
+     .min = 0,
+     .max = 86400000,
+     .arg = "TIME",
+     .help = "Interval at which the dtctl that follows a run fetches the state of every node, as a "
+             "whole; it stands in for a node that is lost. 0: only at the end."},
     {.key = "env",
      .flag = "env",
-     .verbs = "train",
+     .verbs = "train bench",
      .type = OPTION_MAP,
      AT(env),
      .arg = "NAME=VALUE",

@@ -65,14 +65,35 @@ static int check_micros(const struct train_config *o, const struct train_paralle
         return err_set(e, ERR_CONFIG,
                        "train.pipeline_schedule %s needs a multiple of train.pipeline, %d, "
                        "micro-batches in each step, not %lld (try: train.microbatches=%d)",
-                       o->schedule_pipe, p->pipe, (long long)(micros * o->accumulate), 2 * p->pipe);
+                       o->pipeline_schedule, p->pipe, (long long)(micros * o->accumulate),
+                       2 * p->pipe);
+    return 0;
+}
+
+// Modes that need the gradients, or the weights, of all ranks in every step.
+static int check_local(const struct train_config *o, struct err *e) {
+    const struct {
+        bool given;
+        const char *key, *why;
+    } others[] = {
+        {o->pipeline > 1, "pipeline", "each rank needs the whole model to train alone"},
+        {o->zero, "zero", "each rank needs the whole optimizer state to train alone"},
+        {o->ema > 0, "ema", "each rank would have another average"},
+        {o->lookahead > 0, "lookahead", "each rank would have other slow weights"},
+    };
+    for (size_t i = 0; o->local_steps > 1 && i < sizeof others / sizeof *others; i++)
+        if (others[i].given)
+            return err_set(e, ERR_CONFIG,
+                           "train.%s does not go with train.local_steps: %s (try: "
+                           "train.local_steps=0)",
+                           others[i].key, others[i].why);
     return 0;
 }
 
 int train_parallel(const struct train_config *o, int world, struct train_parallel *out,
                    struct err *e) {
     *out = (struct train_parallel){.pipe = (int)o->pipeline, .micros = (int)choose_micros(o)};
-    if (parse_order(o->schedule_pipe, &out->order, &out->chunks, e) < 0)
+    if (parse_order(o->pipeline_schedule, &out->order, &out->chunks, e) < 0)
         return -1;
     if (world % out->pipe)
         return err_set(e, ERR_CONFIG,
@@ -84,10 +105,12 @@ int train_parallel(const struct train_config *o, int world, struct train_paralle
         return err_set(e, ERR_CONFIG,
                        "train.%s does not go with train.zero: no rank has the whole average",
                        o->ema > 0 ? "ema" : "lookahead");
+    if (check_local(o, e) < 0)
+        return -1;
     if (out->pipe == 1 && out->chunks > 1)
         return err_set(e, ERR_CONFIG,
                        "train.pipeline_schedule %s needs train.pipeline of 2 or more",
-                       o->schedule_pipe);
+                       o->pipeline_schedule);
     size_t stages = (size_t)out->pipe * (size_t)out->chunks;
     if (o->cuts.count && o->cuts.count != stages - 1)
         return err_set(e, ERR_CONFIG,
@@ -132,7 +155,7 @@ static const struct option_row rows[] = {
              "many as divide the batch."},
     {.key = "train.pipeline_schedule",
      .type = OPTION_STRING,
-     AT(schedule_pipe),
+     AT(pipeline_schedule),
      .text = "1f1b",
      .check = check_schedule,
      .arg = "gpipe|1f1b|interleaved:V",
@@ -167,13 +190,50 @@ static const struct option_row rows[] = {
      .text = "false",
      .help = "Each rank keeps the optimizer state of a part of the parameters and updates that "
              "part (ZeRO stage 1): less memory, the same results."},
+    {.key = "train.local_steps",
+     .type = OPTION_INT,
+     AT(local_steps),
+     .text = "0",
+     .min = 0,
+     .max = 1000000,
+     .arg = "STEPS",
+     .help = "Number of optimizer steps that each rank takes by itself in a round; at its end the "
+             "ranks average the change of their parameters, and an outer optimizer applies it "
+             "(DiLoCo). Far fewer bytes on slow networks, other results; 0 or 1: gradients are "
+             "averaged in every step."},
+    {.key = "train.outer_lr",
+     .type = OPTION_REAL,
+     AT(outer_lr),
+     .text = "0.7",
+     .min = 1e-6,
+     .max = 100,
+     .help = "Learning rate of the outer optimizer of train.local_steps; 1 with "
+             "train.outer_momentum 0 takes the mean of the ranks' parameters, as suits rounds of "
+             "few steps."},
+    {.key = "train.outer_momentum",
+     .type = OPTION_REAL,
+     .marks = OPTION_OPEN_MAX,
+     AT(outer_momentum),
+     .text = "0.9",
+     .min = 0,
+     .max = 1,
+     .help = "Momentum of the outer optimizer of train.local_steps, in Nesterov's form."},
+    {.key = "train.recompute",
+     .type = OPTION_CHOICE,
+     AT(recompute),
+     .text = "none",
+     .choices = train_recompute_words,
+     .help = "Activation recomputation (PyTorch's and SageMaker's activation checkpointing): none "
+             "keeps the activations of all layers for the backward pass; blocks keeps those "
+             "between the blocks of the model and computes the others again: less memory, more "
+             "time, the same results."},
     {.key = "train.wire",
      .type = OPTION_CHOICE,
      AT(wire),
      .text = "f32",
      .choices = train_wire_words,
-     .help = "Type of gradients in transit; bf16 needs half the bytes and rounds each gradient to "
-             "8 bits of mantissa before the sum."},
+     .help = "Type of gradients in transit, or of changes with train.local_steps; bf16 needs half "
+             "the bytes and rounds each number to 8 bits of mantissa before the sum."},
     {.key = "train.collectives",
      .type = OPTION_CHOICE,
      AT(collectives),

@@ -27,6 +27,13 @@ static const struct option_row rows[] = {
      AT(set),
      .arg = "KEY=VALUE",
      .help = "Set a key, such as train.epochs=3; may be repeated."},
+    {.flag = "devices",
+     .type = OPTION_BOOL,
+     .marks = OPTION_NO_ENV,
+     AT(devices),
+     .text = "false",
+     .help = "Print a JSON line for each device of this computer, and for NCCL: whether a run can "
+             "use it, or the error of a run that tried. Then end."},
     {.flag = "plan",
      .type = OPTION_BOOL,
      .marks = OPTION_NO_ENV,
@@ -67,7 +74,15 @@ static const struct option_row rows[] = {
      .marks = OPTION_NO_ENV,
      AT(json),
      .text = "false",
-     .help = "With --plan: one JSON object instead of text."},
+     .help = "With --plan: one JSON object instead of text; with --bench: one per size."},
+    {.flag = "bench",
+     .type = OPTION_CHOICE,
+     .choices = train_bench_words,
+     .marks = OPTION_NO_ENV,
+     AT(bench.kind),
+     .text = "none",
+     .help = "Measure a collective between the ranks, and end."},
+    TRAIN_BENCH_FLAGS(NULL, struct train_flags, bench),
     OPTION_ROW_HELP(AT(help)),
     {.flag = "version",
      .type = OPTION_BOOL,
@@ -91,6 +106,13 @@ static int read_file(struct option_set *set, const char *name, struct err *e) {
         return err_wrap(e, "configuration");
     }
     option_set_file(set, name, text, len);
+    return 0;
+}
+
+int train_bench_check(const struct train_bench_plan *plan, struct err *e) {
+    if (plan->bytes_min > plan->bytes_max)
+        return err_set(e, ERR_USAGE, "--min-bytes %lld is more than --max-bytes %lld",
+                       (long long)plan->bytes_min, (long long)plan->bytes_max);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #define CONF_TRAIN_CONFIG_H
 
 #include "conf/option.h"
+#include "conf/train_bench.h"
 #include "conf/train_names.h"
 
 #include <stdbool.h>
@@ -90,14 +91,17 @@ struct train_config {
     int64_t comm_sockets; // TCP connections to each ring neighbour
     int64_t comm_timeout; // ms without progress until a collective fails
     // parallel modes (options_parallel.c)
-    int64_t pipeline;          // stages of the model on as many ranks
-    int64_t microbatches;      // parts of a batch; 0: chosen
-    const char *schedule_pipe; // for train_pipe_order
-    struct option_list cuts;   // layers that stages begin with; empty: by their work
-    int placement;             // enum train_placement
-    bool zero;                 // each rank updates a part
-    int wire;                  // enum train_wire
-    int collectives;           // enum train_collectives
+    int64_t pipeline;              // stages of the model on as many ranks
+    int64_t microbatches;          // parts of a batch; 0: chosen
+    const char *pipeline_schedule; // for train_pipe_order
+    struct option_list cuts;       // layers that stages begin with; empty: by their work
+    int placement;                 // enum train_placement
+    bool zero;                     // each rank updates a part
+    int64_t local_steps; // of a rank between two averages; below 2: gradients are averaged
+    double outer_lr, outer_momentum; // of the optimizer that applies those averages
+    int recompute;                   // enum train_recompute
+    int wire;                        // enum train_wire
+    int collectives;                 // enum train_collectives
 };
 
 extern const struct option_table options_train, options_rate, options_parallel;
@@ -121,16 +125,18 @@ void train_recipe_apply(struct option_set *set);
 bool train_recipe_setting(enum train_recipe recipe, size_t i, const char **key, const char **text);
 const char *train_recipe_text(enum train_recipe recipe); // what it is
 
-// dttrain's command line: --config FILE (-f), --set train.key=value…, --plan and what it needs,
-// --help (-h), --version.
+// dttrain's command line: --config FILE (-f), --set train.key=value…, --plan, --bench and what they
+// need, --help (-h), --version.
 // A whole dtctl.toml is fine: keys of the other tables are known and left alone.
 struct train_flags {
     const char *file; // "": none
     bool help, version;
     struct option_list set;
+    bool devices;                  // list the devices of this computer, and end
     bool plan, json;               // say what the run would take, and end
     int64_t ranks, ranks_per_node; // of the run that is planned
     double network;                // Gbit/s between its nodes
+    struct train_bench_plan bench; // kind other than none: measure a collective, and end
 };
 // env is the program's environment. With RANK in it DTCTL_* are not read: under a launcher dtctl
 // has resolved them already. set is the caller's, for render_help and places. With --help or

@@ -9,9 +9,9 @@
 // and a function in lib/nn/models.c.
 #define TRAIN_MODEL_NAMES(X)                                                                       \
     X(TRAIN_MLP, "mlp", "hidden=256,256", "layers fc1, fc2, … with ReLU between them")             \
-    X(TRAIN_RESNET18, "resnet18", "stem=imagenet", "torchvision's")                                \
-    X(TRAIN_RESNET34, "resnet34", "stem=imagenet", "torchvision's")                                \
-    X(TRAIN_RESNET50, "resnet50", "stem=imagenet", "torchvision's")                                \
+    X(TRAIN_RESNET18, "resnet18", "stem=imagenet,width=64", "torchvision's")                       \
+    X(TRAIN_RESNET34, "resnet34", "stem=imagenet,width=64", "torchvision's")                       \
+    X(TRAIN_RESNET50, "resnet50", "stem=imagenet,width=64", "torchvision's")                       \
     X(TRAIN_VIT, "vit", "dim=192,depth=12,heads=3,mlp=4,patch=16", "timm's VisionTransformer")     \
     X(TRAIN_VIT_TINY, "vit_tiny", "dim=192,depth=12,heads=3,mlp=4,patch=16", "timm's")             \
     X(TRAIN_VIT_SMALL, "vit_small", "dim=384,depth=12,heads=6,mlp=4,patch=16", "timm's")           \
@@ -32,7 +32,7 @@
       "pixels of a patch's side, which divide the image's; airbench: of a whitened patch")         \
     X(TRAIN_FIELD_KEYS, "keys", 1, 65536, "keys and values that are projected to")                 \
     X(TRAIN_FIELD_POOL, "pool", 0, 0, "what the head reads: cls, the class token, or mean")        \
-    X(TRAIN_FIELD_WIDTH, "width", 1, 4096, "channels of the first block; the others have 4 times") \
+    X(TRAIN_FIELD_WIDTH, "width", 1, 4096, "channels of the first blocks; later ones have more")   \
     X(TRAIN_FIELD_DIVISOR, "divisor", 1, 1000, "what the last layer's output is divided by")
 
 #define TRAIN_POOL_NAMES(X) X(TRAIN_POOL_CLS, "cls") X(TRAIN_POOL_MEAN, "mean")
@@ -103,9 +103,19 @@
 
 #define TRAIN_WIRE_NAMES(X) X(TRAIN_WIRE_F32, "f32") X(TRAIN_WIRE_BF16, "bf16")
 
+#define TRAIN_RECOMPUTE_NAMES(X) X(TRAIN_RECOMPUTE_NONE, "none") X(TRAIN_RECOMPUTE_BLOCKS, "blocks")
+
 #define TRAIN_COLLECTIVES_NAMES(X)                                                                 \
     X(TRAIN_COLLECTIVES_AUTO, "auto")                                                              \
     X(TRAIN_COLLECTIVES_NCCL, "nccl") X(TRAIN_COLLECTIVES_HOST, "host")
+
+// Collectives that are measured (--bench).
+#define TRAIN_BENCH_NAMES(X)                                                                       \
+    X(TRAIN_BENCH_NONE, "none")                                                                    \
+    X(TRAIN_BENCH_ALL_REDUCE, "allreduce")                                                         \
+    X(TRAIN_BENCH_ALL_GATHER, "all-gather")                                                        \
+    X(TRAIN_BENCH_REDUCE_SCATTER, "reduce-scatter")                                                \
+    X(TRAIN_BENCH_SENDRECV, "sendrecv") /* to the next rank, and from the one before */
 
 #define TRAIN_DTYPE_NAMES(X) X(TRAIN_F32, "f32") X(TRAIN_BF16, "bf16")
 
@@ -130,6 +140,8 @@
     X(TRAIN_PLACEMENT_NAMES, train_placement, TRAIN_PLACEMENTS, train_placement_words)             \
     X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)                                 \
     X(TRAIN_COLLECTIVES_NAMES, train_collectives, TRAIN_COLLECTIVES, train_collectives_words)      \
+    X(TRAIN_BENCH_NAMES, train_bench, TRAIN_BENCHES, train_bench_words)                            \
+    X(TRAIN_RECOMPUTE_NAMES, train_recompute, TRAIN_RECOMPUTES, train_recompute_words)             \
     X(TRAIN_DTYPE_NAMES, train_dtype, TRAIN_DTYPES, train_dtype_words)
 
 #define TRAIN_NAME_FIRST(first, ...)       first

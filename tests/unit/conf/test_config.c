@@ -9,9 +9,10 @@
 #include <ctype.h>
 #include <unistd.h>
 
-static const char *const verbs[] = {
-    "init", "plan", "up",   "status", "train", "run",    "exec",   "ssh",        "push",    "fetch",
-    "logs", "ps",   "stop", "down",   "gc",    "doctor", "config", "completion", "version", NULL};
+static const char *const verbs[] = {"init",       "plan",    "bench", "up",   "status", "train",
+                                    "run",        "exec",    "ssh",   "push", "fetch",  "logs",
+                                    "ps",         "stop",    "down",  "gc",   "doctor", "config",
+                                    "completion", "version", NULL};
 static struct arena a;
 static struct config c;
 static struct cli_rest rest;
@@ -26,10 +27,8 @@ static const struct render_program *program(void) {
                                             .synopsis = "[FLAGS] COMMAND",
                                             .text = "One.\n\n.Two-\\",
                                             .verbs = list};
-    for (int i = 0; verbs[i]; i++) {
+    for (int i = 0; verbs[i]; list[i] = &all[i], i++)
         all[i] = (struct render_verb){.name = verbs[i], .summary = "do it's \"thing\""};
-        list[i] = &all[i];
-    }
     return &p;
 }
 
@@ -68,7 +67,7 @@ static const char *sample_checked(const struct option_row *r) {
     static const char *const texts[] = {
         "1",          "us-east-1", "us-east-1a",    "g5.xlarge", "ami-1",    "spot",
         "10.0.0.0/8", "vpc-1",     "cr-1",          "subnet-1",  "s3://b/f", "http://h:1",
-        "timeout=1",  "/srv/d",    "mlp(hidden=3)", "gpipe",     NULL};
+        "timeout=1",  "/srv/d",    "mlp(hidden=3)", "gpipe",     "logs",     NULL};
     for (int i = 0; texts[i]; i++) {
         struct err e = {0};
         if (r->check(texts[i], &e) == 0)
@@ -390,6 +389,7 @@ static void test_load(void) {
            "a cluster's name becomes a path, too");
     is_str(load("up", "--host=-oProxyCommand=x", NULL, NULL),
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
+    ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"), "too many hosts");
 }
 
 // ---- unknown variables ----

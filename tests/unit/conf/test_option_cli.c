@@ -27,6 +27,10 @@ static void test_flags(void) {
     is_str(cli("-xo -i5 -l a -lb -l=c"), "", "short flags");
     ok(v.flag && v.on && v.integer == 5 && v.list.count == 3, "short flags set their values");
     is_str(v.list.items[2], "c", "-l=c");
+    is_str(cli("-l a -l []"), "", "a list with an element, and [] behind it");
+    ok(v.list.count == 2, "adds to the list");
+    is_str(cli("-l []"), "", "[] alone");
+    ok(v.list.count == 0, "clears the list");
     is_str(cli("a --integer 4 b -- c --flag"), "", "arguments");
     ok(rest.count == 2 && strcmp(rest.args[1], "b") == 0 && rest.command_count == 2 &&
            rest.dashes && strcmp(rest.command[1], "--flag") == 0,

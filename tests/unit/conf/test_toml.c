@@ -179,8 +179,35 @@ static void test_writer(void) {
     strbuf_fini(&b);
 }
 
+// An offset has a sign, two digits, a colon and two digits.
+static void test_offsets(void) {
+    static const struct {
+        const char *text;
+        int minutes;
+    } GOOD[] = {{"+00:00", 0},     {"+07:30", 450}, {"-07:30", -450}, {"+23:59", 1439},
+                {"-23:00", -1380}, {"Z", 0},        {".25+01:02", 62}};
+    static const char *const BAD[] = {"+7:30", "07:30",   "+24:00", "+07:60", "+0730",
+                                      "+07:3", "+07:301", "-",      "."};
+    char text[64];
+    for (size_t i = 0; i < sizeof GOOD / sizeof GOOD[0]; i++) {
+        snprintf(text, sizeof text, "t = 1979-05-27T07:32:00%s\n", GOOD[i].text);
+        const struct toml *root = parse(text), *t = root ? toml_get(root, "t") : NULL;
+        ok(t != NULL, "a time with the offset '%s' is a value", GOOD[i].text);
+        if (!t)
+            continue;
+        is_int(t->type, TOML_DATETIME, "offset '%s' is read", GOOD[i].text);
+        is_int(t->time.offset_minutes, GOOD[i].minutes, "minutes of '%s'", GOOD[i].text);
+        is_int(t->time.nanosecond, i == 6 ? 250000000 : 0, "nanoseconds of '%s'", GOOD[i].text);
+    }
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        snprintf(text, sizeof text, "t = 1979-05-27T07:32:00%s\n", BAD[i]);
+        has_str(errors_of(text), "t:1:5", "offset '%s' is refused", BAD[i]);
+    }
+}
+
 int main(void) {
     test_places();
+    test_offsets();
     test_errors();
     test_limits();
     test_getters();
