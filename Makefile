@@ -38,8 +38,8 @@ WARN := -Wall -Wextra -Wvla -Wshadow -Wstrict-prototypes -Wmissing-prototypes -W
 WARN_lib := -Wconversion -Wno-sign-conversion
 MODE_CFLAGS_release := -O2 -fPIE -fstack-protector-strong -idirafter $(O)/linux-headers
 MODE_CFLAGS_debug := -O1 -g
-MODE_CFLAGS_san := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-    -fno-omit-frame-pointer
+MODE_CFLAGS_san := -O1 -gline-tables-only -fsanitize=address,undefined \
+    -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 MODE_CFLAGS_fuzz := $(MODE_CFLAGS_san) -fsanitize=fuzzer-no-link
 MODE_LDFLAGS_release := -Wl,-z,relro,-z,now,-z,noexecstack
 MODE_LDFLAGS_debug :=
@@ -96,7 +96,7 @@ $(O)/%.o: %.c $(O)/.flags
 # ---- programs -------------------------------------------------------------------------------
 # A program is linked with the layers that its row in lib/README.md reaches (static archives: only
 # what it uses gets in), and with these third-party libraries.
-THIRD_dtctl := ssh2 crypto zstd pcre2-8 jpeg
+THIRD_dtctl := ssh2 crypto zstd pcre2-8 jpeg yaml
 THIRD_dtrun := crypto zstd
 THIRD_dttrain := jpeg zstd crypto
 THIRD_dtdata := curl ssl crypto
@@ -200,8 +200,9 @@ EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p))
 EMBED += infra/provider.tf=infra/root/provider.tf
 EMBED += $(foreach f,$(filter-out infra/examples/% infra/root/%,$(wildcard infra/*.tf infra/*/*.tf \
     infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/* docs/*.md)),$(f)=$(f))
-$(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) lib/fleet/bundle.sh Makefile
-	$(call say,EMBED,$@)mkdir -p $(@D) && lib/fleet/bundle.sh $(@D) $(EMBED)
+$(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) \
+    lib/fleet/embedded_files.sh Makefile
+	$(call say,EMBED,$@)mkdir -p $(@D) && lib/fleet/embedded_files.sh $(@D) $(EMBED)
 $(O)/embed/embed.o: $(O)/embed/embed.S
 	$(Q)cd $(@D) && $(TOOL) -c -o data.o embed.S && $(TOOL) -I$(CURDIR)/lib -std=gnu11 -c -o \
 	    table.o embed.c && ld -r -o embed.o data.o table.o
@@ -209,7 +210,7 @@ $(O)/embed/embed.o: $(O)/embed/embed.S
 # Only the file that prints the version includes it.
 $(O)/gen/build_info.h: FORCE | $(O)/.flags
 	$(Q)lib/third_party/build_info.sh $(VERSION) $(DEPS)/versions \
-	    $(if $(filter release,$(MODE)),$(CURL_DEPS)/versions) > $@.new && \
+	    $(if $(filter release,$(MODE)),$(CURL_DEPS)/versions $(YAML_DEPS)/versions) > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 BUILD_INFO_USERS := $(shell grep -ls 'include "build_info.h"' lib/*/*.c cmd/*/*.c)
 $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h

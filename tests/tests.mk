@@ -17,7 +17,7 @@ test_layers = $(call linked,$(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(
     $(foreach p,$(test_programs_used),$(REACH_cmd/$(p))))
 test_cmd_objects = $(foreach p,$(test_programs_used),$(call objects,$(filter-out \
     cmd/$(p)/main.c,$(sort $(wildcard cmd/$(p)/*.c)))))
-TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lpcre2-8 -lm
+TEST_THIRD := $(YAML_LDFLAGS) -lssh2 -lcrypto -lzstd -ljpeg -lpcre2-8 -lyaml -lm
 
 define test_rule
 $(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(test_cmd_objects) $(call archives,$(test_layers))
@@ -48,7 +48,7 @@ JOBS := $(shell nproc)
 
 test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line has the counts
 	$(Q)lib/third_party/deps build && lib/third_party/deps build san && \
-	    lib/third_party/deps build curl
+	    lib/third_party/deps build curl && lib/third_party/deps build yaml
 	$(if $(filter tests/gpu/%,$(SCRIPTS_CHOSEN)),$(Q)lib/third_party/deps build cuda || true)
 	$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN),$(SUBMAKE) MODE=san \
 	    $(call names,san,$(TEST_C_CHOSEN) $(FUZZ_C_CHOSEN)))

@@ -71,7 +71,7 @@ is "$absent" '' 'docs/design.md names every layer'
 # Events that the sources write and the tables that the documents are made from.
 written=$(grep -rhoE 'screen_event\(&text, &j, "[a-z-]+"\)' lib cmd | grep -oE '"[a-z-]+"')
 table() { # NAME: kinds of the table in lib/ with that name
-    grep -rh -A70 "define $1(X)" lib | sed '/clang-format on/q' | grep -oE 'X\("[a-z-]+"' |
+    grep -rh -A90 "define $1(X)" lib | sed '/clang-format on/q' | grep -oE 'X\("[a-z-]+"' |
         grep -oE '"[a-z-]+"' | sort -u
 }
 is "$(comm -23 <(sort -u <<<"$written") <(table SCREEN_EVENTS) | xargs)" '' \

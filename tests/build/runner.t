@@ -123,11 +123,18 @@ ok 'the durations of earlier runs are kept' grep -q ' tests/x/many1.t$' build/du
 # Longest first: what the last run here says, else what the sources say, also of a built program.
 mkdir -p build/san
 for i in 1 2 3; do script "order$i" "echo $i >>order; echo 'ok 1 - a'; echo 1..1"; done
+cp tests/x/order1.t build/san/test_brief
 cp tests/x/order2.t build/san/test_order
 printf '%s\n' '9 tests/x/order3.t' '50 san/test_order' >tests/durations
 printf '%s\n' '3 tests/x/order3.t' '5 tests/x/order1.t' >build/durations
-TEST_JOBS=1 runner tests/x/order[13].t "$WORK/build/san/test_order"
-is "$status:$(xargs <order)" '0:2 1 3' 'the longest begins first'
+TEST_JOBS=1 runner tests/x/order{3,1}.t
+is "$status:$(xargs <order)" '0:1 3' 'the longest script begins first'
+rm order
+TEST_JOBS=1 runner "$WORK"/build/san/test_{brief,order}
+is "$status:$(xargs <order)" '0:2 1' 'the longest program begins first'
+rm order
+TEST_JOBS=1 runner tests/x/clock.t tests/x/order3.t "$WORK/build/san/test_order"
+is "$status:$(wc -l <order)" '0:2' 'scripts and programs run beside one with a clock'
 ok 'the program is kept by its path in the build' grep -q ' san/test_order$' build/durations
 
 # The assertions for C and for shell themselves.

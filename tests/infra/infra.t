@@ -41,6 +41,13 @@ refused 's|"Resource": "arn:aws:ec2:[^"]*/\*"|"Resource": "*"|' \
     'on everything' 'changes of everything'
 refused 's/"Null"/"Bool"/; s/ec2:DescribeAddresses"/ec2:DeleteVpc"/' 'DeleteVpc on everything' \
     'an action among others'
+# An instance profile that comes to, changes on or leaves instances that run.
+for action in DescribeIamInstanceProfileAssociations AssociateIamInstanceProfile \
+    DisassociateIamInstanceProfile ReplaceIamInstanceProfileAssociation; do
+    echo "{\"service\": \"ec2\", \"action\": \"$action\"}"
+done >"$WORK/calls"
+ok 'a later aws.s3 or aws.instance_profile is allowed' "${review[@]}" --calls "$WORK/calls" \
+    "${policies[@]}"
 echo '{"service": "ec2", "action": "StopInstances"}' >"$WORK/calls"
 run "${review[@]}" --calls "$WORK/calls" "${policies[@]}"
 like "$status $err" '^1 ec2:StopInstances is not allowed' \

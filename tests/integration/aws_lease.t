@@ -73,6 +73,11 @@ is "$(tag | grep -o '<value>[^<]*' | sort -u)" \
 run cloud_run dtctl status
 like "$out" 'lease: ends in (1:00:00|59:[0-9]+); spent about \$0\.[0-9]+, at most \$2\.[34]' \
     'status shows the same end of the lease' || diag "$out"
+# The trainers have to be alive, not fast: on slow links they leave the processor to other tests.
+for node in node0 node1; do
+    ok "$node: its link is slow" cloud_on $node tc qdisc replace dev eth0 root tbf rate 20mbit \
+        burst 64k latency 400ms
+done
 run cloud_run dtctl train --nodes 1:2 --name task --detach
 is "$status" 0 'two of three nodes train without a follower' || cloud_diag
 diag "up, extended, in a run at $SECONDS s"
@@ -87,7 +92,7 @@ like "$(cloud_on node2 journalctl -u dtctl-idle)" 'ends in .*: no run, login or 
     'the idle announcement has its reason'
 ok 'the idle node powers off, and its instance is ended' \
     wait_for $((IDLE + LATE + WAIT)) has_ended "${id[2]}"
-between $(($(ended_s) - due)) 0 $LATE 'when it was due'
+between $(($(ended_s) - due)) -1 $LATE 'when it was due' # both are whole seconds
 ok 'nodes in the run get no idle announcement' quiet node0 node1
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'nodes in the run stay'
 diag "the idle node has ended at $SECONDS s"

@@ -100,8 +100,18 @@ gone() { # NODE: what status says of it
     grep -qE "^$1 .* gone +AWS has ended it; dtctl up creates another one" <<<"$out"
 }
 
+# On slow links the trainers leave the processor to other tests.
+slow() { # NODE…
+    local node
+    for node; do
+        ok "$node: its link is slow" cloud_on "$node" tc qdisc replace dev eth0 root tbf \
+            rate 60mbit burst 64k latency 400ms
+    done
+}
+
 # ---- up -----------------------------------------------------------------------------------------
 cloud_up
+slow node0 node1 node2
 is "$(cloud_nodes life_cycle | sort | uniq -c | xargs)" '3 spot' 'three spot instances'
 for node in node0 node1 node2; do
     first[${node#node}]=$(cloud_node $node id) at[${node#node}]=$(cloud_node $node private_ip)
@@ -205,6 +215,7 @@ done
 diag "up again at $SECONDS s"
 
 # ---- gone without a word ------------------------------------------------------------------------
+slow node0 node2
 begin gone 15 --nodes 2 --spares 1 --set train.checkpoint_every_steps=$EVERY
 like "$(events round '"round":0' '"nodes":2' | grep -o '"node":"[^"]*"' | sort | xargs)" \
     '^node:node0 node:node[12]$' 'gone: two nodes train, the first and one more'

@@ -51,7 +51,9 @@ ok 'the cluster is up' test -e .dtctl/default/cluster.toml
 mv ".dtctl/default/runs/$id" kept
 run dtctl down -y
 is "$status" 1 'down without a record of the run is refused'
+like "$err" "try: dtctl fetch --path runs/$id, or" 'the hint brings its files'
 is "$(on_nodes "$id")" 2 'a refused down leaves the run on the nodes'
+like "$(dtctl ps 2>&1)" "run $id is on the nodes, and this side has no record" 'ps names the run'
 mv kept ".dtctl/default/runs/$id"
 rm blocked
 run dtctl down -y

@@ -80,6 +80,16 @@ run dtctl push --dry-run --json large
 like "$out" '"event":"would-push".*"bytes":2147483648' '--dry-run --json reports the bytes'
 unlike "$(find "$node" -name large)" . 'nothing was sent'
 
+# ---- an agent that is no program ----------------------------------------------------------------
+agent=$(echo "$node"/bin/dtrun-*)
+echo damaged >"$agent"
+run dtctl doctor
+like "$out" 'ok +node0 ' 'a damaged agent of a local node is replaced' || diag "$out"
+mv "$agent" kept && mkdir "$agent"
+run dtctl doctor
+like "$out" "-> look at its folder '$node'" 'the remedy for a local node names its folder'
+rmdir "$agent"
+
 run dtctl down
 is "$status" 0 'down succeeds'
 done_testing

@@ -53,7 +53,9 @@ beside() { # RANKS SETTING…: a plan, and the run
 
 beside 1 train.model=resnet18
 beside 1 'train.model=vit_tiny(patch=8,depth=2)' train.optimizer=sgd
+beside 1 train.model=resnet18 train.stem=cifar train.recompute=blocks
 beside 2 train.model=mlp train.zero=true train.wire=bf16
+beside 2 train.model=resnet18 train.local_steps=4
 beside 2 train.model=resnet18 train.pipeline=2
 
 # ---- as text ------------------------------------------------------------------------------------
@@ -67,6 +69,12 @@ like "$out" 'predicted, not measured: [0-9.]+ ms a step' 'the prediction is labe
 like "$out" 'stage 1: all-reduce of 3.1 MB in [0-9]+ bucket.*each of 2 ranks sends 3.1 MB' \
     'the plan has the bytes of a collective'
 like "$out" '1 Gbit/s between them' 'the plan names the network'
+run dttrain --plan --set train.model=vit_tiny --set train.image_size=32 --set train.recompute=blocks
+like "$out" 'and [0-9.]+ MFLOP, 2[0-9] %, for activations that are computed again' \
+    'the plan has the work of recomputation'
+run dttrain --plan --set train.model=mlp --set train.recompute=blocks
+is "$status" 2 'recomputation of a model without blocks is refused'
+like "$err" "train.recompute is blocks, and the model 'mlp.* has none" 'the error names the model'
 run dttrain --plan --set train.model=mlp
 like "$out" 'on GPUs.*from data sheets, never measured' 'figures of GPUs are labelled'
 for gpu in T4 L4 A10G L40S A100 H100 H200; do
@@ -96,4 +104,17 @@ is "$status" 0 'train --dry-run of the native trainer'
 like "$out" 'ranks    2, 1 on a node' 'train --dry-run shows the plan of its ranks'
 run dtctl train --dry-run --json --nodes 2 --set train.model=mlp
 like "$out" '"event":"forecast".*"predicted_step_ms":' 'train --dry-run --json has it as an event'
+for wrong in 'model=' 'model=vit(dim=7,heads=3)' 'recompute=blocks'; do
+    run dtctl train --dry-run --set train.model=mlp --set "train.$wrong"
+    like "$status $err" '^2 .*no run can have these settings' "train.$wrong is refused by a dry run"
+done
+run dtctl train --dry-run --set train.model=mlp --set train.outer_lr=1
+like "$status $err" '^0 .*does nothing without train.local_steps.*train.outer_lr' \
+    'an outer optimizer without rounds is told'
+run dtctl train --dry-run --set train.model=mlp --set train.outer_lr=1 --set train.local_steps=4
+unlike "$status $err" 'does nothing|^[1-9]' 'with rounds it counts'
+mkdir empty
+run dtctl train --dry-run --set train.model=mlp --set train.dataset=imagefolder --input data=empty
+like "$status $err" '^0 .*what the run would take is not known' \
+    'data that cannot be read here is only told'
 done_testing

@@ -65,15 +65,15 @@ dtctl config show 2>pipe.err | true
 is "$(cat pipe.err)" '' 'a reader that leaves is no error'
 
 # ---- one folder, one run ------------------------------------------------------------------------
-native --nodes 1 --name first --output out --set train.epochs=1
+native --nodes 1 --name first --output held --set train.epochs=1
 is "$status" 0 'a training into a folder'
 first=$(id)
-is "$(cat out/.dtctl-run)" "$first" 'the folder is marked as its own'
-like "$(cat out/summary.json)" "\"run\":\"$first\"" "the trainer's summary names its run"
-native --nodes 1 --name second --output out --resume never
+is "$(cat held/.dtctl-run)" "$first" 'the folder is marked as its own'
+like "$(cat held/summary.json)" "\"run\":\"$first\"" "the trainer's summary names its run"
+native --nodes 1 --name second --output held --resume never
 is "$status" 2 'a second run into that folder is refused'
-like "$err" "'out' holds the results of run '$first'" 'the error names the run that has the folder'
-is "$(cat out/.dtctl-run)" "$first" 'the folder still belongs to the first run'
+like "$err" "'held' holds the results of run '$first'" 'the error names the run that has the folder'
+is "$(cat held/.dtctl-run)" "$first" 'the folder still belongs to the first run'
 like "$(ls .dtctl/default/runs)" "^$first\$" 'the refused run has no record'
 dtctl train --nodes 1 --name slow --output both -d -- \
     sh -c 'sleep 0.5; echo a >$DTCTL_OUTPUT_DIR/f' >/dev/null 2>&1
@@ -89,7 +89,7 @@ is "$status" 2 'a folder that cannot be made is found before the run'
 like "$err" "--output: .*cannot create folder '/proc/x'" 'the error names the folder'
 
 # ---- figures of the run alone -------------------------------------------------------------------
-cp out/summary.json foreign.json
+cp held/summary.json foreign.json
 native --nodes 1 --name bad --output mine --resume never --set train.dataset=packed \
     --set train.data=/nonexistent
 is "$status" 1 'a training that fails'
@@ -166,7 +166,7 @@ is "$(cat "$o"/node0/{log,d/x,node1/log} | paste -sd' ')" 'node0 node0 node0' \
     'files that differ are below their node'
 is "$(find "$o" -type f ! -name .dtctl-run | wc -l)" 9 'all files are there'
 like "$out" 'apart +3 files differ' 'the last screen counts the files that differ'
-like "$(cat "$(newest)/summary.json")" '"merge":"always","state":"state/NODE","differing":3' \
+like "$(cat "$(newest)/summary.json")" '"merge":"auto","state":"state/NODE","differing":3' \
     'the summary has the files that differ'
 # Whichever node's part came later, the layout is the same. (A pipe in its place cannot be fetched.)
 files() { (cd "$o" && find . -type f ! -name .dtctl-run | sort); }
@@ -189,8 +189,28 @@ for n in 0 1; do
     is "$status" 0 'a later fetch brings all parts' || diag "$err"
     is "$(files)" "$whole" 'the files are the same as from one fetch'
 done
-run dtctl train --name spread --nodes 1 --merge never -- sh -c "$spread"
-is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge never each node has a folder'
+run dtctl train --name spread --nodes 1 --merge by-node -- sh -c "$spread"
+is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge by-node each node has a folder'
+
+# ---- only what rank 0 has -----------------------------------------------------------------------
+first="$spread"'; echo $DTCTL_NODE >$DTCTL_STATE_DIR/s; echo $DTCTL_NODE >$DTCTL_MODEL_DIR/m
+    echo $DTCTL_NODE >$OLDPWD/work.$DTCTL_NODE'
+run dtctl train --name first --nodes 2 --merge rank0 --set outputs.work=true -- sh -c "$first"
+is "$status" 0 'a run of which only rank 0 counts' || diag "$err"
+o=$(newest)/output
+is "$(files | paste -sd' ')" "./d/x ./log ./mine.node0 ./model/m ./node1/log ./same \
+./state/node0/s ./state/node1/s ./work/work.node0" 'output, model and new files come from one node'
+is "$(cat "$o"/{log,d/x,node1/log,model/m} | paste -sd' ')" 'node0 node0 node0 node0' \
+    'the files are those of the node of rank 0'
+unlike "$out" 'apart|left' 'the last screen names no file of the others'
+is "$(find .dtctl/default/nodes -path "*/runs/$(id)/fetched" | wc -l)" 2 \
+    'the files of the others do not count as unfetched'
+run dtctl train --name first --nodes 2 --merge rank0 --fetch logs,state -- sh -c "$first"
+like "$out" 'left +output and model, 6 files' 'files of rank 0 can be left on its node'
+like "$out" 'left +1 new file .*: work.node0 ' 'new files of the others do not count'
+run dtctl fetch
+o=$(newest)/output
+is "$(files | wc -l) $(cat "$o/log")" '8 node0' 'a later fetch brings those of rank 0'
 
 # ---- what a script leaves in its folder ---------------------------------------------------------
 mkdir code && cat >code/job.sh <<'END'
@@ -230,7 +250,7 @@ part
 written=$(id)
 wait_for 20 over "$written"
 n=0
-for folder in incoming/node0 output; do # before they are moved, and where they end
+for folder in incoming/node0/whole output; do # before they are moved, and where they end
     n=$((n + 1))
     run "$BUILD/release/tests/tools/nth_call" -n $n -e EIO -c syncfs -- dtctl fetch 3>written.report
     is "$status" 1 "results that the disk did not take in $folder are not fetched"

@@ -6,12 +6,12 @@ source "${0%/*}/../lib.sh"
 
 command -v dtrun >/dev/null || skip_all 'there is no dtrun yet'
 
-# start RANKS RESTARTS EPOCHS: in the background, all files below $WORK/run.
+# start RANKS RESTARTS EPOCHS [KEY=VALUE…]: in the background, all files below $WORK/run.
 start() {
     local key sets=()
     for key in model=mlp hidden=64 dataset=shapes train_size=4096 test_size=512 "epochs=$3" \
         optimizer=sgd lr=0.01 batch=8 print_every=1 threads=1 \
-        checkpoint_every_steps="${EVERY:-20}"; do
+        checkpoint_every_steps="${EVERY:-20}" "${@:4}"; do
         sets+=(--set "train.$key")
     done
     env DTCTL_OUTPUT_DIR="$WORK/run" DTCTL_MODEL_DIR="$WORK/run" DTCTL_STATE_DIR="$WORK/run/state" \
@@ -74,7 +74,7 @@ checkpoints() { find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | wc -l;
 # shellcheck disable=SC2317 # called through wait_for
 has_checkpoint() { [ "$(checkpoints)" -ge 1 ]; }
 rm -rf "$WORK/run"
-EVERY=1000000 start 2 0 1000
+EVERY=1000000 start 2 0 1000 checkpoint_every_epochs=0
 wait_for 60 at_least 10
 is "$(checkpoints)" 0 'no checkpoint is due for long'
 guard=$(pgrep -P "$agent")
@@ -120,6 +120,9 @@ run parts 3
 is "$((status != 0))" 1 'other data for the rank that reads it is refused'
 like "$out$err" 'another experiment: 80 images of other content' \
     'the error says that the data differs'
+run parts 3 --set train.resume_other=true --set train.optimizer=sgd
+is "$((status != 0))" 1 'a checkpoint of another optimizer is refused'
+like "$out$err" 'rank 0 cannot resume: .*optimizer' 'the rank that did not read it has the reason'
 run parts 3 --set train.resume_other=true
 is "$status" 0 'other data is accepted with the flag'
 done_testing

@@ -100,7 +100,8 @@ tm resize-window -x 80 -y 24
 sleep 0.3
 type_line 'stty size'
 ok 'the terminal follows a change of the size' wait_for 5 shows '^24 80'
-type_line 'sleep 100'
+type_line 'echo begun; sleep 100'
+ok 'a command runs in the shell' wait_for 5 shows '^begun'
 tm send-keys C-c
 type_line 'echo "interrupted: $?"'
 ok 'Ctrl-C reaches the node' wait_for 5 shows '^interrupted: 130'

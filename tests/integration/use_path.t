@@ -25,7 +25,7 @@ is "$(cat "$(dtctl path other)/word")" other 'a results folder of its own is fou
 is "$(dtctl path)" "$(dtctl path "$failed")" 'without a name it is the newest run'
 run dtctl path --json "$first"
 is "$out" "{\"event\":\"path\",$(cut -d, -f2 <<<"$out"),\"run\":\"$first\",\"name\":\"task\",\
-\"state\":\"finished\",\"path\":\"$(dtctl path "$first")\",\"here\":true,\"lost\":[]}" \
+\"state\":\"finished\",\"path\":\"$(dtctl path "$first")\",\"here\":true,\"left\":[],\"lost\":[]}" \
     '--json has the run, its state and the path'
 
 run dtctl path "other@$first"

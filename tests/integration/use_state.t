@@ -60,10 +60,15 @@ run dtctl train --name task --set state.keep=task -- sh -c 'ls $DTCTL_STATE_DIR 
 is "$(grep -c '\] 0$' <<<"$out")" 2 'the next run begins without a state'
 run dtctl state rm -y task
 like "$status $err" "^1 .*no run 'task' has a state" 'a state that there is not is named'
+mkdir -p .dtctl/default/runs/"$live"/published/node0/{1,2}/state
+echo 12345 >.dtctl/default/runs/"$live"/published/node0/2/state/file
+run dtctl state ls live
+like "$out" 'here, of node0 +1 +6 B' 'ls lists the newest copy of state.every'
 mkdir .dtctl/default/nodes/node0/runs/"$live"/.dropped
 run dtctl state rm -y live
 is "$status $(ls -d .dtctl/default/nodes/*/runs/"$live"/.dropped 2>/dev/null)" '0 ' \
     'the rest of an interrupted removal goes, too'
+ok 'copies of state.every go, too' test ! -e .dtctl/default/runs/"$live"/published
 
 # ---- data ---------------------------------------------------------------------------------------
 run dtctl data ls

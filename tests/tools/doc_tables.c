@@ -5,6 +5,7 @@
 //     doc_tables commands | flags | errors | json | notes | events | states | dtrun |
 //     trainer | models | fields | recipes | election | rendezvous | timings
 //     doc_tables keys TABLE…
+//     doc_tables import FORMAT
 //
 // `keys` takes the tables of dtctl.toml. docs/tables puts the output into the documents.
 #include "agent/agent.h"
@@ -12,6 +13,8 @@
 #include "cmd/dtctl/command.h"
 #include "conf/render_row.h"
 #include "conf/train_model.h"
+#include "convert/convert.h"
+#include "convert/convert_script.h"
 #include "launch/launch.h"
 #include "protocol/node_protocol.h"
 #include "rendezvous/election_impl.h"
@@ -282,26 +285,62 @@ static int print_timings(void) {
     return 0;
 }
 
+static bool is_same(const struct convert_field *a, const struct convert_field *b) {
+    return str_eq(a->key, b->key) && str_eq(a->text, b->text);
+}
+
+// Fields with one equivalent and one remark are one row.
+static void import_row(const struct convert_field *all, const struct convert_field *f) {
+    for (const struct convert_field *before = all; before < f; before++)
+        if (is_same(before, f))
+            return;
+    const char *between = "| ";
+    for (const struct convert_field *g = f; g->name; g++)
+        if (is_same(f, g)) {
+            fputs(between, stdout);
+            quoted(g->name);
+            between = ", ";
+        }
+    fputs(" | ", stdout);
+    quoted(f->key ? f->key : "");
+    fputs(*(f->key ? f->key : " ") ? " | " : "– | ", stdout);
+    cell(f->text ? f->text : "");
+    fputs(" |\n", stdout);
+}
+
+static int print_import(const char *name) {
+    const struct convert_format *format = convert_find(name);
+    const struct convert_field *fields = format                     ? format->fields
+                                         : str_eq(name, "torchrun") ? convert_launch_torchrun
+                                         : str_eq(name, "mpirun")   ? convert_launch_mpirun
+                                                                    : NULL;
+    head((const char *const[]){"field", "key", "how it is taken, or what to do instead", NULL});
+    for (const struct convert_field *f = fields; f && f->name; f++)
+        import_row(fields, f);
+    return fields == NULL;
+}
+
 int main(int argc, char **argv) {
     struct arena a = {0};
     const char *name = argc > 1 ? argv[1] : "";
-    int failed = str_eq(name, "commands")          ? print_commands()
-                 : str_eq(name, "flags")           ? print_flags(&a)
-                 : str_eq(name, "errors")          ? print_errors()
-                 : str_eq(name, "states")          ? print_states()
-                 : str_eq(name, "events")          ? print_events()
-                 : str_eq(name, "json")            ? print_json()
-                 : str_eq(name, "notes")           ? print_notes()
-                 : str_eq(name, "trainer")         ? print_trainer(&a)
-                 : str_eq(name, "models")          ? print_models()
-                 : str_eq(name, "fields")          ? print_fields()
-                 : str_eq(name, "recipes")         ? print_recipes()
-                 : str_eq(name, "dtrun")           ? print_dtrun(&a)
-                 : str_eq(name, "election")        ? print_election()
-                 : str_eq(name, "rendezvous")      ? print_rendezvous()
-                 : str_eq(name, "timings")         ? print_timings()
-                 : str_eq(name, "keys") && argv[2] ? print_keys(&a, argv + 2)
-                                                   : -1;
+    int failed = str_eq(name, "commands")            ? print_commands()
+                 : str_eq(name, "flags")             ? print_flags(&a)
+                 : str_eq(name, "errors")            ? print_errors()
+                 : str_eq(name, "states")            ? print_states()
+                 : str_eq(name, "events")            ? print_events()
+                 : str_eq(name, "json")              ? print_json()
+                 : str_eq(name, "notes")             ? print_notes()
+                 : str_eq(name, "trainer")           ? print_trainer(&a)
+                 : str_eq(name, "models")            ? print_models()
+                 : str_eq(name, "fields")            ? print_fields()
+                 : str_eq(name, "recipes")           ? print_recipes()
+                 : str_eq(name, "dtrun")             ? print_dtrun(&a)
+                 : str_eq(name, "election")          ? print_election()
+                 : str_eq(name, "rendezvous")        ? print_rendezvous()
+                 : str_eq(name, "timings")           ? print_timings()
+                 : str_eq(name, "keys") && argv[2]   ? print_keys(&a, argv + 2)
+                 : str_eq(name, "import") && argv[2] ? print_import(argv[2])
+                                                     : -1;
     arena_fini(&a);
     if (failed || fflush(stdout) != 0)
         fprintf(stderr, "doc_tables: there is no table '%s'\n", name);
