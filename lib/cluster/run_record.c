@@ -87,11 +87,13 @@ int run_lose(const struct cluster *c, const char *id, const char *node, struct e
     if (!kinds || !has_node(&r, node))
         return 0;
     if (!run_has_lost(&r, node)) {
-        const char **lost = arena_new(c->arena, const char *, r.lost_count + 1);
-        for (size_t i = 0; i < r.lost_count; i++)
-            lost[i] = r.lost[i];
-        lost[r.lost_count++] = node;
+        const char **lost = arena_new(c->arena, const char *, r.node_count);
+        size_t count = 0;
+        for (size_t i = 0; i < r.node_count; i++) // in the order of the nodes
+            if (strcmp(r.nodes[i], node) == 0 || run_has_lost(&r, r.nodes[i]))
+                lost[count++] = r.nodes[i];
         r.lost = lost;
+        r.lost_count = count;
     }
     r.lost_kinds = (r.lost_count > 1 ? r.lost_kinds : 0) | kinds;
     if (r.lost_count == r.node_count) {
