@@ -33,6 +33,14 @@ struct convert_field {
     char words;     // of a flag: '=' one value, '?' a value only behind '=', 'v' two, 0 none
 };
 
+// Rows of fields of a tree: without an equivalent; with a function; with one for certain types.
+#define CONVERT_NONE(path, advice)                                                                 \
+    { .name = path, .text = advice }
+#define CONVERT_TAKE(path, to, function, remark)                                                   \
+    { .name = path, .key = to, .text = remark, .take = function }
+#define CONVERT_TYPED(path, to, function, remark, of)                                              \
+    { .name = path, .key = to, .text = remark, .take = function, .types = of }
+
 enum { CONVERT_PATH_BYTES_MAX = 1024 };
 
 enum {

@@ -378,7 +378,7 @@ static void open_isas(void) {
             skip(1, "this machine has no %s", isa_names[i]);
             continue;
         }
-        is_str(kernels_cpu.isa(ctx), isa_names[i], "%s opens", isa_names[i]);
+        is_str(kernels_cpu.isa(ctx), isa_names[i], "instruction set %d opens", i);
         fast[fasts++] = (struct fast){isa_names[i], ctx};
     }
 }
