@@ -5,11 +5,11 @@
 //     nth_call -n N [-s SIGNAL | -e ERRNO] [-c CALL[,CALL…]] -- PROGRAM [ARG…]
 //     nth_call -n 0 [-c …] -- PROGRAM …         counts only
 //
-// -c: only these calls count (by number or name). Never does the last, exit_group: the program has
-// ended by then, with a status that no signal changes. With -e the call is not made. Further threads
-// and children are left alone, and after the N-th call the program is, too. On descriptor 3 comes
-// "calls=COUNT at=CALL" (CALL: number of the call that was hit, -1: there were fewer than N); the
-// exit status is the program's, 128 + signal when one ended it.
+// -c: only these calls count (by number or name). The last one, exit_group, never counts: the
+// program has ended by then, with a status that no signal changes. With -e the call is not made.
+// Further threads and children are left alone, and after the N-th call the program is, too. On
+// descriptor 3 comes "calls=COUNT at=CALL" (CALL: number of the call that was hit, -1: there were
+// fewer than N); the exit status is the program's, 128 + signal when one ended it.
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
