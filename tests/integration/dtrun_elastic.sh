@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# dtrun_elastic.sh: an elastic PyTorch program under torchrun and under dtrun, side by side: it
+# dtrun_elastic.sh: an elastic PyTorch program under torchrun and under dtrun, one after the other: it
 # writes its state after every step and continues from there with any number of workers, while nodes
 # leave and come.
 # shellcheck source=tests/integration/dtrun_compare.sh
@@ -21,23 +21,24 @@ agent() { # WHO
         "$program" elastic >>"$1/out" 2>>"$1/err" &
     agents+=($!)
 }
-elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
-    local who pid i agents began
+elastic() { # NODES THEN WHO…: sets status_, out_ and count_ of ours and theirs
+    local who pid i agents began from=$1 to=$2
     local -A come=([theirs]=75 [ours]=200) finish=([theirs]=45 [ours]=200) # seconds; some never do
-    for who in theirs ours; do
+    shift 2
+    for who; do
         rm -rf "${WORK:?}/$who" && mkdir -p "$WORK/$who"
         COMPARE_DIR=$WORK/$who agents=() port=$((24000 + RANDOM % 6000))
         allow 10
-        agent $who
+        agent "$who"
         wait_for 60 listening
-        for ((i = 1; i < $1; i++)); do agent $who; done
-        wait_for "${come[$who]}" has_come_to "10 $1"
+        for ((i = 1; i < from; i++)); do agent "$who"; done
+        wait_for "${come[$who]}" has_come_to "10 $from"
         began=${EPOCHREALTIME/./}
-        if [ "$2" -lt "$1" ]; then kill "${agents[-1]}"; else agent $who; fi
-        wait_for "${come[$who]}" has_come_to "10 $2"
-        diag "$(launcher $who): from $1 to $2 nodes in $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
+        if [ "$to" -lt "$from" ]; then kill "${agents[-1]}"; else agent "$who"; fi
+        wait_for "${come[$who]}" has_come_to "10 $to"
+        diag "$(launcher "$who"): from $from to $to nodes in $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
         allow 20
-        wait_for "${finish[$who]}" has_come_to "20 $2" || kill -KILL "${agents[@]}" 2>/dev/null
+        wait_for "${finish[$who]}" has_come_to "20 $to" || kill -KILL "${agents[@]}" 2>/dev/null
         wait "${agents[0]}"
         status=$?
         printf -v "status_$who" %s $((status > 0))
@@ -51,7 +52,7 @@ elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
         printf -v "count_$who" %s "$(sed -n 's/^count //p' "$who/out")"
     done
     # PyTorch may abort when it ends (tests/torch.sh), and the group then ends a second time.
-    for who in theirs ours; do
+    for who; do
         [ "$who" = theirs ] || torch_aborted "$who/err" || continue
         local -n out=out_$who count=count_$who
         out=${out%%$'\n'*} count=${count%%$'\n'*}

@@ -4,7 +4,7 @@
 # shellcheck source=tests/integration/dtrun_elastic.sh
 source "${0%/*}/dtrun_elastic.sh"
 
-elastic 3 2
+elastic 3 2 theirs ours
 # torchrun's agents may miss each other and wait for minutes, or continue with other numbers of
 # nodes than these; there is nothing to compare then.
 compare 'elastic, shrunk: status' "$status_theirs" "$status_ours" || diag "$(cat ours/err)"

@@ -11,9 +11,10 @@
 source "${0%/*}/../lib.sh"
 hosts_up 4
 
-IMAGES=4096
-TRAIN_SECONDS=7       # undisturbed, by this machine's speed: enough for something to break in it
-ACCURACY_POINTS_MAX=12 # between two runs whose batches were put together differently
+IMAGES=1024
+RATE=100mbit          # of each host's link: a step waits for it, and leaves the processors to others
+TRAIN_SECONDS=7       # undisturbed: enough for something to break in it
+ACCURACY_POINTS_MAX=10 # between two runs whose batches were put together differently
 WAIT=60               # seconds for anything that takes a few on an idle machine
 seed=${CHAOS_SEED:-7161}
 [ "$seed" != random ] || seed=$((16#$(head -c 2 /dev/urandom | od -An -tx1 | tr -d ' \n')))
@@ -26,7 +27,7 @@ cat >>dtctl.toml <<END
 run = "true"
 [train]
 model = "mlp"
-hidden = [64]
+hidden = [16]
 dataset = "shapes"
 train_size = $IMAGES
 test_size = 500
@@ -36,8 +37,12 @@ optimizer = "adam"
 lr = 0.002
 threads = 1
 checkpoint_every_steps = 20
-print_every = 5
+print_every = 2
 END
+
+for i in 1 2 3 4; do
+    on "$i" tc qdisc replace dev eth0 root tbf rate "$RATE" burst 64k latency 100ms
+done
 
 # ---- what is the case ---------------------------------------------------------------------------
 newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
