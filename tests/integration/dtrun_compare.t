@@ -7,14 +7,21 @@
 # shellcheck source=tests/integration/dtrun_compare.sh
 source "${0%/*}/dtrun_compare.sh"
 
+# One process imports PyTorch's launcher and forks for each call; those that get signals start anew.
+torchrun=$SRC/tests/integration/dtrun_torchrun.py
+"$PYTHON" "$torchrun" serve "$WORK/torchrun" >torchrun.out 2>&1 &
+wait_for 60 grep -q ready torchrun.out || bail_out "$(cat torchrun.out)"
+forked=("$PYTHON" "$torchrun" call "$WORK/torchrun")
+ours=(dtrun) theirs=("${forked[@]}") # the commands
+
 one() { # WHO FLAGS… PROGRAM ARGUMENTS…
     local who=$1
     shift
     rm -rf "${WORK:?}/$who" && mkdir -p "$WORK/$who"
     COMPARE_DIR=$WORK/$who
     env -0 >"$COMPARE_PARENT"
-    # shellcheck disable=SC2046 # two words
-    (cd "$WORK/$who" && exec timeout 100 $(launcher "$who") "$@" >out 2>err)
+    local -n command=$who
+    (cd "$WORK/$who" && exec timeout 100 "${command[@]}" "$@" >out 2>err)
     printf -v "status_$who" %s $?
 }
 both() { # FLAGS… PROGRAM ARGUMENTS…: sets status_, out_ and err_ of ours and theirs
@@ -59,17 +66,10 @@ both "${two[@]}" "$program" arguments '${local_rank}'
 same_ends 'a macro in the arguments'
 PET_NPROC_PER_NODE=3 both --standalone "$program" arguments
 same_ends 'PET_ variables'
-launcher() {
-    # shellcheck disable=SC2317 # both calls it
-    if [ "$1" = ours ]; then echo dtrun --launch; else
-        echo "$PYTHON -m torch.distributed.launch"
-    fi
-}
+ours=(dtrun --launch) theirs=("$PYTHON" -m torch.distributed.launch)
 both --nproc_per_node=2 "$program" arguments y
 same_ends 'torch.distributed.launch'
-launcher() {
-    if [ "$1" = ours ]; then echo dtrun; else echo "$PYTHON -m torch.distributed.run"; fi
-}
+ours=(dtrun) theirs=("${forked[@]}")
 
 # ---- DDP, failures, restarts --------------------------------------------------------------------
 both "${two[@]}" "$program" ddp
@@ -116,6 +116,7 @@ compare '--rdzv-backend etcd' "$status_theirs" "$status_ours"
 
 # ---- streams ------------------------------------------------------------------------------------
 for how in '-r 3' '-r 0:1,1:2' '-t 3' '-r 3 -t 1:1' '-t 3 --local-ranks-filter 1' \
+    '-t 1:3 --local-ranks-filter 0' \
     '-t 3 --duplicate-stdout-filters needle,none --duplicate-stderr-filters err,,1'; do
     # shellcheck disable=SC2086 # several words
     both "${two[@]}" --log-dir logs $how "$program" noisy

@@ -4,9 +4,8 @@ import datetime
 import os
 import sys
 
-if sys.argv[1:] != ["environment"]:  # which needs none of it
-    import torch
-    import torch.distributed as dist
+import torch
+import torch.distributed as dist
 
 
 def group():
@@ -153,16 +152,6 @@ def restart():
     dist.all_reduce(t)
     dist.destroy_process_group()
     return f"restarted {count} {int(t.item())}"
-
-
-def environment():
-    names = ("LOCAL_RANK RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE "
-             "ROLE_WORLD_SIZE GROUP_WORLD_SIZE TORCHELASTIC_RESTART_COUNT "
-             "TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE OMP_NUM_THREADS "
-             "TORCH_NCCL_ASYNC_ERROR_HANDLING TORCHELASTIC_RUN_ID "
-             "TORCHELASTIC_SIGNALS_TO_HANDLE").split()
-    assert dist.is_torchelastic_launched()
-    return " ".join(f"{n}={os.environ.get(n)}" for n in names)
 
 
 if __name__ == "__main__":

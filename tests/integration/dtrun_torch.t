@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # PyTorch's own workers under dtrun: collectives, DDP, dist.TCPStore with every method, failures and
-# restarts, on one agent and on two; and the same programs under torchrun, side by side.
+# restarts, on one agent and on two.
 # Texts are expanded by workers, functions are called by name, pids have no spaces in them:
 # shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"
@@ -59,27 +59,4 @@ is "$status" 1 'a rank that raises ends the run'
 like "$err" 'rank      : 1 \(local_rank: 1\)' 'the report names it'
 like "$err" 'a reason in rank 1' 'the report has the exception of the error file'
 unlike "$err" 'rank      : 0 ' 'the report does not name the rank that was stopped'
-
-# ---- side by side with torchrun -----------------------------------------------------------------
-torchrun() { "$PYTHON" -m torch.distributed.run "$@"; }
-torch_launcher >/dev/null || { skip 3 'this PyTorch has no torchrun' && done_testing; }
-flags=(--standalone --nproc-per-node 2 --max-restarts 1 --role r --log-dir side)
-mask() { sed -E 's/(TORCHELASTIC_RUN_ID)=[^ ]*/\1=/' | sort; }
-run timeout 100 dtrun "${flags[@]}" "$worker" environment
-ours=$(mask <<<"$out")
-rm -rf side
-run timeout 100 "$PYTHON" -m torch.distributed.run "${flags[@]}" "$worker" environment
-is "$ours" "$(mask <<<"$out")" "the environment equals torchrun's"
-tree() { find side -type f | sed -E 's!side/[^/]+/!!; /attempt_[0-9]+$/d' | sort; }
-for how in '-r 3' '-t 3' '-r 0:1,1:2' '-t 1:3 --local-ranks-filter 1'; do
-    rm -rf side
-    # shellcheck disable=SC2086
-    run timeout 100 dtrun "${flags[@]}" $how "$worker" environment
-    ours=$(tree) ours_lines=$(wc -l <<<"$out")
-    rm -rf side
-    # shellcheck disable=SC2086
-    run timeout 100 "$PYTHON" -m torch.distributed.run "${flags[@]}" $how "$worker" environment
-    is "$ours"$'\n'"console $ours_lines" "$(tree)"$'\n'"console $(wc -l <<<"$out")" \
-        "the log files and console lines equal torchrun's with $how"
-done
 done_testing
