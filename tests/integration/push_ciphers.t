@@ -3,12 +3,12 @@
 # Every cipher and MAC that an OpenSSH server and this program have in common, with keys exchanged
 # anew many times in the middle of a push and of a fetch. Packets are encrypted in one call each by
 # a patch of ours (lib/third_party/patches), so each kind goes through a real server here. PUSH_MB
-# sets the size; keys are exchanged anew after a sixteenth of it.
+# sets the size; keys are exchanged anew after a tenth of it.
 # shellcheck disable=SC2088,SC2154 # the node expands; status and err are of lib.sh
 source "${0%/*}/../lib.sh"
 hosts_up 1
 source "$SRC/tests/integration/push_remote.sh"
-N1=10.77.0.1 port=2300 mb=${PUSH_MB:-8}
+N1=10.77.0.1 port=2300 mb=${PUSH_MB:-2}
 
 head -c $((mb << 20)) /dev/urandom >big
 sed "s/^/* /" node1/keys/ed25519.pub >known
@@ -19,7 +19,7 @@ through() {
     port=$((port + 1))
     {
         printf 'Port %s\nCiphers %s\nMACs %s\nRekeyLimit %sK\nLogLevel DEBUG1\nPidFile none\n' \
-            $port "$1" "$2" $((mb * 64))
+            $port "$1" "$2" $((mb * 96))
         grep -v '^ *\(Port\|LogLevel\|PidFile\)' base_config
     } >config.$port
     on 1 sh -c 'cat >/run/config' <config.$port
