@@ -96,7 +96,7 @@ is "$(on 1 sha256sum /root/.dtctl/far/big | cut -c1-64)" "$(sha256sum big | cut 
     'the file is right'
 
 # ---- memory, on both sides
-most() { # PID… : the largest resident size so far, in kB
+most() { # PID… : the largest resident size so far, in kB, which the kernel keeps
     for pid; do sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null; done |
         sort -n | tail -n 1
 }
@@ -107,7 +107,7 @@ pushing=$! here=0 there=0
 while kill -0 $pushing 2>/dev/null; do
     now=$(most $pushing) && here=$((now > here ? now : here))
     now=$(most $(pgrep -f '[n]ode (push|hello)')) && there=$((now > there ? now : there))
-    sleep 0.05
+    sleep 0.5
 done
 wait $pushing
 is $? 0 'a file of 2 GB goes through'
