@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 // Agents and, in a static start, the workers' store share one port. The first byte tells them
-// apart: a letter from agents, a small number from store clients.
+// apart: a letter from agents and from keepers of states, a small number from store clients.
 struct door { // an accepted connection before its first byte
     struct watch watch;
     struct timer late;
@@ -44,14 +44,18 @@ static void on_evict(struct guest *g) {
     door_close(container_of(g, struct door, guest), true);
 }
 
-static void door_hand_over(struct door *d, bool to_store) {
+static void door_hand_over(struct door *d, unsigned char first) {
     struct agent *a = d->agent;
     int fd = d->watch.fd;
     struct net_address peer = d->guest.from;
     struct store_server *store = a->store ? a->store : a->store_next;
+    bool to_keeper = first == WIRE_MAGIC_COPIES[0];
+    bool to_store = !to_keeper && first != WIRE_MAGIC[0];
     bool taken = !to_store || (a->config->store_at_endpoint && store);
     door_close(d, !taken);
-    if (taken && to_store)
+    if (to_keeper)
+        keeper_adopt(&a->keeper, fd);
+    else if (taken && to_store)
         store_server_adopt(store, fd, &peer);
     else if (taken && a->coordinator)
         coordinator_adopt(a->coordinator, fd, &peer);
@@ -69,12 +73,12 @@ static void on_door(struct watch *w, unsigned events) {
     if (n <= 0)
         door_close(d, true);
     else
-        door_hand_over(d, first != WIRE_MAGIC[0]);
+        door_hand_over(d, first);
 }
 
 // Silent for long: a second connection of an old store client, or a foreign connection.
 static void on_door_late(struct timer *t) {
-    door_hand_over(container_of(t, struct door, late), true);
+    door_hand_over(container_of(t, struct door, late), 0);
 }
 
 static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
@@ -184,7 +188,7 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
         return -1;
     agent_set_state(a, NODE_STARTING, "");
     agent_limit_open(a);
-    if (agent_notice_open(a, e) < 0)
+    if (agent_copies_open(a, e) < 0 || agent_notice_open(a, e) < 0)
         return -1;
     return agent_elect_open(a, e) < 0 ? -1 : agent_watch_open(a, e);
 }
@@ -195,6 +199,7 @@ static void agent_close(struct agent *a) {
     agent_notice_close(a);
     timer_stop(&a->time_limit);
     agent_devices_close(a);
+    agent_copies_close(a);
     agent_link_close(a, "its agent ends");
     agent_elect_close(a);
     listener_close(&a->listener);

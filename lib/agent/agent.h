@@ -12,6 +12,7 @@
 
 #include "agent/coordinator.h"
 #include "base/err.h"
+#include "copies/keeper.h"
 #include "worker/workers.h"
 
 #include <signal.h>
@@ -86,7 +87,8 @@ struct agent_config {
     const char *run_dir; // holds events.jsonl, status.json, control.sock; NULL when started by hand
     int door_fd;         // of control_listen, with run_dir; ownership passes to the agent
     int64_t created_ms;
-    int agent_starts; // number of restarts of this agent; for status
+    int agent_starts;          // number of restarts of this agent; for status
+    struct keeper_spec keeper; // copies of the state; run_dir NULL: none
     const char *run_name;
     bool report;              // print the failure report to standard error
     bool exit_code_of_worker; // return the first failing worker's status instead of 1

@@ -55,6 +55,11 @@ struct agent {
     bool round_failed, stop_told, stop_final, done_told, leaving, rejoin;
     int present, expected;
     struct worker_facts facts;
+    struct arena round_texts; // addresses in facts, until the workers start
+
+    // copies of the state on other nodes (agent_copies.c)
+    struct keeper keeper;
+    bool awaits_state; // the workers of this round have not started
     char master_addr[NET_ADDRESS_BYTES_MAX], ifname[NET_IFNAME_BYTES_MAX];
 
     // GPUs of the last round (agent_watchdogs.c)
@@ -125,6 +130,14 @@ void agent_on_message(struct agent *a, const struct wire_msg *m);
 void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms); // agent_uplink.c
 int agent_open_store(struct agent *a, struct err *e); // for the next round; its port, or -1
 void agent_stop_workers(struct agent *a, int signal, int64_t grace_ms, const char *why);
+
+void agent_start_round(struct agent *a); // the workers, once the node has its state
+
+// agent_copies.c
+int agent_copies_open(struct agent *a, struct err *e);
+void agent_copies_close(struct agent *a);
+void agent_copies_ring(struct agent *a, const struct wire_msg *m);
+bool agent_copies_wait(struct agent *a); // false: the workers may start at once
 
 // agent_shutdown.c
 void agent_limit_open(struct agent *a); // starts the time limit of the run

@@ -85,12 +85,13 @@ static void take_facts(struct agent *a, const struct wire_msg *m) {
 }
 
 // The active nodes come first, by group rank; large runs do not tell all agents all of them.
-static void take_addresses(struct agent *a, const struct wire_msg *m, struct arena *texts) {
+static void take_addresses(struct agent *a, const struct wire_msg *m) {
     int count = a->group_world;
-    const char **list = arena_new(texts, const char *, (size_t)count + 1);
+    arena_reset(&a->round_texts);
+    const char **list = arena_new(&a->round_texts, const char *, (size_t)count + 1);
     bool known = a->config->workers.sagemaker && m->node_count >= count;
     for (int i = 0; known && i < count; i++) {
-        list[i] = m->nodes[i].address;
+        list[i] = arena_strdup(&a->round_texts, m->nodes[i].address);
         known = net_is_numeric(list[i]);
     }
     a->facts.addresses = known ? list : NULL;
@@ -130,7 +131,6 @@ static void send_start_failure(struct agent *a, const char *text) {
 }
 
 static void on_round(struct agent *a, const struct wire_msg *m) {
-    struct err e;
     if (!workers_is_idle(&a->workers)) { // impossible with a correct coordinator
         agent_end(a, NODE_FAILED, "a round began while the last one was not over", NULL, 0);
         return;
@@ -157,14 +157,19 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
     }
     tell_round(a, m);
     agent_set_state(a, NODE_RUNNING,
-                    m->reason);         // the reason of the restart; "" for the first round
+                    m->reason); // the reason of the restart; "" for the first round
+    take_addresses(a, m);
+    if (!agent_copies_wait(a))
+        agent_start_round(a);
+}
+
+void agent_start_round(struct agent *a) {
+    struct err e;
+    int64_t until = election_lease_end(&a->election);
     file_timers_hold(&a->timers, true); // until each process is assigned to its worker
-    struct arena texts = {0};
-    take_addresses(a, m, &texts);
     if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
         send_start_failure(a, e.text);
     a->facts.addresses = NULL;
-    arena_fini(&texts);
     agent_stuck_watch(a);
 }
 
@@ -277,9 +282,14 @@ static void on_finish(struct agent *a, const struct wire_msg *m) {
 
 typedef void agent_handler(struct agent *a, const struct wire_msg *m);
 static agent_handler *const handlers[WIRE_TYPE_COUNT] = {
-    [WIRE_JOINED] = on_joined,         [WIRE_WAITING] = on_waiting, [WIRE_ROUND] = on_round,
-    [WIRE_ALLOW] = on_allow,           [WIRE_STOP] = on_stop,       [WIRE_FINISH] = on_finish,
+    [WIRE_JOINED] = on_joined,
+    [WIRE_WAITING] = on_waiting,
+    [WIRE_ROUND] = on_round,
+    [WIRE_ALLOW] = on_allow,
+    [WIRE_STOP] = on_stop,
+    [WIRE_FINISH] = on_finish,
     [WIRE_NOTICE] = agent_notice_told,
+    [WIRE_COPIES] = agent_copies_ring,
 };
 
 void agent_on_message(struct agent *a, const struct wire_msg *m) {

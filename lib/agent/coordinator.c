@@ -28,6 +28,7 @@ int64_t coordinator_now_ms(void) {
 static void take_nodes(struct coordinator *c, const struct rendezvous_history *history) {
     const struct electorate *e = history->electorate;
     c->nodes = heap_alloc((size_t)(e->count + 1) * sizeof *c->nodes);
+    c->node_count = e->count;
     c->nodes_term = e->term;
     c->nodes_round = e->round;
     for (int i = 0; i < e->count; i++)

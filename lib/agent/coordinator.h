@@ -31,6 +31,7 @@ struct coordinator_config {
     int64_t shutdown_timeout_ms;
     const char *const *expected_names; // by node rank, NULL-terminated; NULL: unknown
     struct guests *guests;             // connections that have not joined
+    bool copies;                       // agents copy their states to each other
 };
 
 struct coordinator_events {

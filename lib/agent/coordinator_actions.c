@@ -3,6 +3,7 @@
 #include "agent/coordinator_impl.h"
 #include "base/arena.h"
 #include "base/log.h"
+#include "copies/placement.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -53,6 +54,7 @@ static void gather_nodes(struct coordinator *c) {
     free(old);
     arena_fini(&c->nodes_arena);
     c->nodes = nodes;
+    c->node_count = e->count;
     c->nodes_term = e->term;
     c->nodes_round = e->round;
     c->nodes_arena = texts;
@@ -147,8 +149,50 @@ static void do_waiting(struct coordinator *c, const struct rendezvous_action *a)
     strbuf_fini(&text);
 }
 
+// The heirs of the nodes that the last round had; before put_electorate replaces them. NULL: none.
+static const char **find_heirs(struct coordinator *c, struct arena *a) {
+    const struct rendezvous *r = c->rendezvous;
+    int count = rendezvous_active_count(r), last_count = 0;
+    if (!c->config.copies || c->nodes_round < 0)
+        return NULL;
+    const char **last = arena_new(a, const char *, (size_t)c->node_count + 1);
+    const char **now = arena_new(a, const char *, (size_t)count + 1);
+    const char **heirs = arena_new(a, const char *, (size_t)count + 1);
+    for (int i = 0; i < c->node_count; i++)
+        if (c->nodes[i].rounds & QUORUM_THIS)
+            last[last_count++] = arena_strdup(a, c->nodes[i].name);
+    for (int i = 0; i < count; i++)
+        now[i] = rendezvous_active(r, i)->name;
+    placement_heirs(last, last_count, now, count, heirs);
+    return heirs;
+}
+
+// The nodes that follow a member in the order of ranks.
+static void send_ring(struct coordinator *c, int i, const char *heir_of) {
+    const struct rendezvous *r = c->rendezvous;
+    int ring[PLACEMENT_RING_MAX];
+    struct wire_node nodes[PLACEMENT_RING_MAX];
+    int count = placement_ring(rendezvous_active_count(r), i, ring);
+    for (int k = 0; k < count; k++) {
+        const struct rendezvous_member *x = rendezvous_active(r, ring[k]);
+        nodes[k] = (struct wire_node){.node_rank = x->node_rank,
+                                      .port = x->port,
+                                      .incarnation = x->incarnation,
+                                      .name = x->name,
+                                      .address = x->address};
+    }
+    struct wire_msg m = {.type = WIRE_COPIES,
+                         .round = rendezvous_round(r),
+                         .name = heir_of,
+                         .nodes = nodes,
+                         .node_count = count};
+    send_to(c, rendezvous_active(r, i)->id, &m);
+}
+
 static void do_start(struct coordinator *c) {
     const struct rendezvous *r = c->rendezvous;
+    struct arena texts = {0};
+    const char **heirs = find_heirs(c, &texts);
     int count = rendezvous_active_count(r);
     const struct rendezvous_member *host = rendezvous_active(r, 0);
     struct election_counters counters;
@@ -178,8 +222,11 @@ static void do_start(struct coordinator *c) {
         m.rank = x->rank;
         m.role_rank = x->role_rank;
         m.role_world = x->role_world;
+        if (c->config.copies)
+            send_ring(c, i, heirs ? heirs[i] : NULL);
         send_to(c, x->id, &m);
     }
+    arena_fini(&texts);
     log_info("a round starts", "round=%d nodes=%d world_size=%d leader=%s restarts=%d",
              rendezvous_round(r), count, rendezvous_world_size(r), host->name,
              rendezvous_restarts(r));

@@ -30,6 +30,7 @@ struct coordinator {
     const struct coordinator_events *on;
     bool took_over, deposed;
     struct wire_node *nodes; // of the electorate, by voter; texts in nodes_arena
+    int node_count;
     struct arena nodes_arena;
     int64_t nodes_term;
     int nodes_round;

@@ -176,11 +176,15 @@ static int on_frame(struct channel *l, const struct wire_msg *m, struct err *e) 
     return rc < 0 ? -1 : l->stage == CHANNEL_IDLE;
 }
 
+static const char *magic_of(const struct channel *l) {
+    return l->secret->magic ? l->secret->magic : WIRE_MAGIC;
+}
+
 // True while the received part of the magic number is right.
 static bool take_magic(struct channel *l) {
     struct strbuf *in = &l->conn.in;
     size_t n = in->len < strlen(WIRE_MAGIC) ? in->len : strlen(WIRE_MAGIC);
-    if (memcmp(in->data, WIRE_MAGIC, n) != 0)
+    if (memcmp(in->data, magic_of(l), n) != 0)
         return false;
     if (n == strlen(WIRE_MAGIC)) {
         l->magic_seen = true;
@@ -245,7 +249,7 @@ static void say_hello(struct channel *l) {
                          .keyed = is_keyed(l),
                          .run = l->secret->run,
                          .nonce = l->nonces[CHANNEL_AGENT]};
-    conn_send(&l->conn, WIRE_MAGIC, strlen(WIRE_MAGIC));
+    conn_send(&l->conn, magic_of(l), strlen(WIRE_MAGIC));
     put(l, &m, NULL);
 }
 

@@ -27,6 +27,7 @@ struct channel_secret { // owned by the caller, must outlive the link
     const char *run;
     const unsigned char *key; // key_len 0: no key, no proof, no seals
     size_t key_len;
+    const char *magic; // first four bytes of the connection; NULL: WIRE_MAGIC
 };
 
 struct channel;

@@ -45,7 +45,7 @@ bool frame_is_kept(enum wire_type type) {
     static const bool kept[WIRE_TYPE_COUNT] = {
         [WIRE_WAITING] = true, [WIRE_ROUND] = true,  [WIRE_ALLOW] = true,   [WIRE_FAILED] = true,
         [WIRE_DONE] = true,    [WIRE_STOP] = true,   [WIRE_STOPPED] = true, [WIRE_STOP_RUN] = true,
-        [WIRE_LEAVE] = true,   [WIRE_NOTICE] = true, [WIRE_FINISH] = true,
+        [WIRE_LEAVE] = true,   [WIRE_NOTICE] = true, [WIRE_FINISH] = true,  [WIRE_COPIES] = true,
     };
     return type > WIRE_NONE && type < WIRE_TYPE_COUNT && kept[type];
 }
@@ -103,6 +103,12 @@ static void put_failures(struct strbuf *out, const struct wire_msg *m) {
     }
 }
 
+static void put_data(struct strbuf *out, const struct wire_msg *m) {
+    must(m->data_len <= WIRE_DATA_BYTES_MAX);
+    put_count(out, (size_t)m->data_len);
+    strbuf_add(out, m->data, (size_t)m->data_len);
+}
+
 // ---- seals ----
 static void seal_of(unsigned char out[HASH_BYTES], const struct wire_seals *s, int side,
                     uint64_t counter, const char *p, size_t len) {
@@ -140,6 +146,8 @@ void frame_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *
             put_nodes(out, m);
         else if (*f == WIRE_F_failures)
             put_failures(out, m);
+        else if (*f == WIRE_F_data)
+            put_data(out, m);
         else if (places[*f].kind == KIND_NUM)
             put_num(out, *(const int64_t *)at);
         else
@@ -202,6 +210,17 @@ static void take_failures(struct arena *a, struct bytes_reader *r, struct wire_m
     }
 }
 
+static void take_data(struct arena *a, struct bytes_reader *r, struct wire_msg *m) {
+    size_t len = bytes_u32(r);
+    const void *p = len <= WIRE_DATA_BYTES_MAX ? bytes_get(r, len) : NULL;
+    if (!p) {
+        r->bad = true;
+        return;
+    }
+    m->data = memcpy(arena_new(a, char, len + 1), p, len);
+    m->data_len = (int64_t)len;
+}
+
 static void take_fields(struct arena *a, struct bytes_reader *r, struct wire_msg *m) {
 #define X_NUM(name)
 #define X_TEXT(name) m->name = "";
@@ -214,6 +233,8 @@ static void take_fields(struct arena *a, struct bytes_reader *r, struct wire_msg
             take_nodes(a, r, m);
         else if (*f == WIRE_F_failures)
             take_failures(a, r, m);
+        else if (*f == WIRE_F_data)
+            take_data(a, r, m);
         else if (places[*f].kind == KIND_NUM)
             *(int64_t *)at = (int64_t)bytes_u64(r);
         else

@@ -3,8 +3,8 @@
 // coordinator. Pure.
 //
 //     frame   = u32 length | u8 type | fields | seal      length counts all bytes after it
-//     fields  = in the order of WIRE_MESSAGES: number as i64, text as u32 length + bytes, nodes and
-//               failures as u32 count + their own fields; all little-endian
+//     fields  = in the order of WIRE_MESSAGES: number as i64, text and data as u32 length + bytes,
+//               nodes and failures as u32 count + their own fields; all little-endian
 //     seal    = first 16 bytes of HMAC-SHA256(session key, side | counter | type | fields); only on
 //               keyed connections, from WIRE_JOIN on
 //
@@ -28,7 +28,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WIRE_MAGIC "DTRN"
+#define WIRE_MAGIC        "DTRN"
+#define WIRE_MAGIC_COPIES "CDTR" // of connections that carry copies of states (lib/copies)
 
 enum {
     WIRE_VERSION = 4,
@@ -39,6 +40,7 @@ enum {
     WIRE_TEXT_BYTES_MAX = 64 << 10,
     WIRE_NODES_MAX = 16384,
     WIRE_FAILURES_MAX = 256,
+    WIRE_DATA_BYTES_MAX = 256 << 10,
     WIRE_ROUNDS_DEAD = 4,
 };
 
@@ -58,8 +60,9 @@ struct wire_node {
     NUM(expected) NUM(signal) NUM(grace_ms) NUM(state) NUM(final) NUM(members) NUM(term)           \
     NUM(round_term) NUM(tie_breaker) NUM(tie_breaker_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
     NUM(crashes) NUM(kind) NUM(granted) NUM(unaffiliated) NUM(age_ms) NUM(leader_term) NUM(leader) \
-    NUM(attempt) NUM(session) NUM(connection) NUM(taken) TEXT(run) TEXT(nonce) TEXT(proof)         \
-    TEXT(name) TEXT(address) TEXT(role) TEXT(reason) TEXT(master_addr)
+    NUM(attempt) NUM(session) NUM(connection) NUM(taken) NUM(number) NUM(bytes) NUM(file)          \
+    NUM(offset) TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role)              \
+    TEXT(reason) TEXT(master_addr)
 // clang-format on
 
 enum wire_field {
@@ -69,6 +72,7 @@ enum wire_field {
 #undef WIRE_ENUM
         WIRE_F_nodes,
     WIRE_F_failures,
+    WIRE_F_data,
 };
 
 // type, fields. Directions: > agent to coordinator, < coordinator to agent, >> agent to any agent.
@@ -108,7 +112,14 @@ enum wire_field {
       F(port)) /* >> */                                                                            \
     X(WIRE_ANSWER, F(kind), F(seq), F(term), F(granted), F(unaffiliated), F(incarnation),          \
       F(age_ms), F(leader_term), F(leader), F(name), F(address), F(port), F(attempt), F(restarts), \
-      F(crashes)) /* and back */
+      F(crashes))                                                        /* and back */            \
+    X(WIRE_COPIES, F(round), F(name), F(nodes))                          /* < */                   \
+    X(WIRE_STATE_ASK, F(name))                                           /* copies: lib/copies */  \
+    X(WIRE_STATE_OFFER, F(name), F(number), F(bytes))                    /* copies */              \
+    X(WIRE_STATE_GET, F(file), F(offset), F(bytes))                      /* copies */              \
+    X(WIRE_STATE_DATA, F(file), F(offset), F(data))                      /* copies */              \
+    X(WIRE_STATE_END, F(number), F(final), F(reason))                    /* copies */              \
+    X(WIRE_STATE_NOTE, F(kind), F(name), F(number), F(bytes), F(reason)) /* copies */
 
 enum wire_type {
     WIRE_NONE,
@@ -130,6 +141,8 @@ struct wire_msg {
     int64_t node_count;
     struct worker_failure *failures;
     int64_t failure_count;
+    const void *data; // decoded: of the arena
+    int64_t data_len;
 };
 
 // Seals of one connection. Zero-initialised: no seals.

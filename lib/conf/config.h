@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CONFIG_FILE_BYTES_MAX = 1 << 20 };
+enum { CONFIG_FILE_BYTES_MAX = 1 << 20, CONFIG_REPLICAS_MAX = 15 };
 
 // Providers: enum, word in the configuration, struct provider in lib/provider.
 // clang-format off
@@ -183,6 +183,7 @@ struct config {
     bool output_work;                  // also new files of a command's working folder
     int state_keep;                    // enum config_keep
     int64_t state_every_ms;            // 0: the state is fetched at the end
+    int64_t state_replicas;            // other nodes that have a copy of a node's state
     bool compat_sagemaker;             // /opt/ml and the variables of SageMaker around a command
 
     struct option_sections sections; // [tasks.NAME]

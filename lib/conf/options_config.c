@@ -373,6 +373,16 @@ static const struct option_row rows[] = {
      .arg = "TIME",
      .help = "Interval at which the dtctl that follows a run fetches the state of every node, as a "
              "whole; it stands in for a node that is lost. 0: only at the end."},
+    {.key = "state.replicas",
+     .type = OPTION_INT,
+     AT(state_replicas),
+     .text = "1",
+     .min = 0,
+     .max = CONFIG_REPLICAS_MAX,
+     .help = "Other nodes that hold a copy of a node's state, renewed every state.every by the "
+             "nodes themselves; a node that comes back with an empty disk has its state again. "
+             "Nothing is copied without state.every, or on one node; by the native trainer, whose "
+             "nodes all have the whole state, only where the file or a flag sets it."},
     {.key = "env",
      .flag = "env",
      .verbs = "train bench",

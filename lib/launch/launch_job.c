@@ -169,6 +169,19 @@ static int take_roster(struct launch *l, const struct job_spec *s, const struct 
     return 0;
 }
 
+// After the key is known.
+static void take_keeper(struct launch *l, const struct job_spec *s, const char *run_dir) {
+    if (!s->state_replicas)
+        return;
+    l->agent.coordinator.copies = true;
+    l->agent.keeper = (struct keeper_spec){.run_dir = run_dir,
+                                           .node = s->node,
+                                           .every_ms = s->state_every_ms,
+                                           .replicas = s->state_replicas,
+                                           .secret = l->agent.coordinator.secret};
+    l->agent.keeper.secret.magic = WIRE_MAGIC_COPIES;
+}
+
 int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
                const char *run_dir, int listen_fd, int listen_port, struct err *e) {
     if (take_defaults(l, e) < 0 || take_flags(l, s, e) < 0)
@@ -200,6 +213,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.time_ms_max = s->max_time_ms;
     l->agent.coordinator.secret.key = s->key;
     l->agent.coordinator.secret.key_len = s->has_key ? sizeof s->key : 0;
+    take_keeper(l, s, run_dir);
     l->agent.listen_fd = listen_fd;
     l->agent.listen_port = listen_port;
     l->agent.report = true; // written to agent.log

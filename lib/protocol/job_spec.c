@@ -159,6 +159,15 @@ static int parse_setup(const struct toml *t, struct job_spec *s, struct err *e) 
     return 0;
 }
 
+static int parse_state(const struct toml *t, struct job_spec *s, struct err *e) {
+    if (!toml_get(t, "state"))
+        return 0;
+    if (int_at(t, "state.replicas", 1, JOB_REPLICAS_MAX, &s->state_replicas, e) < 0 ||
+        ms_at(t, "state.every_ms", JOB_DAYS_MAX, &s->state_every_ms, e) < 0)
+        return -1;
+    return s->state_every_ms > 0 ? 0 : err_set(e, ERR_CONFIG, "state.every_ms is missing");
+}
+
 int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spec *s,
                    struct err *e) {
     struct toml *root;
@@ -170,7 +179,7 @@ int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spe
         parse_pairs(a, root, "torchrun", &s->torchrun, &s->torchrun_count, e) < 0 ||
         parse_pairs(a, root, "sagemaker", &s->sagemaker, &s->sagemaker_count, e) < 0 ||
         parse_inputs(a, root, s, e) < 0 || parse_setup(root, s, e) < 0 ||
-        parse_bundle(root, s, e) < 0)
+        parse_bundle(root, s, e) < 0 || parse_state(root, s, e) < 0)
         return err_wrap(e, "job specification");
     return 0;
 }
@@ -218,6 +227,11 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
     if (s->bundle_hash) {
         toml_write_table(out, "bundle", NULL);
         toml_write_str(out, "hash", s->bundle_hash);
+    }
+    if (s->state_replicas) {
+        toml_write_table(out, "state", NULL);
+        toml_write_int(out, "replicas", s->state_replicas);
+        toml_write_int(out, "every_ms", s->state_every_ms);
     }
     for (int i = 0; i < s->input_count; i++) {
         toml_write_table(out, "inputs", s->inputs[i].name);

@@ -13,6 +13,7 @@
 //     [inputs.NAME]  path mode          path absolute, or relative to the node's root
 //     [setup]    run hash               a script that prepares the node, once for each hash
 //     [bundle]   hash                   the archive of the command's environment
+//     [state]    replicas every_ms      copies of the state on other nodes; absent: none
 //     [sagemaker] NAME = "value"        compat.sagemaker (lib/worker/sagemaker.h); absent: off
 //     [torchrun] any long option without dashes = "value", as dtrun's own command line takes it
 #ifndef PROTOCOL_JOB_SPEC_H
@@ -31,6 +32,7 @@ enum {
     JOB_ENV_MAX = 4096,
     JOB_INPUTS_MAX = 64,
     JOB_NODES_MAX = 16384,
+    JOB_REPLICAS_MAX = 15,
     JOB_DAYS_MAX = 365,      // of a run's time limit
     JOB_RUN_BYTES_MAX = 100, // of a run's id, which names a folder
 };
@@ -67,7 +69,9 @@ struct job_spec {
     int input_count;
     const char *setup, *setup_hash; // NULL: none; hash: HASH_HEX_BYTES - 1 digits
     const char *bundle_hash;        // of the environment's archive; NULL: none
-    struct job_pair *sagemaker;     // what the operator knows of the tree; none: no tree
+    int state_replicas;             // copies of a node's state on other nodes
+    int64_t state_every_ms;
+    struct job_pair *sagemaker; // what the operator knows of the tree; none: no tree
     int sagemaker_count;
     struct job_pair *torchrun;
     int torchrun_count;

@@ -160,6 +160,10 @@ enum node_state {
       "a worker ended; status by the shell's convention, ms it ran, reason why it was stopped")    \
     X(EVENT_TIMER, "timer-expired", "each", "round local_rank pid scope signal",                   \
       "a worker's timer was not released in time; it got the signal (null: none)")                 \
+    X(EVENT_STATE_COPIED, "state-copied", "each", "peer number bytes",                             \
+      "another node has a copy of this node's state; bytes that were sent")                        \
+    X(EVENT_STATE_RESTORED, "state-restored", "each", "peer number bytes of",                      \
+      "this node has its state back from a copy; of: the node whose state it was")                 \
     X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \
     X(EVENT_FAILURE, "failure", "coordinator",                                                     \
       "peer round rank local_rank pid status signal failed_ms message tail evidence root",         \

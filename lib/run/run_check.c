@@ -148,11 +148,20 @@ static int check_fetch(const struct config *c, struct err *e) {
     return 0;
 }
 
+static int check_copies(const struct config *c, struct err *e) {
+    if (c->state_every_ms || !c->state_replicas || !option_given(&c->set, "state.replicas"))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "%s: states are copied every state.every, which is 0 (try: --set "
+                   "state.every=60s)",
+                   config_where(c, "state.replicas"));
+}
+
 int run_start_check(struct context *s, struct err *e) {
     const struct config *c = s->config;
-    if (check_task(c, e) < 0 || check_fetch(c, e) < 0 || check_names(c, e) < 0 ||
-        check_inputs(s, e) < 0 || check_shares(s, e) < 0 || check_files(s, e) < 0 ||
-        run_start_bundle_check(c, e) < 0 || check_resume(s, e) < 0)
+    if (check_task(c, e) < 0 || check_fetch(c, e) < 0 || check_copies(c, e) < 0 ||
+        check_names(c, e) < 0 || check_inputs(s, e) < 0 || check_shares(s, e) < 0 ||
+        check_files(s, e) < 0 || run_start_bundle_check(c, e) < 0 || check_resume(s, e) < 0)
         return -1;
     if (c->job.replace_nodes && c->cluster.provider != CONFIG_AWS && !cluster_exists(&s->cluster))
         return err_set(e, ERR_CONFIG, "%s: only provider aws makes machines",

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of the state of this node on other nodes, and of theirs here (state.replicas). A process
+// of its own, the keeper, does all of it, so that no disk delays the agent's heartbeats. It ends
+// with its agent.
+//
+//     runs/RUN/generations/        this node's own (content/generation.h)
+//     runs/RUN/copies/NODE/        those of other nodes
+//     runs/RUN/generations/here    this disk has begun a round; absent: the state may be elsewhere
+//
+// At every interval the keeper publishes what has changed as one generation and gives it to the
+// holders (copies/placement.h), one after the other. It takes one at a time from others.
+// Connections come in at the agent's port with WIRE_MAGIC_COPIES; the agent passes them on unread.
+//
+//     keeper_open(&k, loop, &spec, on_note, e);
+//     keeper_ring(&k, &m);          // WIRE_COPIES: at the begin of a round
+//     … on_note KEEPER_READY …      // workers may start
+//     keeper_close(&k);
+#ifndef COPIES_KEEPER_H
+#define COPIES_KEEPER_H
+
+#include "channel/channel.h"
+#include "sys/loop.h"
+
+enum {
+    KEEPER_REPLICAS_MAX = 15,
+    KEEPER_AGAIN_MS = 1000, // until a keeper that died is started again
+};
+
+// kind of WIRE_STATE_NOTE
+enum keeper_note {
+    KEEPER_READY,    // number: the round. The state is here, or no node has one. reason: "" or why
+                     // a copy that exists could not be had
+    KEEPER_COPIED,   // to node `name`: generation `number`, `bytes` were sent
+    KEEPER_RESTORED, // from node `name`: generation `number`, `bytes`; reason: whose state it was
+};
+
+struct keeper_spec {     // outlives the keeper
+    const char *run_dir; // NULL: no keeper
+    const char *node;    // the name of this node
+    int64_t every_ms;
+    int replicas;                 // on so many other nodes
+    struct channel_secret secret; // magic: WIRE_MAGIC_COPIES
+};
+
+struct keeper;
+typedef void keeper_noted(struct keeper *k, const struct wire_msg *m);
+struct keeper {
+    struct loop *loop; // NULL: closed
+    const struct keeper_spec *spec;
+    keeper_noted *on_note;
+    pid_t pid;
+    int fd;
+    struct watch watch;
+    struct timer again;
+    struct strbuf ring; // the last order
+    void *ctx;
+};
+
+int keeper_open(struct keeper *k, struct loop *loop, const struct keeper_spec *spec,
+                keeper_noted *on_note, struct err *e);
+void keeper_close(struct keeper *k); // no-op on a closed one
+void keeper_ring(struct keeper *k, const struct wire_msg *m);
+void keeper_adopt(struct keeper *k, int fd); // takes fd
+// True when workers have to wait for KEEPER_READY in this round.
+bool keeper_is_needed(const struct keeper *k, int round);
+
+#endif

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Internals of the keeper's process. Private to lib/copies.
+#ifndef COPIES_KEEPER_IMPL_H
+#define COPIES_KEEPER_IMPL_H
+
+#include "copies/keeper.h"
+#include "copies/placement.h"
+#include "copies/transfer.h"
+
+enum {
+    KEEPER_ORDER_BYTES_MAX = 64 << 10,
+    KEEPER_BUSY_MS = 1000, // until a state that is being written is looked at again
+    KEEPER_KILL_MS = 10,   // between two looks whether a killed publisher is gone
+    KEEPER_LATE = 10,      // intervals without a whole state until it is logged
+    KEEPER_VISITORS_MAX = 16,
+    KEEPER_IDLE_MS_MAX = 60 * 1000, // of a connection; a disk may be slow
+    KEEPER_TRIES_MAX = 3,           // to get a state that a node has
+};
+
+enum keeper_published { KEEPER_NEW, KEEPER_SAME, KEEPER_NOT_WHOLE, KEEPER_FAILED };
+
+struct holder { // a node of the ring
+    const char *name, *address;
+    int port;
+    int64_t has; // number of its newest copy of this node's state
+    bool failed; // in this search, or since its failure was logged
+};
+
+enum keeper_task {
+    TASK_NONE,
+    TASK_GIVE,   // a generation to ring[at]
+    TASK_FIND,   // which node has the newest copy
+    TASK_RESTORE // from ring[at]
+};
+
+struct keeper_state {
+    const struct keeper_spec *spec;
+    struct arena arena;
+    struct loop *loop;
+    int fd;
+    struct watch orders;
+    const char *own, *copies; // folders
+
+    struct arena ring_arena;
+    struct holder ring[PLACEMENT_RING_MAX];
+    int count;
+    int64_t round;
+    const char *heir_of; // a node that is gone, whose state this new one takes over; "": none
+
+    // publishing, in one more process
+    struct child publisher;
+    bool publishing;
+    struct timer next;
+    int64_t whole_ms; // when the state was last seen whole
+    bool warned;
+
+    // connections of others
+    struct visitor *visitors;
+    int visitor_count;
+    bool takes; // one of them gives
+
+    // this node's connection
+    enum keeper_task task;
+    struct channel link;
+    struct timer limit, soon, busy;
+    int at;
+    const char *wanted; // whose state is searched
+    int best, tries;
+    int64_t best_number;
+    struct giver giver;
+    struct taker taker;
+};
+
+_Noreturn void keeper_main(const struct keeper_spec *spec, int fd);
+void keeper_tell(struct keeper_state *s, const struct wire_msg *note);
+bool keeper_is_name(const char *name);                      // of a node, as a folder
+void keeper_ready(struct keeper_state *s, const char *why); // sends KEEPER_READY
+
+// keeper_publish.c
+enum keeper_published keeper_publish(const struct keeper_spec *spec, const char *own);
+// Makes the state of the newest generation the run's state, unless that has newer files.
+int keeper_restore(const struct keeper_spec *spec, const char *own, struct err *e);
+
+// keeper_visitors.c
+void keeper_visit(struct keeper_state *s, int fd); // takes fd
+
+// keeper_client.c
+void keeper_give(struct keeper_state *s);   // to the next holder that lacks the newest generation
+void keeper_search(struct keeper_state *s); // for this node's state; KEEPER_READY follows
+void keeper_stop(struct keeper_state *s);   // drops the task
+
+#endif

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keeper's process: orders of the agent, intervals, and the process that publishes.
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "copies/keeper_impl.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { NICE = 10 };
+
+static void on_next(struct timer *t);
+
+void keeper_tell(struct keeper_state *s, const struct wire_msg *note) {
+    struct strbuf text = {0};
+    frame_put(&text, note, NULL);
+    if (send(s->fd, text.data, text.len, MSG_NOSIGNAL) < 0)
+        _exit(1); // the agent is gone
+    strbuf_fini(&text);
+}
+
+bool keeper_is_name(const char *name) {
+    return file_is_safe_relative(name, strlen(name)) && !strchr(name, '/');
+}
+
+// ---- publishing ---------------------------------------------------------------------------------
+
+static void look_again(struct keeper_state *s, int64_t ms) {
+    timer_start(s->loop, &s->next, ms, on_next);
+}
+
+static void on_published(struct child *c, int status) {
+    struct keeper_state *s = container_of(c, struct keeper_state, publisher);
+    int64_t now = clock_mono_ms(), late_ms = KEEPER_LATE * s->spec->every_ms;
+    int what = proc_status_code(status);
+    s->publishing = false;
+    if (what == KEEPER_NEW || what == KEEPER_SAME) {
+        s->whole_ms = now;
+        s->warned = false;
+        look_again(s, s->spec->every_ms);
+        if (s->task == TASK_NONE)
+            keeper_give(s);
+        return;
+    }
+    if (what == KEEPER_NOT_WHOLE && !s->warned && now - s->whole_ms > late_ms) {
+        log_warn("the state is never whole for a second, so no other node has a copy",
+                 "seconds=%lld", (long long)(now - s->whole_ms) / 1000);
+        s->warned = true;
+    }
+    look_again(s, what == KEEPER_NOT_WHOLE && s->spec->every_ms > KEEPER_BUSY_MS
+                      ? KEEPER_BUSY_MS
+                      : s->spec->every_ms);
+}
+
+static void publish(struct keeper_state *s) {
+    struct err e;
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(keeper_publish(s->spec, s->own));
+    }
+    if (pid > 0 && child_start(s->loop, &s->publisher, pid, on_published, &e) == 0)
+        s->publishing = true;
+    else
+        look_again(s, s->spec->every_ms);
+}
+
+// Not while a state is on its way back: the folder of generations has one writer.
+static void on_next(struct timer *t) {
+    struct keeper_state *s = container_of(t, struct keeper_state, next);
+    if (s->task == TASK_FIND || s->task == TASK_RESTORE)
+        look_again(s, KEEPER_BUSY_MS);
+    else if (!s->publishing)
+        publish(s);
+}
+
+// ---- orders -------------------------------------------------------------------------------------
+
+static void mark_here(struct keeper_state *s) {
+    struct err e;
+    const char *mark = file_join(&s->arena, s->own, "here");
+    if (!file_exists(mark) &&
+        (file_make_dirs(s->own, 0700, &e) < 0 || file_write_atomic(mark, "", 0, 0600, &e) < 0))
+        log_warn("cannot mark the state of this node", "reason=\"%s\"", e.text);
+}
+
+void keeper_ready(struct keeper_state *s, const char *why) {
+    struct wire_msg m = {
+        .type = WIRE_STATE_NOTE, .kind = KEEPER_READY, .number = s->round, .reason = why};
+    mark_here(s);
+    keeper_tell(s, &m);
+    if (!s->next.loop && !s->publishing)
+        look_again(s, s->spec->every_ms);
+    keeper_give(s);
+}
+
+static void take_ring(struct keeper_state *s, const struct wire_msg *m) {
+    arena_reset(&s->ring_arena);
+    s->count = 0;
+    for (int64_t i = 0; i < m->node_count && s->count < PLACEMENT_RING_MAX; i++)
+        s->ring[s->count++] =
+            (struct holder){.name = arena_strdup(&s->ring_arena, m->nodes[i].name),
+                            .address = arena_strdup(&s->ring_arena, m->nodes[i].address),
+                            .port = (int)m->nodes[i].port};
+    s->round = m->round;
+    s->heir_of = arena_strdup(&s->ring_arena, m->name);
+    bool here = file_exists(file_join(&s->arena, s->own, "here"));
+    keeper_stop(s);
+    if (here || s->round == 0)
+        keeper_ready(s, "");
+    else
+        keeper_search(s);
+}
+
+static void take_order(struct keeper_state *s, const char *p, size_t len) {
+    struct arena a = {0};
+    struct wire_msg m;
+    struct err e;
+    size_t used;
+    if (frame_take(&a, p, len, KEEPER_ORDER_BYTES_MAX, &m, &used, NULL, &e) == 1 &&
+        m.type == WIRE_COPIES)
+        take_ring(s, &m);
+    arena_fini(&a);
+}
+
+static void on_order(struct watch *w, unsigned events) {
+    struct keeper_state *s = container_of(w, struct keeper_state, orders);
+    static char text[KEEPER_ORDER_BYTES_MAX];
+    char room[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {text, sizeof text};
+    struct msghdr m = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    int fd = -1;
+    (void)events;
+    ssize_t n = recvmsg(s->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0)
+        _exit(0); // the agent has ended; a publisher ends with this process
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (c && c->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    if (fd >= 0)
+        keeper_visit(s, fd);
+    else
+        take_order(s, text, (size_t)n);
+}
+
+// ---- the process --------------------------------------------------------------------------------
+
+// The agent's port must close with the agent: a refused connection proves that it is dead.
+static void close_others(int kept) {
+    int fds[1024], count;
+    do {
+        DIR *d = opendir("/proc/self/fd");
+        count = 0;
+        for (struct dirent *i; d && count < 1024 && (i = readdir(d));) {
+            int64_t fd = -1;
+            struct err ignored;
+            if (str_parse_i64(i->d_name, STDERR_FILENO + 1, INT32_MAX, &fd, &ignored) == 0 &&
+                fd != kept && fd != dirfd(d))
+                fds[count++] = (int)fd;
+        }
+        if (d)
+            closedir(d);
+        for (int i = 0; i < count; i++)
+            close(fds[i]);
+    } while (count == 1024);
+}
+
+static void become_keeper(int fd) {
+    sigset_t none;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "dtrun-keeper");
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    log_sink(NULL); // the agent's threads are not here
+    close_others(fd);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int signal = 1; signal < SIGSYS; signal++)
+        sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    static const int ignored[] = {SIGPIPE, SIGIO, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) // they are for the agent
+        sigaction(ignored[i], &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    setpriority(PRIO_PROCESS, 0, NICE);
+}
+
+_Noreturn void keeper_main(const struct keeper_spec *spec, int fd) {
+    static struct keeper_state state; // the fork's own copy
+    struct keeper_state *s = &state;
+    struct err e;
+    become_keeper(fd);
+    *s = (struct keeper_state){.spec = spec, .fd = fd, .whole_ms = clock_mono_ms()};
+    s->own = file_join(&s->arena, spec->run_dir, "generations");
+    s->copies = file_join(&s->arena, spec->run_dir, "copies");
+    s->loop = loop_open(&e);
+    if (!s->loop || watch_start(s->loop, &s->orders, fd, LOOP_READ, on_order, &e) < 0) {
+        log_error("cannot keep copies of states", "reason=\"%s\"", e.text);
+        _exit(1);
+    }
+    for (;;)
+        loop_run(s->loop);
+}
