@@ -21,14 +21,18 @@ static void note_event(struct agent *a, enum node_event kind, const struct wire_
 // A stop or a lost coordinator may have ended the round meanwhile.
 static bool is_wanted(const struct agent *a) {
     return !a->over && a->joined && !a->stop_told && !a->round_failed &&
-           workers_is_idle(&a->workers) && clock_mono_ms() < election_lease_end(&a->election);
+           workers_is_idle(&a->workers);
 }
 
 static void on_ready(struct agent *a, const struct wire_msg *m) {
     if (!a->awaits_state || m->number != a->round)
         return;
     a->awaits_state = false;
-    if (is_wanted(a))
+    if (!is_wanted(a))
+        return;
+    if (clock_mono_ms() >= election_lease_end(&a->election))
+        agent_coordinator_lost(a, "this agent was stopped for too long", 0);
+    else
         agent_start_round(a);
 }
 

@@ -8,6 +8,7 @@
 #include "run/results_join.h"
 #include "run/results_part.h"
 #include "run/run_start.h"
+#include "run/state_copies.h"
 #include "run/state_published.h"
 #include "sys/file.h"
 #include "sys/file_measure.h"
@@ -370,6 +371,8 @@ int results_collect(struct fleet *f, struct run *run, const struct run_history *
     int result = one_is_enough ? fetch_one(f, &c, e) : fetch_all(f, &c, e);
     if (result == 0)
         find_lost(f, run, &c);
+    if (result == 0 && !run->native && (run->bring & RESULT_STATE))
+        result = state_copies_fetch(f, run, e);
     if (result == 0)
         result = put_together(f, run, &c, e);
     run->left = find_left(run, out);

@@ -80,7 +80,12 @@ ok 'both nodes hold copies' wait_for $WAIT test -e "$(folder $spare)/copies/node
 is "$(halves)" 0 'every copy and every generation is whole'
 is "$(find "$(folder 1)/copies/node$lost" -maxdepth 1 -name '[0-9]*' | wc -l)" 2 'two are kept'
 run dtctl stop "$id"
-is "$(host_processes 1 'dtrun-')$(host_processes $spare 'dtrun-')" '' 'nothing of it is left running'
+is "$(host_processes 1 'dtrun-')$(host_processes $spare 'dtrun-')" '' 'nothing is left running'
+run dtctl fetch "$id"
+like "$err" "node$lost: its newest state" 'fetch takes the state of the lost host from its copy'
+part=$(find .dtctl/default/runs/"$id" -path "*state/node$lost/a")
+ok 'the state of the lost host is among the results' test "$(cat "$part")" -ge "$newest"
+is "$(ls -d .dtctl/default/runs/"$id"/copies 2>/dev/null)" '' 'fetch leaves nothing else'
 link_up $lost
 ok 'the host is there again' wait_for $WAIT host_answers $lost
 run dtctl up
