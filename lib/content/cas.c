@@ -275,6 +275,7 @@ int cas_close(struct cas *c, bool remove, struct err *e) {
     free(c->slots);
     strbuf_fini(&c->pending);
     hash_cache_fini(&c->own_hashes);
+    arena_fini(&c->paths);
     arena_fini(&c->arena);
     *c = (struct cas){.own = -1, .lock_fd = -1};
     return rc;

@@ -52,6 +52,7 @@ struct cas_pack {
 
 struct cas {
     struct arena arena;
+    struct arena paths; // that functions below have returned
     const char *dir;
     bool keep;   // store small content; otherwise only parts
     bool loaded; // the packs have been read, which happens on the first use of small content
@@ -101,11 +102,17 @@ int cas_reload(struct cas *c, struct err *e); // indexes records added by other 
 int cas_read_small(struct cas *c, const unsigned char hash[HASH_BYTES], void *buf, size_t size,
                    struct err *e);
 
+// For processes that live long: frees all paths that functions below have returned.
+void cas_forget_paths(struct cas *c);
+
 // Large content: the path of the complete object.
 const char *cas_object_path(struct cas *c, const unsigned char hash[HASH_BYTES]);
 const char *cas_part_path(struct cas *c, const unsigned char hash[HASH_BYTES], const char *end);
 // True when the object exists and its stat is known to belong to this hash.
 bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size);
+
+// Opens the complete object for reading; -1 with errno.
+int cas_object_open(struct cas *c, const unsigned char hash[HASH_BYTES]);
 
 struct cas_part {
     unsigned char hash[HASH_BYTES];

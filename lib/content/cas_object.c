@@ -15,13 +15,21 @@
 const char *cas_object_path(struct cas *c, const unsigned char hash[HASH_BYTES]) {
     char hex[HASH_HEX_BYTES];
     hash_hex(hex, hash);
-    return arena_printf(&c->arena, "%s/%.2s/%s", c->dir, hex, hex);
+    return arena_printf(&c->paths, "%s/%.2s/%s", c->dir, hex, hex);
 }
 
 const char *cas_part_path(struct cas *c, const unsigned char hash[HASH_BYTES], const char *end) {
     char hex[HASH_HEX_BYTES];
     hash_hex(hex, hash);
-    return arena_printf(&c->arena, "%s/tmp/%s%s", c->dir, hex, end);
+    return arena_printf(&c->paths, "%s/tmp/%s%s", c->dir, hex, end);
+}
+
+void cas_forget_paths(struct cas *c) {
+    arena_fini(&c->paths);
+}
+
+int cas_object_open(struct cas *c, const unsigned char hash[HASH_BYTES]) {
+    return open(cas_object_path(c, hash), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
 
 bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size) {
@@ -35,7 +43,7 @@ bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_
         // Unknown after a reboot, or modified through a link: hash all bytes.
         struct err ignored;
         int64_t now_ns = hash_cache_now_ns();
-        auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        auto_close int fd = cas_object_open(c, hash);
         good = fd >= 0 && hash_cache_file(fd, size, real, &ignored) == 0;
         if (good)
             hash_cache_put(c->hashes, &st, real, now_ns);
@@ -166,7 +174,7 @@ static int place_part(struct cas *c, struct cas_part *p, const char *part, const
     *path = part;
     if (c->keep) {
         *path = cas_object_path(c, p->hash);
-        if (file_make_dirs(file_dir(&c->arena, *path), 0700, e) < 0)
+        if (file_make_dirs(file_dir(&c->paths, *path), 0700, e) < 0)
             return -1;
         if (!is_at(p->fd, part) && cas_part_elsewhere(c, p, path))
             return 0;

@@ -326,7 +326,8 @@ static void wake_waiting(struct http *h) {
     }
 }
 
-int http_step(struct http *h, int timeout_ms, struct err *e) {
+int http_step_or(struct http *h, int fd, int timeout_ms, struct err *e) {
+    struct curl_waitfd also = {.fd = fd, .events = CURL_WAIT_POLLIN};
     int running = 0, left = 0;
     enum { WAITING_STEP_MS = 20 };
     if (h->waiting && timeout_ms > WAITING_STEP_MS)
@@ -334,7 +335,7 @@ int http_step(struct http *h, int timeout_ms, struct err *e) {
     CURLMcode code = curl_multi_perform(h->multi, &running);
     // A call that has ended already is not waited for.
     if (code == CURLM_OK && (size_t)running == h->active)
-        code = curl_multi_poll(h->multi, NULL, 0, timeout_ms, NULL);
+        code = curl_multi_poll(h->multi, &also, fd >= 0, timeout_ms, NULL);
     if (code == CURLM_OK)
         code = curl_multi_perform(h->multi, &running);
     if (code != CURLM_OK)
@@ -349,6 +350,10 @@ int http_step(struct http *h, int timeout_ms, struct err *e) {
     }
     wake_waiting(h);
     return (int)(h->active + h->waiting_count);
+}
+
+int http_step(struct http *h, int timeout_ms, struct err *e) {
+    return http_step_or(h, -1, timeout_ms, e);
 }
 
 int http_run(struct http *h, struct http_call *c, struct err *e) {

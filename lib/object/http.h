@@ -84,6 +84,8 @@ void http_close(struct http *h); // calls that are under way get no callback
 void http_begin(struct http *h, struct http_call *c);
 // Works for at most timeout_ms and returns the number of calls under way; -1: an error of curl.
 int http_step(struct http *h, int timeout_ms, struct err *e);
+// The same, and it returns as soon as `fd` is readable.
+int http_step_or(struct http *h, int fd, int timeout_ms, struct err *e);
 // One call to its end.
 int http_run(struct http *h, struct http_call *c, struct err *e);
 void http_call_close(struct http_call *c);       // frees the answer

@@ -7,12 +7,9 @@
 #include "sys/file.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <openssl/md5.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum { PROGRESS_MS = 100, SPARE_BYTES = 64 << 20 /* of the disk */ };
@@ -28,13 +25,10 @@ struct object {
 };
 
 struct slot {
-    struct http_call call;
+    struct object_range range;
     struct work *work;
     size_t i; // of the object
-    bool busy, small, seen;
-    uint64_t from, len, got;
-    struct cas_part part;
-    char range[64], match[176];
+    bool busy;
 };
 
 struct work {
@@ -49,16 +43,6 @@ struct work {
     int64_t told_ms;
 };
 
-bool object_get_is_range(const char *text, uint64_t from, uint64_t len, uint64_t size) {
-    char wanted[96];
-    int n = snprintf(wanted, sizeof wanted, "bytes %" PRIu64 "-%" PRIu64 "/", from, from + len - 1);
-    const char *rest = text + n;
-    if (strncasecmp(text, wanted, (size_t)n) != 0)
-        return false;
-    snprintf(wanted, sizeof wanted, "%" PRIu64, size);
-    return strcmp(rest, wanted) == 0 || strcmp(rest, "*") == 0;
-}
-
 static void fail(struct work *w, size_t i, const struct err *e) {
     if (w->err.code)
         return;
@@ -68,20 +52,10 @@ static void fail(struct work *w, size_t i, const struct err *e) {
 
 // ---- a whole object -----------------------------------------------------------------------------
 
-// An ETag of 32 digits is the MD5 of the content, unless a key of KMS was used.
-static bool etag_is_md5(const char *etag) {
-    return strlen(etag) == 2 * MD5_DIGEST_LENGTH &&
-           strspn(etag, "0123456789abcdefABCDEF") == 2 * MD5_DIGEST_LENGTH;
-}
-
 static int check_md5(const char *etag, MD5_CTX *md5, struct err *e) {
     unsigned char digest[MD5_DIGEST_LENGTH];
-    char hex[2 * MD5_DIGEST_LENGTH + 1];
     MD5_Final(digest, md5);
-    str_hex(hex, digest, sizeof digest);
-    return strcasecmp(hex, etag) == 0
-               ? 0
-               : err_set(e, ERR_HASH, "what came has the MD5 %s, and its ETag says %s", hex, etag);
+    return object_check_md5(etag, digest, e);
 }
 
 static int check_file(const struct cas_part *p, const char *etag, struct err *e) {
@@ -116,7 +90,7 @@ static int finish_large(struct work *w, size_t i, struct err *e) {
         return -1;
     int result = cas_part_complete(&p) ? cas_part_hash(&p, UINT64_MAX, e)
                                        : err_set(e, ERR_HASH, "a part of it is missing");
-    if (result >= 0 && etag_is_md5(want->etag) && !w->objects[i].kms)
+    if (result >= 0 && object_etag_is_md5(want->etag) && !w->objects[i].kms)
         result = check_file(&p, want->etag, e);
     if (result < 0) {
         cas_part_discard(g->store, &p);
@@ -132,18 +106,19 @@ static int finish_large(struct work *w, size_t i, struct err *e) {
 static int finish_small(struct work *w, struct slot *s, struct err *e) {
     struct object_get *g = w->g;
     const struct object_want *want = &g->wants[s->i];
-    const void *p = strbuf_cstr(&s->call.body);
+    const struct strbuf *body = &s->range.call.body;
+    const void *p = strbuf_cstr(body);
     unsigned char hash[HASH_BYTES];
-    if (etag_is_md5(want->etag) && !s->call.kms) {
+    if (object_etag_is_md5(want->etag) && !s->range.kms) {
         MD5_CTX md5;
         MD5_Init(&md5);
-        MD5_Update(&md5, p, s->call.body.len);
+        MD5_Update(&md5, p, body->len);
         if (check_md5(want->etag, &md5, e) < 0)
             return -1;
     }
-    hash_of(hash, p, s->call.body.len);
+    hash_of(hash, p, body->len);
     if ((!cas_has_small(g->store, hash, want->size) &&
-         cas_add_small(g->store, hash, p, s->call.body.len, e) < 0) ||
+         cas_add_small(g->store, hash, p, body->len, e) < 0) ||
         (want->etag[0] && known_add(g->known, want->id, hash, e) < 0))
         return -1;
     return tell(w, s->i, hash, e);
@@ -151,95 +126,37 @@ static int finish_small(struct work *w, struct slot *s, struct err *e) {
 
 // ---- one request --------------------------------------------------------------------------------
 
-static void on_try(struct http_call *c) {
-    struct slot *s = c->ctx;
-    s->work->done -= s->got; // a try begins anew
-    s->got = 0;
-    s->seen = false;
-}
-
-// With the first bytes: did the server answer what it was asked?
-static int check_answer(struct slot *s, struct err *e) {
-    const struct object_want *want = &s->work->g->wants[s->i];
+static void on_answer(struct object_range *r) {
+    struct slot *s = r->ctx;
     struct object *o = &s->work->objects[s->i];
-    s->seen = true;
-    o->kms |= s->call.kms;
-    // Some servers give the range and call it 200.
-    bool part = s->call.status == 206 ||
-                (s->call.status == 200 && s->range[0] && s->call.length == (int64_t)s->len);
-    if (part) {
-        bool told = s->call.status == 206 || s->call.range[0];
-        if (!s->range[0] ||
-            (told && !object_get_is_range(s->call.range, s->from, s->len, want->size)))
-            return err_set(e, ERR_FORMAT, "the server sent another range than was asked for (%s)",
-                           s->call.range);
-        if (o->ranging == TRYING)
-            o->ranging = RANGED;
-        return 0;
-    }
-    if (s->call.status != 200)
-        return err_set(e, ERR_FORMAT, "the server answers %ld to a read", s->call.status);
-    if (s->range[0] && o->ranging != TRYING)
-        return err_set(e, ERR_FORMAT, "the server sent all of it when asked for a range");
-    // It does not know ranges: this one answer is everything.
-    if (s->range[0]) {
-        o->ranging = WHOLE;
-        s->from = 0;
-        s->len = want->size;
-        o->next = want->size;
-    }
-    return 0;
+    o->kms |= r->kms;
+    if (o->ranging == TRYING)
+        o->ranging = r->whole ? WHOLE : RANGED;
+    if (r->whole)
+        o->next = r->want->size;
 }
 
-static int on_data(struct http_call *c, const void *p, size_t len, struct err *e) {
-    struct slot *s = c->ctx;
-    if (!s->seen && check_answer(s, e) < 0)
-        return -1;
-    if (len > s->len - s->got)
-        return err_set(e, ERR_FORMAT,
-                       "the server sent more than the %" PRIu64 " bytes it has "
-                       "(did it change?)",
-                       s->work->g->wants[s->i].size);
-    s->work->done += len;
-    s->work->g->bytes_read += len;
-    if (s->small) {
-        s->got += len;
-        strbuf_add(&c->body, p, len);
-        return 0;
-    }
-    for (const char *from = p; len;) { // a piece ends where a unit of the store does
-        uint64_t at = s->from + s->got, left = CAS_UNIT_BYTES - at % CAS_UNIT_BYTES;
-        size_t n = len < left ? len : (size_t)left;
-        s->got += n;
-        if (cas_part_write(&s->part, at, from, n, e) < 0)
-            return -1;
-        from += n;
-        len -= n;
-    }
-    return 0;
+static void on_bytes(struct object_range *r, int64_t bytes) {
+    struct slot *s = r->ctx;
+    s->work->done += (uint64_t)bytes; // wraps back for a try that begins anew
+    if (bytes > 0)
+        s->work->g->bytes_read += (uint64_t)bytes;
 }
 
 static int end_range(struct work *w, struct slot *s, struct err *e) {
     struct object *o = &w->objects[s->i];
-    if (s->got != s->len)
-        return err_set(e, ERR_FORMAT, "the server sent %" PRIu64 " bytes of %" PRIu64, s->got,
-                       s->len);
-    if (s->small)
+    if (s->range.in_memory)
         return finish_small(w, s, e);
     return o->next == w->g->wants[s->i].size && o->calls == 0 ? finish_large(w, s->i, e) : 0;
 }
 
-static void on_end(struct http_call *c, const struct err *e) {
-    struct slot *s = c->ctx;
+static void on_end(struct object_range *r, const struct err *e) {
+    struct slot *s = r->ctx;
     struct work *w = s->work;
     struct err why = *e;
     w->objects[s->i].calls--;
-    if (!s->small)
-        cas_part_close(&s->part);
-    if (c->status == 412 || c->status == 416)
-        err_set(&why, ERR_HASH, "it has changed since it was listed (try again)");
-    else if (strcmp(c->code, "AccessDenied") == 0 && strstr(why.text, "expired"))
-        err_wrap(&why, "the time of its address is over (try again)");
+    if (!r->in_memory)
+        cas_part_close(&r->part);
     if (why.code || end_range(w, s, &why) < 0)
         fail(w, s->i, &why);
     s->busy = false;
@@ -248,29 +165,22 @@ static void on_end(struct http_call *c, const struct err *e) {
 static int begin(struct work *w, struct slot *s, size_t i, uint64_t from, uint64_t len,
                  struct err *e) {
     const struct object_want *want = &w->g->wants[i];
-    http_call_close(&s->call);
-    *s = (struct slot){.work = w, .i = i, .busy = true, .from = from, .len = len};
-    s->call = (struct http_call){.method = "GET",
-                                 .url = want->url,
-                                 .follow = true,
-                                 .body_max = OBJECT_SMALL_BYTES_MAX,
-                                 .on_try = on_try,
-                                 .on_data = on_data,
-                                 .on_end = on_end,
-                                 .ctx = s};
-    s->small = want->size <= OBJECT_SMALL_BYTES_MAX;
-    if (!s->small && cas_part_open(w->g->store, &s->part, want->id, want->size, e) < 0)
+    object_range_close(&s->range);
+    *s = (struct slot){.work = w, .i = i, .busy = true};
+    s->range = (struct object_range){.want = want,
+                                     .from = from,
+                                     .len = len,
+                                     .may_be_whole = w->objects[i].ranging == TRYING,
+                                     .in_memory = want->size <= OBJECT_SMALL_BYTES_MAX,
+                                     .on_answer = on_answer,
+                                     .on_bytes = on_bytes,
+                                     .on_end = on_end,
+                                     .ctx = s};
+    if (!s->range.in_memory &&
+        cas_part_open(w->g->store, &s->range.part, want->id, want->size, e) < 0)
         return -1;
-    if (len < want->size) {
-        snprintf(s->range, sizeof s->range, "bytes=%" PRIu64 "-%" PRIu64, from, from + len - 1);
-        s->call.headers[s->call.header_count++] = (struct http_header){"Range", s->range};
-    }
-    if (want->etag[0]) {
-        snprintf(s->match, sizeof s->match, "\"%s\"", want->etag);
-        s->call.headers[s->call.header_count++] = (struct http_header){"If-Match", s->match};
-    }
     w->objects[i].calls++;
-    http_begin(w->g->http, &s->call);
+    object_range_begin(&s->range, w->g->http);
     return 0;
 }
 
@@ -402,9 +312,9 @@ int object_get_all(struct object_get *g, struct err *e) {
         result = -1;
     }
     for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) {
-        if (w->slots[k].busy && !w->slots[k].small)
-            cas_part_close(&w->slots[k].part);
-        http_call_close(&w->slots[k].call);
+        if (w->slots[k].busy && !w->slots[k].range.in_memory)
+            cas_part_close(&w->slots[k].range.part);
+        object_range_close(&w->slots[k].range);
     }
     struct err second = {0};
     if (cas_flush(g->store, &second) < 0 && result == 0) {

@@ -5,22 +5,8 @@
 #ifndef OBJECT_OBJECT_GET_H
 #define OBJECT_OBJECT_GET_H
 
-#include "content/cas.h"
-#include "object/http.h"
 #include "object/known_hashes.h"
-
-enum {
-    OBJECT_RANGE_BYTES = 2 * CAS_UNIT_BYTES,
-    OBJECT_SMALL_BYTES_MAX = 256 << 10, // goes into a pack of the store, as pushed files do
-    OBJECT_CALLS_MAX = 16,              // at a time
-};
-
-struct object_want {
-    const char *name;       // for messages
-    const char *url, *etag; // etag without quotes; "": none, then one request reads all of it
-    uint64_t size;
-    unsigned char id[HASH_BYTES]; // stands for this content alone
-};
+#include "object/object_range.h"
 
 struct object_get {
     struct http *http;
@@ -38,8 +24,5 @@ struct object_get {
 
 // Errors name the object. Checks the free space first.
 int object_get_all(struct object_get *g, struct err *e);
-
-// Pure: a Content-Range; false: not this one of an object of that size.
-bool object_get_is_range(const char *text, uint64_t from, uint64_t len, uint64_t size);
 
 #endif

@@ -238,6 +238,10 @@ static int poll_events(struct loop *loop) {
     return 0;
 }
 
+int loop_fd(const struct loop *loop) {
+    return loop->epoll_fd;
+}
+
 void loop_once(struct loop *loop, int timeout_ms) {
     must(loop->batch_next == loop->batch_len); // must not be called inside a callback
     int n = loop->linger && timeout_ms != 0 ? poll_events(loop) : 0;

@@ -3,8 +3,8 @@
 // writing objects.
 #include "object/uri.h"
 
-#include "object/object_get.h"
 #include "object/object_put.h"
+#include "object/object_range.h"
 #include "tests/tap.h"
 
 static void test_parse(void) {
@@ -69,13 +69,11 @@ static void test_server(void) {
 }
 
 static void test_numbers(void) {
-    ok(object_get_is_range("bytes 0-9/100", 0, 10, 100), "a range is the one that was asked for");
-    ok(object_get_is_range("bytes 10-19/*", 10, 10, 100),
-       "a range may hide the size of its object");
-    ok(!object_get_is_range("bytes 0-8/100", 0, 10, 100), "a shorter range is another one");
-    ok(!object_get_is_range("bytes 0-9/101", 0, 10, 100),
-       "a range of a longer object is another one");
-    ok(!object_get_is_range("", 0, 10, 100), "no range at all is another one");
+    ok(object_range_is("bytes 0-9/100", 0, 10, 100), "a range is the one that was asked for");
+    ok(object_range_is("bytes 10-19/*", 10, 10, 100), "a range may hide the size of its object");
+    ok(!object_range_is("bytes 0-8/100", 0, 10, 100), "a shorter range is another one");
+    ok(!object_range_is("bytes 0-9/101", 0, 10, 100), "a range of a longer object is another one");
+    ok(!object_range_is("", 0, 10, 100), "no range at all is another one");
     is_int(object_put_part_bytes(OBJECT_PART_BYTES + 1), OBJECT_PART_BYTES, "parts are 8 MiB");
     uint64_t part = object_put_part_bytes(OBJECT_PUT_BYTES_MAX);
     ok((OBJECT_PUT_BYTES_MAX + part - 1) / part <= OBJECT_PARTS_MAX,

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// One range: its request, the check of the answer, and where its bytes go.
+#include "object/object_range.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+bool object_range_is(const char *text, uint64_t from, uint64_t len, uint64_t size) {
+    char wanted[96];
+    int n = snprintf(wanted, sizeof wanted, "bytes %" PRIu64 "-%" PRIu64 "/", from, from + len - 1);
+    const char *rest = text + n;
+    if (strncasecmp(text, wanted, (size_t)n) != 0)
+        return false;
+    snprintf(wanted, sizeof wanted, "%" PRIu64, size);
+    return strcmp(rest, wanted) == 0 || strcmp(rest, "*") == 0;
+}
+
+bool object_etag_is_md5(const char *etag) {
+    return strlen(etag) == 2 * OBJECT_MD5_BYTES &&
+           strspn(etag, "0123456789abcdefABCDEF") == 2 * OBJECT_MD5_BYTES;
+}
+
+int object_check_md5(const char *etag, const unsigned char md5[OBJECT_MD5_BYTES], struct err *e) {
+    char hex[2 * OBJECT_MD5_BYTES + 1];
+    str_hex(hex, md5, OBJECT_MD5_BYTES);
+    return strcasecmp(hex, etag) == 0
+               ? 0
+               : err_set(e, ERR_HASH, "what came has the MD5 %s, and its ETag says %s", hex, etag);
+}
+
+static void on_try(struct http_call *c) {
+    struct object_range *r = c->ctx;
+    if (r->got)
+        r->on_bytes(r, -(int64_t)r->got); // a try begins anew
+    r->got = 0;
+    r->seen = false;
+}
+
+// With the first bytes: did the server answer what it was asked?
+static int check_answer(struct object_range *r, struct err *e) {
+    const struct object_want *want = r->want;
+    r->seen = true;
+    r->kms |= r->call.kms;
+    // Some servers give the range and call it 200.
+    bool part = r->call.status == 206 ||
+                (r->call.status == 200 && r->range[0] && r->call.length == (int64_t)r->len);
+    if (part) {
+        bool told = r->call.status == 206 || r->call.range[0];
+        if (!r->range[0] || (told && !object_range_is(r->call.range, r->from, r->len, want->size)))
+            return err_set(e, ERR_FORMAT, "the server sent another range than was asked for (%s)",
+                           r->call.range);
+        r->ranged = true;
+        return 0;
+    }
+    if (r->call.status != 200)
+        return err_set(e, ERR_FORMAT, "the server answers %ld to a read", r->call.status);
+    if (r->range[0] && !r->may_be_whole)
+        return err_set(e, ERR_FORMAT, "the server sent all of it when asked for a range");
+    // It does not know ranges: this one answer is everything.
+    if (r->range[0]) {
+        r->whole = true;
+        r->from = 0;
+        r->len = want->size;
+    }
+    return 0;
+}
+
+static int keep(struct object_range *r, const void *p, size_t len, struct err *e) {
+    if (r->in_memory) {
+        r->got += len;
+        strbuf_add(&r->call.body, p, len);
+        return 0;
+    }
+    for (const char *from = p; len;) { // a piece ends where a unit of the store does
+        uint64_t at = r->from + r->got, left = CAS_UNIT_BYTES - at % CAS_UNIT_BYTES;
+        size_t n = len < left ? len : (size_t)left;
+        if (cas_part_write(&r->part, at, from, n, e) < 0)
+            return -1;
+        r->got += n;
+        from += n;
+        len -= n;
+    }
+    return 0;
+}
+
+static int on_data(struct http_call *c, const void *p, size_t len, struct err *e) {
+    struct object_range *r = c->ctx;
+    if (!r->seen) {
+        if (check_answer(r, e) < 0)
+            return -1;
+        if (r->on_answer)
+            r->on_answer(r);
+    }
+    if (len > r->len - r->got)
+        return err_set(e, ERR_FORMAT,
+                       "the server sent more than the %" PRIu64 " bytes it has "
+                       "(did it change?)",
+                       r->want->size);
+    if (keep(r, p, len, e) < 0)
+        return -1;
+    r->on_bytes(r, (int64_t)len);
+    return 0;
+}
+
+static void on_end(struct http_call *c, const struct err *e) {
+    struct object_range *r = c->ctx;
+    struct err why = *e;
+    if (c->status == 412 || c->status == 416)
+        err_set(&why, ERR_HASH, "it has changed since it was listed (try again)");
+    else if (strcmp(c->code, "AccessDenied") == 0 && strstr(why.text, "expired"))
+        err_wrap(&why, "the time of its address is over (try again)");
+    if (!why.code && r->got != r->len)
+        err_set(&why, ERR_FORMAT, "the server sent %" PRIu64 " bytes of %" PRIu64, r->got, r->len);
+    r->on_end(r, &why);
+}
+
+void object_range_begin(struct object_range *r, struct http *http) {
+    const struct object_want *want = r->want;
+    r->call = (struct http_call){.method = "GET",
+                                 .url = want->url,
+                                 .follow = true,
+                                 .body_max = OBJECT_SMALL_BYTES_MAX,
+                                 .on_try = on_try,
+                                 .on_data = on_data,
+                                 .on_end = on_end,
+                                 .ctx = r};
+    r->got = 0;
+    r->seen = r->ranged = r->whole = r->kms = false;
+    r->range[0] = '\0';
+    if (r->len < want->size) {
+        snprintf(r->range, sizeof r->range, "bytes=%" PRIu64 "-%" PRIu64, r->from,
+                 r->from + r->len - 1);
+        r->call.headers[r->call.header_count++] = (struct http_header){"Range", r->range};
+    }
+    if (want->etag[0]) {
+        snprintf(r->match, sizeof r->match, "\"%s\"", want->etag);
+        r->call.headers[r->call.header_count++] = (struct http_header){"If-Match", r->match};
+    }
+    http_begin(http, &r->call);
+}
+
+void object_range_close(struct object_range *r) {
+    http_call_close(&r->call);
+}

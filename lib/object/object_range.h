@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request for a range of an object, under If-Match, whose bytes go to their place in the
+// content store while they come. What the server answers is checked before its first byte is kept.
+#ifndef OBJECT_OBJECT_RANGE_H
+#define OBJECT_OBJECT_RANGE_H
+
+#include "content/cas.h"
+#include "object/http.h"
+
+enum {
+    OBJECT_RANGE_BYTES = 2 * CAS_UNIT_BYTES,
+    OBJECT_SMALL_BYTES_MAX = 256 << 10, // goes into a pack of the store, as pushed files do
+    OBJECT_CALLS_MAX = 16,              // at a time
+};
+
+struct object_want {
+    const char *name;       // for messages
+    const char *url, *etag; // etag without quotes; "": none, then one request reads all of it
+    uint64_t size;
+    unsigned char id[HASH_BYTES]; // stands for this content alone
+};
+
+struct object_range {
+    // Set by the caller.
+    const struct object_want *want;
+    uint64_t from, len;   // when the answer is all of the object, these become all of it
+    bool may_be_whole;    // the first request for an object: the server may know no ranges
+    bool in_memory;       // the bytes go into call.body, else into the part
+    struct cas_part part; // open unless in_memory; the caller closes it
+    // The answer is known: ranged or whole is set. May be NULL.
+    void (*on_answer)(struct object_range *r);
+    // More of it has come; negative: a try begins anew, and what came is asked for again.
+    void (*on_bytes)(struct object_range *r, int64_t bytes);
+    // All of it is there, or e->code says why not.
+    void (*on_end)(struct object_range *r, const struct err *e);
+    void *ctx;
+
+    uint64_t got; // bytes that have come
+    bool ranged;  // the server has sent the range
+    bool whole;   // the server has sent all of the object when asked for a range
+    bool kms;     // the ETag is no MD5
+    struct http_call call;
+
+    // Of object_range.c.
+    bool seen;
+    char range[64], match[176];
+};
+
+void object_range_begin(struct object_range *r, struct http *http);
+void object_range_close(struct object_range *r); // frees the answer; no callback any more
+
+// True when an ETag of that text is the MD5 of the content, unless a key of KMS was used.
+bool object_etag_is_md5(const char *etag);
+enum { OBJECT_MD5_BYTES = 16 };
+int object_check_md5(const char *etag, const unsigned char md5[OBJECT_MD5_BYTES], struct err *e);
+
+// Pure: a Content-Range; false: not this one of an object of that size.
+bool object_range_is(const char *text, uint64_t from, uint64_t len, uint64_t size);
+
+#endif
