@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "conf/render_row.h"
 #include "lifecycle/up.h"
+#include "run/input_stream.h"
 #include "run/monitor.h"
 #include "run/results_upload.h"
 #include "run/run_forecast.h"
@@ -104,12 +105,13 @@ static void tell_input(const struct run_start *l, const struct run_start_input *
     const char *samples =
         in->samples ? arena_printf(s->arena, "%s, ", count_text(s->arena, in->samples, "sample"))
                     : "";
-    screen_note(s->screen, "input    %s: %s, %s%s, %s%s%s", in->name,
+    screen_note(s->screen, "input    %s: %s, %s%s, %s%s%s%s", in->name,
                 count_text(s->arena, in->manifest->files, "file"), samples,
                 str_human_bytes(size, in->manifest->bytes),
                 in->share ? "a share to every node by " : "all to every node",
                 in->share ? rules[config_input_shard(in->config)] : "",
-                in->share ? spread_text(l, in) : "");
+                in->share ? spread_text(l, in) : "",
+                config_input_is_streamed(in->config) ? ", streamed" : "");
     if (in->run)
         screen_note(s->screen, "           from run %s", in->run);
     if (in->share && s->config->dry_run)
@@ -306,6 +308,8 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
     if (job_needs_setup(&l->spec))
         monitor_note(s, r, "prepared", NULL);
     began = clock_mono_ms();
+    if (input_stream_start(l, f, e) < 0 || check_nodes(r, f, "stream", e) < 0)
+        return -1;
     int result = run_start_agents(l, f, e);
     fleet_report(f);
     if (result < 0)

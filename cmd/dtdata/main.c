@@ -4,6 +4,7 @@
 //
 //     dtdata list SOURCE        the objects of s3://BUCKET/PREFIX, or the one of https://…
 //     dtdata get STORE          reads what standard input lists into a content store
+//     dtdata serve STORE RUN_DIR   serves what standard input lists to a run's processes (serve.h)
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
 //     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
@@ -21,6 +22,7 @@
 #include "object/object_get.h"
 #include "object/object_list.h"
 #include "object/object_put.h"
+#include "serve.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -305,11 +307,9 @@ int main(int argc, char **argv) {
         int args;
         int (*run)(struct arena *a, struct strbuf *line, char **args, struct err *e);
         const char *usage;
-    } verbs[] = {{"list", 1, list, "SOURCE"},
-                 {"get", 1, get, "STORE"},
-                 {"put", 2, put, "DIR s3://…"},
-                 {"check", 1, check, "s3://…"},
-                 {"results", 3, results, "DIR LOGS s3://…"}};
+    } verbs[] = {{"list", 1, list, "SOURCE"},          {"get", 1, get, "STORE"},
+                 {"serve", 2, serve, "STORE RUN_DIR"}, {"put", 2, put, "DIR s3://…"},
+                 {"check", 1, check, "s3://…"},        {"results", 3, results, "DIR LOGS s3://…"}};
     struct arena a = {0};
     struct strbuf line = {0};
     struct err e = {0};

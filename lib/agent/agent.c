@@ -186,6 +186,8 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     if (c->listen_fd >= 0 &&
         listener_open(&a->listener, a->loop, c->listen_fd, "agents", on_accept, e) < 0)
         return -1;
+    if (agent_stream_open(a, e) < 0)
+        return -1;
     agent_set_state(a, NODE_STARTING, "");
     agent_limit_open(a);
     if (agent_copies_open(a, e) < 0 || agent_notice_open(a, e) < 0)
@@ -197,6 +199,7 @@ static void agent_close(struct agent *a) {
     agent_watch_close(a);
     agent_stuck_close(a);
     agent_notice_close(a);
+    agent_stream_close(a);
     timer_stop(&a->time_limit);
     agent_devices_close(a);
     agent_copies_close(a);

@@ -86,6 +86,7 @@ struct agent_config {
     int env_default_count;
     const char *run_dir; // holds events.jsonl, status.json, control.sock; NULL when started by hand
     int door_fd;         // of control_listen, with run_dir; ownership passes to the agent
+    const char *stream_socket; // of dtdata, which serves streamed inputs; NULL: none
     int64_t created_ms;
     int agent_starts;          // number of restarts of this agent; for status
     struct keeper_spec keeper; // copies of the state; run_dir NULL: none

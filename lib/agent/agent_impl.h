@@ -77,6 +77,8 @@ struct agent {
     struct file_timers timers;
     struct health health;
 
+    struct conn stream; // to the server of streamed inputs (agent_stream.c)
+
     // workers stuck in the kernel (agent_watchdogs.c)
     struct timer stuck;
     int64_t all_stuck_ms,
@@ -172,6 +174,10 @@ void agent_watch_close(struct agent *a);
 // agent_watchdogs.c
 void agent_stuck_watch(struct agent *a); // watches the workers of the round until none remains
 void agent_stuck_close(struct agent *a);
+
+// agent_stream.c
+int agent_stream_open(struct agent *a, struct err *e);
+void agent_stream_close(struct agent *a); // the server ends
 
 // agent_status.c
 void agent_set_state(struct agent *a, enum node_state state, const char *reason);

@@ -74,7 +74,9 @@ struct config_input {
     int unit;            // enum config_unit
     int uneven;          // enum config_uneven
     const char *order;   // "name" or "shuffle:SEED"
-    const char *deliver; // "copy" or SageMaker's "File"
+    const char *deliver; // "copy" or "stream", or SageMaker's "File" or "FastFile"
+    int64_t window;      // of a streamed one: bytes that are fetched ahead
+    int64_t cache_max; // of a streamed one: bytes that stay on a node; 0: the disk alone limits it
     struct option_list include, exclude;
     struct option_place place;
 };
@@ -84,6 +86,7 @@ int config_input_check_name(const char *name, struct err *e);
 // Keys that contradict each other.
 int config_input_check(const struct config_input *in, struct err *e);
 bool config_input_is_sharded(const struct config_input *in);
+bool config_input_is_streamed(const struct config_input *in);
 int config_input_shard(const struct config_input *in); // enum config_shard
 // True when the order is shuffled.
 bool config_input_seed(const struct config_input *in, uint64_t *seed);

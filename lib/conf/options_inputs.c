@@ -8,7 +8,9 @@
 
 #define AT(field) .offset = offsetof(struct config_input, field)
 
-#define SHUFFLE "shuffle:"
+#define SHUFFLE        "shuffle:"
+#define DEFAULT_WINDOW "1GiB"
+#define WINDOW_DEFAULT ((int64_t)1 << 30)
 
 static const char *const modes[] = {"replicated", "sharded", "FullyReplicated", "ShardedByS3Key",
                                     NULL};
@@ -48,19 +50,15 @@ static int check_order(const char *text, struct err *e) {
 
 // SageMaker's input modes are words of this key.
 static int check_deliver(const char *text, struct err *e) {
-    if (strcmp(text, "copy") == 0 || strcmp(text, "File") == 0)
-        return 0;
+    static const char *const words[] = {"copy", "stream", "File", "FastFile", NULL};
+    for (int i = 0; words[i]; i++)
+        if (strcmp(text, words[i]) == 0)
+            return 0;
     if (strcmp(text, "Pipe") == 0)
         return err_set(e, ERR_CONFIG,
                        "'Pipe' is not available: a named pipe can be read once and from its "
-                       "beginning only (try: copy)");
-    if (strcmp(text, "stream") == 0 || strcmp(text, "FastFile") == 0 ||
-        strcmp(text, "extract") == 0)
-        return err_set(e, ERR_CONFIG,
-                       "'%s' is not available: every file is on its node before the first rank "
-                       "starts (try: copy)",
-                       text);
-    return err_set(e, ERR_CONFIG, "'%.100s' is none of copy, File", text);
+                       "beginning only (try: stream)");
+    return err_set(e, ERR_CONFIG, "'%.100s' is none of copy, stream, File, FastFile", text);
 }
 
 static int check_pattern(const char *text, struct err *e) {
@@ -123,10 +121,28 @@ static const struct option_row rows[] = {
      .type = OPTION_STRING,
      AT(deliver),
      .text = "copy",
-     .arg = "copy",
+     .arg = "copy|stream",
      .check = check_deliver,
-     .help = "copy: files on the disk of the node, before the first rank starts. File is "
-             "SageMaker's word for it."},
+     .help = "copy: files on the disk of the node, before the first rank starts; stream: objects "
+             "of s3:// or https://, which ranks read by http://127.0.0.1 addresses while they "
+             "come. File and FastFile are SageMaker's words."},
+    {.key = "window",
+     .type = OPTION_BYTES,
+     AT(window),
+     .text = DEFAULT_WINDOW,
+     .min = 1,
+     .max = (int64_t)1 << 50,
+     .arg = "SIZE",
+     .help = "deliver = stream: bytes that a node fetches ahead of its readers."},
+    {.key = "cache_max",
+     .type = OPTION_BYTES,
+     AT(cache_max),
+     .text = "0",
+     .min = 0,
+     .max = (int64_t)1 << 50,
+     .arg = "SIZE",
+     .help = "deliver = stream: bytes of the input that stay on a node; the object that was read "
+             "longest ago is removed first. 0: as much as the disk holds."},
     {.key = "include",
      .type = OPTION_LIST,
      AT(include),
@@ -177,6 +193,10 @@ bool config_input_is_sharded(const struct config_input *in) {
     return in->mode == CONFIG_SHARDED || in->mode == CONFIG_SHARDED_BY_KEY;
 }
 
+bool config_input_is_streamed(const struct config_input *in) {
+    return strcmp(in->deliver, "stream") == 0 || strcmp(in->deliver, "FastFile") == 0;
+}
+
 int config_input_shard(const struct config_input *in) {
     return in->mode == CONFIG_SHARDED_BY_KEY ? CONFIG_SHARD_KEY : in->shard;
 }
@@ -207,5 +227,13 @@ int config_input_check(const struct config_input *in, struct err *e) {
                        "order = %s needs shard = key or count: by size the order "
                        "does not matter",
                        in->order);
+    if (!config_input_is_streamed(in) && (in->window != WINDOW_DEFAULT || in->cache_max))
+        return err_set(e, ERR_CONFIG, "%s is for an input with deliver = stream",
+                       in->cache_max ? "cache_max" : "window");
+    if (in->cache_max && in->cache_max < in->window)
+        return err_set(e, ERR_CONFIG,
+                       "cache_max has %lld bytes and window %lld: what is fetched ahead has to fit "
+                       "into the cache",
+                       (long long)in->cache_max, (long long)in->window);
     return 0;
 }

@@ -84,6 +84,23 @@ static int take_bundle(struct launch *l, const struct job_spec *s, const char *r
     return n < 0 ? -1 : 0;
 }
 
+// The variables of an input: its folder, and the lists of a streamed one.
+static int take_input(struct launch *l, const struct job_input *in, const char *root,
+                      const char *run_dir, struct job_pair env[3]) {
+    struct arena *a = l->arena;
+    const char *name = env_variable(a, "DTCTL_INPUT_", in->name);
+    const char *path = file_join(a, root, in->path);
+    env[0] = (struct job_pair){name, path};
+    if (!in->streamed)
+        return 1;
+    l->agent.stream_socket = file_join(a, run_dir, JOB_STREAM_SOCKET);
+    env[1] =
+        (struct job_pair){arena_printf(a, "%s_LIST", name), file_join(a, path, JOB_STREAM_LIST)};
+    env[2] =
+        (struct job_pair){arena_printf(a, "%s_URLS", name), file_join(a, path, JOB_STREAM_URLS)};
+    return 3;
+}
+
 static int take_env(struct launch *l, const struct job_spec *s, const char *root,
                     const char *run_dir, struct err *e) {
     const struct {
@@ -95,9 +112,9 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
         {"DTCTL_CACHE_DIR", root, "cache"}, // outlives the run, and is never fetched
     };
     enum { FOLDERS = sizeof folders / sizeof *folders };
-    struct job_pair *env =
-        arena_new(l->arena, struct job_pair,
-                  (size_t)(FOLDERS + 2 + s->input_count + s->env_count + LAUNCH_BUNDLE_PAIRS_MAX));
+    struct job_pair *env = arena_new(
+        l->arena, struct job_pair,
+        (size_t)(FOLDERS + 2 + 3 * s->input_count + s->env_count + LAUNCH_BUNDLE_PAIRS_MAX));
     int n = 0;
     if (take_path(l, run_dir, &env[n++], e) < 0)
         return -1;
@@ -111,8 +128,7 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
         env[n++] = (struct job_pair){
             "DTCTL_SETUP_DIR", file_join(l->arena, root, job_setup_dir(l->arena, s->setup_hash))};
     for (int i = 0; i < s->input_count; i++)
-        env[n++] = (struct job_pair){env_variable(l->arena, "DTCTL_INPUT_", s->inputs[i].name),
-                                     file_join(l->arena, root, s->inputs[i].path)};
+        n += take_input(l, &s->inputs[i], root, run_dir, &env[n]);
     for (int i = 0; i < s->env_count; i++)
         env[n++] = s->env[i];
     if (take_bundle(l, s, root, env, &n, e) < 0)

@@ -120,6 +120,7 @@ static int parse_inputs(struct arena *a, const struct toml *t, struct job_spec *
         if (toml_need_str(i, "path", &in->path, e) < 0)
             return err_wrap(e, "input '%.100s'", i->key);
         in->mode = text_at(i, "mode", "replicated");
+        in->streamed = toml_get_bool(i, "streamed", false);
         if (!str_is_name(in->name, 64))
             return err_set(e, ERR_CONFIG, "input '%.100s' has no plain name", in->name);
     }
@@ -237,6 +238,8 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
         toml_write_table(out, "inputs", s->inputs[i].name);
         toml_write_str(out, "path", s->inputs[i].path);
         toml_write_str(out, "mode", s->inputs[i].mode ? s->inputs[i].mode : "replicated");
+        if (s->inputs[i].streamed)
+            toml_write_bool(out, "streamed", true);
     }
 }
 

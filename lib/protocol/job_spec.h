@@ -10,7 +10,7 @@
 //                workdir command shutdown_timeout_ms join_timeout_ms max_time_ms
 //                created_ms
 //     [env]      NAME = "value"
-//     [inputs.NAME]  path mode          path absolute, or relative to the node's root
+//     [inputs.NAME]  path mode streamed path absolute, or relative to the node's root
 //     [setup]    run hash               a script that prepares the node, once for each hash
 //     [bundle]   hash                   the archive of the command's environment
 //     [state]    replicas every_ms      copies of the state on other nodes; absent: none
@@ -43,7 +43,12 @@ struct job_pair {
 
 struct job_input {
     const char *name, *path, *mode; // mode: "replicated" or "sharded"
+    bool streamed; // path is a folder of JOB_STREAM_LIST and JOB_STREAM_URLS, as dtdata writes them
 };
+
+#define JOB_STREAM_LIST   "list"
+#define JOB_STREAM_URLS   "urls"
+#define JOB_STREAM_SOCKET "stream.sock" // in the run's folder: events for the agent
 
 struct job_spec {
     const char *run, *name, *node;

@@ -8,6 +8,7 @@
 #include "run/input_from_run.h"
 #include "run/input_remote.h"
 #include "run/input_samples.h"
+#include "run/input_stream.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -75,6 +76,8 @@ static int copy_entry(struct manifest *to, struct arena *a, const struct manifes
 static int give(struct run_start *l, const struct run_start_input *in, size_t node,
                 const struct manifest_entry *entry, struct err *e) {
     struct arena *a = l->context->arena;
+    if (config_input_is_streamed(in->config))
+        return input_stream_add(l, node, in, entry, e);
     return in->remote ? input_remote_add(l, node, in->remote, entry,
                                          arena_printf(a, "%s/%s", in->path, entry->path), e)
                       : copy_entry(l->shards[node], a, entry, in->path, e);
@@ -248,18 +251,21 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
         (include->count && keep_included(in, include, false, e) < 0) ||
         manifest_sort(in->manifest, e) < 0)
         return -1;
-    if (sharded) {
+    bool streamed = config_input_is_streamed(in->config);
+    if (streamed && input_stream_check(l, in, e) < 0)
+        return -1;
+    if (sharded)
         in->share = arena_new(l->context->arena, struct run_start_share, l->node_count);
-        in->path = node_path(l, in);
+    in->path = streamed ? input_stream_path(l, in) : node_path(l, in);
+    if (sharded) {
         run_start_make_shards(l);
         return deal_files(l, in, e);
     }
-    in->path = node_path(l, in);
     for (size_t n = 0; n < l->node_count; n++)
         for (size_t i = 0; i < in->manifest->count; i++)
             if (give(l, in, n, &in->manifest->entries[i], e) < 0)
                 return -1;
-    if (!in->remote->folder)
+    if (!in->remote->folder && !streamed)
         in->path = file_join(l->context->arena, in->path, in->manifest->entries[0].path);
     return 0;
 }
@@ -312,7 +318,8 @@ int input_add_all(struct run_start *l, struct err *e) {
         if (add_input(l, in, e) < 0)
             return err_wrap(e, "input '%s'", from->name);
         l->spec.inputs[l->spec.input_count++] =
-            (struct job_input){in->name, in->path, in->share ? "sharded" : "replicated"};
+            (struct job_input){in->name, in->path, in->share ? "sharded" : "replicated",
+                               config_input_is_streamed(from)};
     }
     return 0;
 }

@@ -85,22 +85,30 @@ int input_remote_list(struct context *s, const char *source, struct input_remote
 // ---- what a node reads --------------------------------------------------------------------------
 
 int input_remote_add_program(struct run_start *l, struct err *e) {
-    if (l->remote)
-        return 0;
-    l->remote = arena_new(l->context->arena, struct run_start_remote, l->node_count + 1);
-    for (size_t n = 0; n < l->node_count; n++)
-        l->remote[n].files = manifest_new();
-    return embedded_add_program(l->common, l->context->arena, DTDATA_PROGRAM, e);
+    bool has = l->has_dtdata;
+    l->has_dtdata = true;
+    return has ? 0 : embedded_add_program(l->common, l->context->arena, DTDATA_PROGRAM, e);
+}
+
+const struct input_remote_object *input_remote_find(const struct input_remote *from,
+                                                    const char *path) {
+    struct input_remote_object key = {.path = path};
+    const struct input_remote_object *o =
+        bsearch(&key, from->objects, from->count, sizeof key, by_path);
+    must(o);
+    return o;
 }
 
 int input_remote_add(struct run_start *l, size_t node, const struct input_remote *from,
                      const struct manifest_entry *entry, const char *path, struct err *e) {
-    struct run_start_remote *r = &l->remote[node];
-    struct input_remote_object key = {.path = entry->path};
     struct manifest_entry copy = *entry;
-    const struct input_remote_object *o =
-        bsearch(&key, from->objects, from->count, sizeof key, by_path);
-    must(o);
+    if (!l->remote) {
+        l->remote = arena_new(l->context->arena, struct run_start_remote, l->node_count + 1);
+        for (size_t n = 0; n < l->node_count; n++)
+            l->remote[n].files = manifest_new();
+    }
+    struct run_start_remote *r = &l->remote[node];
+    const struct input_remote_object *o = input_remote_find(from, entry->path);
     copy.path = path;
     if (r->input.len == 0)
         strbuf_adds(&r->input, from->header);

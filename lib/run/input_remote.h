@@ -30,6 +30,8 @@ struct input_remote {
 // Lists the source. The entries' hashes stand for their content until a node has read it.
 int input_remote_list(struct context *s, const char *source, struct input_remote **out,
                       struct manifest *m, struct err *e);
+const struct input_remote_object *input_remote_find(const struct input_remote *from,
+                                                    const char *path);
 // Adds dtdata to the programs that are sent, once.
 int input_remote_add_program(struct run_start *l, struct err *e);
 // Adds an entry of the list to what this node reads; path: where it goes.

@@ -234,13 +234,25 @@ static void remark_sagemaker(struct attend_view *v, const struct json *j) {
                 json_get_str(j, "node", "?"), json_get_str(j, "reason", ""));
 }
 
+static void remark_stream(struct attend_view *v, const struct json *j) {
+    const char *text = json_get_str(j, "text", NULL);
+    char ms[STR_HUMAN_BYTES_MAX], size[STR_HUMAN_BYTES_MAX];
+    if (text)
+        screen_note(v->follow->context->screen, "%s: %s", json_get_str(j, "node", "?"), text);
+    else if (strcmp(json_get_str(j, "what", ""), "whole") == 0)
+        screen_note(v->follow->context->screen, "input %s (%s) is on %s after %s",
+                    json_get_str(j, "input", "?"),
+                    str_human_bytes(size, (uint64_t)json_get_int(j, "bytes", 0)),
+                    json_get_str(j, "node", "?"), str_human_ms(ms, json_get_int(j, "ms", 0)));
+}
+
 static const struct {
     const char *kind;
     void (*remark)(struct attend_view *v, const struct json *j);
 } REMARKS[] = {
     {"round", remark_round},     {"waiting", remark_waiting},     {"restart", remark_restart},
     {"failure", remark_failure}, {"node-lost", remark_lost},      {"coordinator", remark_leader},
-    {"notice", remark_notice},   {"sagemaker", remark_sagemaker},
+    {"notice", remark_notice},   {"sagemaker", remark_sagemaker}, {"stream", remark_stream},
 };
 
 static void on_event(void *ctx, const struct follow_node *n, const char *kind,

@@ -66,6 +66,23 @@ static int check_remote(const struct config *c, const struct config_input *in, s
     return 0;
 }
 
+static int check_stream(const struct config *c, const struct config_input *in, struct err *e) {
+    if (!config_input_is_streamed(in))
+        return 0;
+    if (!input_remote_is(in->source))
+        return err_set(
+            e, ERR_CONFIG,
+            "deliver = %s reads from s3:// and https:// only; files of this computer are "
+            "sent before the first rank starts (try: deliver = copy)",
+            in->deliver);
+    if (c->compat_sagemaker)
+        return err_set(e, ERR_CONFIG,
+                       "deliver = %s: with compat.sagemaker programs open files in the folder of a "
+                       "channel (try: deliver = copy)",
+                       in->deliver);
+    return 0;
+}
+
 static int check_inputs(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     for (size_t i = 0; i < c->inputs.count; i++) {
@@ -75,7 +92,7 @@ static int check_inputs(const struct context *s, struct err *e) {
         const char *place =
             option_place_text(s->arena, in_file ? &in->place : option_place(&c->set, "inputs"));
         struct stat st;
-        if (config_input_check(in, e) < 0)
+        if (config_input_check(in, e) < 0 || check_stream(c, in, e) < 0)
             return err_wrap(e, "%s: input '%s'", place, in->name);
         if (input_from_run_is(in->source)) {
             if (input_from_run_check(s, in->source, e) < 0)

@@ -39,6 +39,13 @@ struct run_start_share {
 
 struct input_remote;
 
+// The part of one node in the streamed inputs, for dtdata.
+struct run_start_stream {
+    struct strbuf input;
+    const struct run_start_input *newest; // whose objects are being added
+    size_t objects;
+};
+
 // The part of one node in the inputs from servers.
 struct run_start_remote {
     struct manifest *files; // where it goes; the hashes come from the node
@@ -73,10 +80,12 @@ struct run_start {
     int own_env_count;       // of spec.env: the user's, not the names of runs
     const char **after_keys; // of the runs that task.after found
     size_t after_count;
-    struct manifest *common;         // programs, work folder, replicated inputs
-    struct manifest **shards;        // per node, NULL without sharded inputs
-    struct run_start_remote *remote; // per node, NULL without inputs from servers
-    uint64_t downloaded, again;      // bytes that nodes read, and requests made again
+    struct manifest *common;          // programs, work folder, replicated inputs
+    struct manifest **shards;         // per node, NULL without sharded inputs
+    struct run_start_remote *remote;  // per node, NULL without inputs from servers
+    struct run_start_stream *streams; // per node, NULL without streamed inputs
+    bool has_dtdata;                  // the program is among the files
+    uint64_t downloaded, again;       // bytes that nodes read, and requests made again
     struct run_start_input *inputs;
     size_t input_count;
     struct input_parts parts;            // of split archives

@@ -10,6 +10,7 @@ POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key (*EN
   slow     503 SlowDown               reset   the connection ends half way
   short    fewer bytes than promised  whole   all of the object in place of a range, as 200
   bytes    one wrong byte             denied  403 AccessDenied
+POST /-/hold?key=KEY holds the answers to requests for a key (*END: of that end) back until /-/release.
 GET /-/log is one line for each request: METHOD PATH RANGE STATUS.
 GET /-/role/… plays the metadata service of an instance (version 2).
 CERTIFICATE and KEY in the environment: it speaks TLS.
@@ -32,6 +33,12 @@ PAGE = int(os.environ.get("PAGE", "1000"))
 objects, uploads, faults, log = {}, {}, {}, []
 BUCKETS = ("bucket", "public")  # exist from the start
 lock = threading.Lock()
+HOLD_S = 120  # at most
+held, released = set(), threading.Condition()
+
+
+def is_held(key):
+    return any(key.endswith(k[1:]) if k[:1] == "*" else key == k for k in held)
 
 
 def mac(key, text):
@@ -185,6 +192,12 @@ class Handler(BaseHTTPRequestHandler):
         role = path.removeprefix("/-/role/latest/")
         if path == "/-/fault":
             faults[fields["key"]] = [fields["kind"]] * int(fields.get("count", "1"))
+        elif path == "/-/hold":
+            held.add(fields["key"])
+        elif path == "/-/release":
+            with released:
+                held.clear()
+                released.notify_all()
         elif path == "/-/log":
             return self.answer(200, "\n".join(log).encode())
         elif path == "/-/forget":
@@ -232,6 +245,8 @@ class Handler(BaseHTTPRequestHandler):
                 if bucket not in BUCKETS and not any(b == bucket for b, _ in objects):
                     raise Refused(404, "NoSuchBucket")
                 return self.list(bucket, fields)
+            with released:
+                released.wait_for(lambda: not is_held(key), HOLD_S)
             if (bucket, key) not in objects:
                 raise Refused(404, "NoSuchKey")
             return self.read(*objects[bucket, key], fault)

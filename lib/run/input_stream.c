@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collects the lists of streamed inputs, and starts the programs that serve them.
+#include "run/input_stream.h"
+
+#include "fleet/embedded_files.h"
+#include "run/dtdata.h"
+#include "run/input_remote.h"
+#include "sys/file.h"
+
+#include <string.h>
+
+int input_stream_check(const struct run_start *l, const struct run_start_input *in, struct err *e) {
+    uint64_t cache_max = (uint64_t)in->config->cache_max;
+    char limit[STR_HUMAN_BYTES_MAX], size[STR_HUMAN_BYTES_MAX];
+    if (l->native)
+        return err_set(
+            e, ERR_CONFIG,
+            "deliver = %s is for commands, which read addresses; the native trainer opens "
+            "files (try: deliver = copy)",
+            in->config->deliver);
+    for (size_t i = 0; cache_max && i < in->manifest->count; i++)
+        if (in->manifest->entries[i].size > cache_max)
+            return err_set(e, ERR_CONFIG, "cache_max = %s does not hold '%s', which has %s",
+                           str_human_bytes(limit, cache_max), in->manifest->entries[i].path,
+                           str_human_bytes(size, in->manifest->entries[i].size));
+    return 0;
+}
+
+const char *input_stream_path(const struct run_start *l, const struct run_start_input *in) {
+    struct arena *a = l->context->arena;
+    return run_node_dir(a, l->run.id, arena_printf(a, "stream/%s", in->name));
+}
+
+// ---- the lists ----------------------------------------------------------------------------------
+
+static void begin_input(struct run_start_stream *x, const struct run_start_input *in) {
+    struct json_out j;
+    if (x->input.len == 0)
+        strbuf_adds(&x->input, in->remote->header);
+    x->newest = in;
+    json_open(&j, &x->input);
+    json_object(&j, NULL);
+    json_str(&j, "input", in->name);
+    json_int(&j, "window", in->config->window);
+    json_int(&j, "cache_max", in->config->cache_max);
+    json_end(&j);
+    strbuf_addc(&x->input, '\n');
+}
+
+int input_stream_add(struct run_start *l, size_t node, const struct run_start_input *in,
+                     const struct manifest_entry *entry, struct err *e) {
+    if (!l->streams)
+        l->streams = arena_new(l->context->arena, struct run_start_stream, l->node_count + 1);
+    struct run_start_stream *x = &l->streams[node];
+    if (x->newest != in)
+        begin_input(x, in);
+    if (++x->objects > INPUT_STREAM_OBJECTS_MAX)
+        return err_set(e, ERR_LIMIT, "a node would have more than %d streamed objects",
+                       INPUT_STREAM_OBJECTS_MAX);
+    const struct input_remote_object *o = input_remote_find(in->remote, entry->path);
+    strbuf_addf(&x->input, "{\"index\":%zu,%s", (size_t)(entry - in->manifest->entries),
+                o->line + 1);
+    return 0;
+}
+
+// ---- the programs -------------------------------------------------------------------------------
+
+static void on_answer(void *ctx, const struct transport_result *r) {
+    struct fleet_node *n = ctx;
+    struct err e = {0};
+    if (fleet_answer(r, &e) < 0)
+        err_wrap(&e, "streamed inputs");
+    fleet_done(n, &e);
+}
+
+static int start(struct fleet_node *n, struct err *e) {
+    struct arena *a = n->fleet->context->arena;
+    struct run_start *l = n->work;
+    struct strbuf *input = &l->streams[n->index].input;
+    const char *program = file_join(a, n->facts.root, embedded_program_path(a, DTDATA_PROGRAM));
+    const char *run_dir = file_join(a, n->facts.root, run_node_dir(a, l->run.id, ""));
+    const char *line = arena_printf(a, "%s serve %s %s", transport_path_word(a, program),
+                                    transport_path_word(a, file_join(a, n->facts.root, "cas")),
+                                    transport_path_word(a, run_dir));
+    return transport_collect(n->link, line, strbuf_cstr(input), input->len, on_answer, n, e);
+}
+
+int input_stream_start(struct run_start *l, struct fleet *f, struct err *e) {
+    if (!l->streams)
+        return 0;
+    for (size_t i = 0; i < f->count; i++) {
+        f->nodes[i].work = l;
+        strbuf_adds(&l->streams[i].input, INPUT_REMOTE_END);
+    }
+    int result = fleet_each(f, "stream", start, e);
+    for (size_t i = 0; i < f->count; i++)
+        f->nodes[i].work = NULL;
+    return result;
+}
+
+void input_stream_close(struct run_start *l) {
+    for (size_t n = 0; l->streams && n < l->node_count; n++)
+        strbuf_fini(&l->streams[n].input);
+    l->streams = NULL;
+}

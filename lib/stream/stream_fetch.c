@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fetching objects from their servers, and the check of those that have come.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include "stream/stream_store_impl.h"
+
+#include "base/str.h"
+
+#include <errno.h>
+#include <openssl/md5.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum ranging { UNTRIED, TRYING, RANGED, ALL };
+
+struct stream_coming {
+    struct cas_part part;
+    enum ranging ranging;
+    bool kms, checks;
+    uint32_t calls;
+    uint64_t units, absent; // absent: units that have not come
+    MD5_CTX md5;
+    struct stream_object *object;
+    struct stream_coming *next;  // to be checked
+    unsigned char *have, *asked; // bits by unit; asked: come, or under way
+};
+
+static bool bit(const unsigned char *bits, uint64_t i) {
+    return bits[i / 8] >> (i % 8) & 1;
+}
+
+static void set_bit(unsigned char *bits, uint64_t i) {
+    bits[i / 8] |= (unsigned char)(1U << (i % 8));
+}
+
+struct cas_part *stream_coming_part(struct stream_object *o) {
+    return &o->coming->part;
+}
+
+bool stream_coming_busy(const struct stream_object *o) {
+    return o->coming && (o->coming->calls || o->coming->checks);
+}
+
+void stream_coming_close(struct stream_store *s, struct stream_object *o) {
+    struct stream_coming *c = o->coming;
+    if (!c)
+        return;
+    s->to_come -= c->absent * CAS_UNIT_BYTES;
+    cas_part_close(&c->part);
+    free(c->have);
+    free(c->asked);
+    free(c);
+    o->coming = NULL;
+}
+
+uint64_t stream_coming_ready(const struct stream_store *s, const struct stream_object *o,
+                             uint64_t at) {
+    const struct stream_coming *c = o->coming;
+    uint64_t unit = at / CAS_UNIT_BYTES, end = unit;
+    while (end < c->units && bit(c->have, end))
+        end++;
+    if (end > unit)
+        return (end * CAS_UNIT_BYTES < o->want.size ? end * CAS_UNIT_BYTES : o->want.size) - at;
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) {
+        const struct object_range *r = &s->slots[k].range;
+        if (s->slots[k].object == o && at >= r->from && at < r->from + r->got)
+            return r->from + r->got - at;
+    }
+    return 0;
+}
+
+// ---- the check ----------------------------------------------------------------------------------
+
+static void check_begin(struct stream_store *s, struct stream_object *o) {
+    struct stream_coming *c = o->coming, **end = &s->checking;
+    o->state = STREAM_CHECKING;
+    c->checks = true;
+    MD5_Init(&c->md5);
+    while (*end)
+        end = &(*end)->next;
+    *end = c;
+}
+
+static int add_md5(struct stream_coming *c, uint64_t from, uint64_t to, struct err *e) {
+    static unsigned char buf[CAS_PIECE_BYTES];
+    while (from < to) {
+        size_t want = to - from < sizeof buf ? (size_t)(to - from) : sizeof buf;
+        ssize_t n = pread(c->part.fd, buf, want, (off_t)from);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_errno(e, ERR_SYS, "cannot read what came");
+        MD5_Update(&c->md5, buf, (size_t)n);
+        from += (uint64_t)n;
+    }
+    return 0;
+}
+
+// One unit of it: 1 at the end.
+static int check_some(struct stream_coming *c, struct err *e) {
+    const char *etag = c->object->want.etag;
+    bool is_md5 = object_etag_is_md5(etag) && !c->kms;
+    unsigned char digest[OBJECT_MD5_BYTES];
+    uint64_t before = c->part.hashed;
+    int ended = cas_part_hash(&c->part, CAS_UNIT_BYTES, e);
+    if (ended < 0 || (is_md5 && add_md5(c, before, c->part.hashed, e) < 0))
+        return -1;
+    if (ended && is_md5) {
+        MD5_Final(digest, &c->md5);
+        return object_check_md5(etag, digest, e) < 0 ? -1 : 1;
+    }
+    return ended;
+}
+
+static void check_step(struct stream_store *s) {
+    struct stream_coming *c = s->checking;
+    struct stream_object *o = c->object;
+    const char *path;
+    struct err e = {0};
+    int ended = check_some(c, &e);
+    if (ended == 0)
+        return;
+    s->checking = c->next;
+    if (ended < 0)
+        cas_part_discard(&s->cas, &c->part);
+    else if (cas_part_adopt(&s->cas, &c->part, &path, &e) < 0 ||
+             (o->want.etag[0] && known_add(&s->known, o->want.id, c->part.hash, &e) < 0))
+        ended = -1;
+    memcpy(o->hash, c->part.hash, HASH_BYTES);
+    stream_coming_close(s, o);
+    if (ended > 0) {
+        stream_object_whole(s, o);
+        return;
+    }
+    stream_object_gone(o);
+    stream_object_fail(s, o, &e);
+}
+
+// ---- one request --------------------------------------------------------------------------------
+
+static void on_answer(struct object_range *r) {
+    const struct stream_slot *slot = r->ctx;
+    struct stream_coming *c = slot->object->coming;
+    c->kms |= r->kms;
+    if (c->ranging == TRYING)
+        c->ranging = r->whole ? ALL : RANGED;
+    if (r->whole)
+        memset(c->asked, 0xff, (size_t)(c->units + 7) / 8);
+}
+
+static void on_bytes(struct object_range *r, int64_t bytes) {
+    const struct stream_slot *slot = r->ctx;
+    struct stream_coming *c = slot->object->coming;
+    if (bytes < 0)
+        return;
+    slot->store->read += (uint64_t)bytes;
+    uint64_t end = r->from + r->got;
+    for (uint64_t u = (end - (uint64_t)bytes) / CAS_UNIT_BYTES;
+         u < c->units && (u * CAS_UNIT_BYTES + CAS_UNIT_BYTES <= end || end == r->want->size); u++)
+        if (!bit(c->have, u)) {
+            set_bit(c->have, u);
+            c->absent--;
+            slot->store->to_come -= CAS_UNIT_BYTES;
+        }
+}
+
+static void on_end(struct object_range *r, const struct err *e) {
+    struct stream_slot *slot = r->ctx;
+    struct stream_object *o = slot->object;
+    struct stream_coming *c = o->coming;
+    slot->object = NULL;
+    c->calls--;
+    if (e->code) {
+        memcpy(c->asked, c->have, (size_t)(c->units + 7) / 8);
+        for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) // requests that go on
+            if (slot->store->slots[k].object == o) {
+                const struct object_range *other = &slot->store->slots[k].range;
+                for (uint64_t at = other->from; at < other->from + other->len; at += CAS_UNIT_BYTES)
+                    set_bit(c->asked, at / CAS_UNIT_BYTES);
+            }
+        c->ranging = c->ranging == TRYING ? UNTRIED : c->ranging == ALL ? UNTRIED : c->ranging;
+        stream_object_fail(slot->store, o, e);
+        return;
+    }
+    if (c->absent == 0 && c->calls == 0)
+        check_begin(slot->store, o);
+}
+
+static void begin_range(struct stream_store *s, struct stream_slot *slot, struct stream_object *o,
+                        uint64_t unit) {
+    struct stream_coming *c = o->coming;
+    uint64_t from = unit * CAS_UNIT_BYTES, len = 0;
+    if (o->want.etag[0]) {
+        for (; len < OBJECT_RANGE_BYTES && unit < c->units && !bit(c->asked, unit); unit++) {
+            set_bit(c->asked, unit);
+            len += CAS_UNIT_BYTES;
+        }
+        len = len < o->want.size - from ? len : o->want.size - from;
+    } else { // no request for a part could be sure to find the same object
+        from = 0;
+        len = o->want.size;
+        memset(c->asked, 0xff, (size_t)(c->units + 7) / 8);
+    }
+    if (c->ranging == UNTRIED)
+        c->ranging = len < o->want.size ? TRYING : ALL;
+    c->calls++;
+    object_range_close(&slot->range);
+    slot->store = s;
+    slot->object = o;
+    slot->range = (struct object_range){.want = &o->want,
+                                        .from = from,
+                                        .len = len,
+                                        .may_be_whole = c->ranging == TRYING,
+                                        .part = c->part,
+                                        .on_answer = on_answer,
+                                        .on_bytes = on_bytes,
+                                        .on_end = on_end,
+                                        .ctx = slot};
+    object_range_begin(&slot->range, s->http);
+}
+
+// ---- an object begins to come -------------------------------------------------------------------
+
+static int coming_open(struct stream_store *s, struct stream_object *o, struct err *e) {
+    struct arena a = {0};
+    uint64_t units = cas_unit_count(o->want.size);
+    size_t bytes = (size_t)(units + 7) / 8;
+    uint32_t count = 0;
+    struct stream_coming *c = o->coming = heap_alloc(sizeof *c);
+    *c = (struct stream_coming){.units = units, .absent = units, .object = o};
+    c->have = heap_alloc(bytes);
+    c->asked = heap_alloc(bytes);
+    unsigned char *have =
+        o->want.etag[0] ? cas_part_have(&s->cas, &a, o->want.id, o->want.size, &count) : NULL;
+    if (have) {
+        memcpy(c->have, have, bytes);
+        memcpy(c->asked, have, bytes);
+        c->absent -= count;
+    }
+    arena_fini(&a);
+    s->to_come += c->absent * CAS_UNIT_BYTES;
+    c->part.fd = c->part.map_fd = -1;
+    if (cas_part_open(&s->cas, &c->part, o->want.id, o->want.size, e) < 0) {
+        stream_coming_close(s, o);
+        return -1;
+    }
+    o->input->kept += o->want.size;
+    o->state = STREAM_COMING;
+    stream_object_use(o);
+    if (c->absent == 0)
+        check_begin(s, o);
+    return 0;
+}
+
+// 1: it comes; 0: not now. Failures are the object's.
+static int want_object(struct stream_store *s, struct stream_object *o, bool for_reader) {
+    struct err e = {0};
+    if (o->state != STREAM_ABSENT)
+        return o->state == STREAM_COMING;
+    int room = stream_make_room(s, o, for_reader, &e);
+    if (room < 0 || (room > 0 && coming_open(s, o, &e) < 0))
+        stream_object_fail(s, o, &e);
+    return o->state == STREAM_COMING;
+}
+
+// The first unit in a part of the object that nobody has asked for; false: there is none now.
+static bool find_unit(const struct stream_object *o, uint64_t from, uint64_t to, uint64_t *unit) {
+    const struct stream_coming *c = o->coming;
+    if (c->ranging == TRYING || c->ranging == ALL || (!o->want.etag[0] && c->calls))
+        return false;
+    if (!o->want.etag[0])
+        from = 0;
+    for (*unit = from / CAS_UNIT_BYTES; *unit < c->units && *unit * CAS_UNIT_BYTES < to; ++*unit)
+        if (!bit(c->asked, *unit))
+            return true;
+    return false;
+}
+
+// ---- what comes next ----------------------------------------------------------------------------
+
+static void to_the_end(struct stream_store *s, struct stream_reader *r) {
+    if (!r->after)
+        return;
+    *(r->before ? &r->before->after : &s->first) = r->after;
+    r->after->before = r->before;
+    r->before = s->last;
+    r->after = NULL;
+    s->last->after = r;
+    s->last = r;
+}
+
+static bool fetch_for_reader(struct stream_store *s, struct stream_slot *slot) {
+    for (struct stream_reader *r = s->first; r; r = r->after) {
+        struct stream_object *o = r->object;
+        uint64_t unit;
+        if (o->why || !want_object(s, o, true) || !find_unit(o, r->at, r->end, &unit))
+            continue;
+        begin_range(s, slot, o, unit);
+        to_the_end(s, r);
+        return true;
+    }
+    return false;
+}
+
+static bool fetch_ahead(struct stream_store *s, struct stream_slot *slot, struct stream_input *in) {
+    for (size_t k = 0; in->missing && k < in->count; k++) {
+        size_t i = (in->next + k) % in->count;
+        struct stream_object *o = &s->objects[in->first + i];
+        uint64_t unit;
+        if (o->why || o->state == STREAM_WHOLE || o->state == STREAM_CHECKING)
+            continue;
+        bool begins = o->state == STREAM_ABSENT;
+        if (begins && in->unread && in->unread + o->want.size > in->window)
+            return false;
+        if (!want_object(s, o, false)) {
+            if (o->why || o->state != STREAM_ABSENT)
+                continue;
+            return false; // no room
+        }
+        if (begins) {
+            o->unread = true;
+            in->unread += o->want.size;
+        }
+        if (!find_unit(o, 0, o->want.size, &unit))
+            continue;
+        begin_range(s, slot, o, unit);
+        return true;
+    }
+    return false;
+}
+
+static void fill(struct stream_store *s, struct stream_slot *slot) {
+    if (fetch_for_reader(s, slot))
+        return;
+    for (size_t i = 0; i < s->input_count; i++)
+        if (fetch_ahead(s, slot, &s->inputs[i]))
+            return;
+}
+
+int stream_store_step(struct stream_store *s, int fd, int timeout_ms, struct err *e) {
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) {
+        if (s->slots[k].object)
+            continue;
+        fill(s, &s->slots[k]);
+        if (!s->slots[k].object)
+            break; // nothing is left to ask for
+    }
+    if (s->checking)
+        check_step(s);
+    cas_forget_paths(&s->cas);
+    return http_step_or(s->http, fd, s->checking ? 0 : timeout_ms, e) < 0 ? -1 : 0;
+}

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dtdata serve, as the nodes of a run start it: the window, the cache, hostile requests, faults.
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/s3.sh"
+
+s3_start PAGE=4
+mkdir set
+for i in 0 1 2 3 4 5; do head -c 3000000 /dev/urandom >set/part-$i; done
+dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
+
+# The agent of a run: holds the server's socket, and ends it.
+cat >client.py <<'END'
+import http.client, json, os, socket, subprocess, sys, time, urllib.error, urllib.request
+
+listed = [json.loads(l) for l in subprocess.check_output(["dtdata", "list", sys.argv[1]]).split(b"\n") if l]
+made = 0
+
+class Server:
+    def __init__(self, window=1 << 30, cache_max=0, store=None):
+        global made
+        made += 1
+        self.run = os.path.abspath(f"r{made}")
+        self.store = os.path.abspath(store or f"cas{made}")
+        lines = [{"ca": listed[0]["ca"]}, {"input": "set", "window": window, "cache_max": cache_max}]
+        lines += [dict(o, index=i) for i, o in enumerate(listed[1:-1])] + [{"end": True}]
+        text = "".join(json.dumps(l) + "\n" for l in lines)
+        out = subprocess.run(["dtdata", "serve", self.store, self.run], input=text, text=True,
+                             check=True, stdout=subprocess.PIPE).stdout
+        self.port = json.loads(out)["port"]
+        self.urls = open(self.run + "/stream/set/urls").read().split()
+        self.path = "/" + self.urls[0].split("/", 3)[3]
+        self.agent = socket.socket(socket.AF_UNIX)
+        self.agent.connect(self.run + "/stream.sock")
+        self.text = b""
+
+    def event(self, what):  # waits for it
+        while True:
+            for line in self.text.split(b"\n")[:-1]:
+                if json.loads(line)["what"] == what:
+                    return json.loads(line)
+            more = self.agent.recv(4096)
+            assert more, "the server has ended"
+            self.text += more
+
+    def raw(self, data):  # all of the answer
+        s = socket.create_connection(("127.0.0.1", self.port), 20)
+        s.sendall(data)
+        got = b""
+        try:
+            while more := s.recv(1 << 16):
+                got += more
+        except ConnectionError:
+            pass
+        return got
+
+    def status(self, data):
+        return int((self.raw(data).split(b" ", 2) + [b"0", b"0"])[1] or 0)
+
+    def end(self):
+        self.agent.sendall(b"end\n")
+        while self.agent.recv(4096):
+            pass
+
+def ask(path):
+    return urllib.request.urlopen(os.environ["AWS_ENDPOINT_URL"] + path).read().decode()
+
+def reads():
+    return ask("/-/log").count("GET /bucket/")
+
+def content(i):
+    return open(f"set/part-{i}", "rb").read()
+
+def get(url, **headers):
+    return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
+
+def failure(url):
+    try:
+        return 200, get(url).read()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+    except http.client.IncompleteRead as e:
+        return 0, e.partial
+
+def size(path):
+    try:
+        return os.stat(path).st_blocks * 512
+    except FileNotFoundError:  # removed meanwhile
+        return 0
+
+def on_disk(store):
+    return sum(size(os.path.join(d, f)) for d, _, names in os.walk(store) for f in names
+               if f not in ("known", "hashes"))
+
+def wait(what, seconds=20):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+count = 0
+def ok(held, text):
+    global count
+    count += 1
+    print(f"{'ok' if held else 'not ok'} {count} - {text}", flush=True)
+END
+cat >cases.py <<'END'
+from client import *
+
+# ---- the window, and the cache
+ask("/-/forget")
+s = Server(window=4000000)
+wait(lambda: reads() == 1)
+get(s.urls[0], Range="bytes=0-0").read()
+wait(lambda: reads() == 2)
+ok(on_disk(s.store) < 3 * 3100000, "what is fetched ahead stays in the window")
+ok(get(s.urls[0]).read() == content(0) and get(s.urls[5]).read() == content(5), "any order is served")
+s.end()
+ask("/-/forget")
+s = Server(window=3000000, cache_max=7000000)
+same = True
+for i in list(range(6)) * 2:
+    same &= get(s.urls[i]).read() == content(i)
+    wait(lambda: on_disk(s.store) <= 7100000)  # a file may move while the folder is looked through
+ok(same, "a cache that is smaller than the data serves all of it, twice")
+ok(reads() > 6, "what it removed to stay below its limit is read again")
+s.end()
+
+# ---- requests
+s = Server()
+c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+whole = content(0)
+def part(range):
+    c.request("GET", s.path, headers={"Range": range})
+    r = c.getresponse()
+    return r.status, r.read(), r.headers.get("Content-Range")
+ok(part("bytes=10-19") == (206, whole[10:20], "bytes 10-19/3000000"), "a range")
+ok(part("bytes=-5") == (206, whole[-5:], "bytes 2999995-2999999/3000000"), "the last bytes")
+ok(part("bytes=2999990-") == (206, whole[-10:], "bytes 2999990-2999999/3000000"), "to the end")
+ok(part("bytes=3000000-")[::2] == (416, "bytes */3000000"), "no such range")
+ok(part("bytes=9-5")[:2] == (200, whole), "what is no range does not count")
+c.request("HEAD", s.path)
+r = c.getresponse()
+ok((r.status, r.read(), r.headers["Content-Length"]) == (200, b"", "3000000"), "HEAD has no body")
+c.request("GET", s.path, headers={"Range": "bytes=0-1", "If-Range": r.headers["ETag"]})
+ok(c.getresponse().read() == whole[:2], "one connection has served them all; If-Range holds")
+secret = s.path.split("/")[1]
+def line(path, method="GET", more=""):
+    return f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{more}\r\n".encode()
+ok(s.status(line(s.path.replace(secret, "0" * 32))) == 404, "a wrong secret finds nothing")
+ok(s.status(line("/set/part-0")) == 404 and s.status(line("/")) == 404, "nor does none")
+ok(all(s.status(line(f"/{secret}/set/{p}")) == 404
+       for p in ("../set/part-0", "..%2f..%2fetc/passwd", "part-9", "", "part-0/", "%00part-0")),
+   "what is not in the list is not there")
+ok(s.status(line(s.path, "POST", "Content-Length: 2\r\n") + b"ab") in (405, 413), "only GET and HEAD")
+ok(s.status(b"GET " + b"/a" * 20000 + b" HTTP/1.1\r\n\r\n") == 431, "a head that is too long")
+ok(s.status(b"\x16\x03\x01\x02\x00\r\n\r\n") == 400, "what is no HTTP")
+two = line(s.path, more="Range: bytes=0-0\r\n").replace(b"Connection: close\r\n", b"")
+ok(s.raw(two + line(s.path, more="Range: bytes=1-1\r\n")).count(b"206 Partial") == 2, "two at once")
+half = []
+for i in range(300):
+    h = socket.create_connection(("127.0.0.1", s.port))
+    h.sendall(b"GET " + s.path.encode()[:i % 20])
+    half.append(h)
+stuck = socket.create_connection(("127.0.0.1", s.port))
+stuck.sendall(line(s.path))  # never reads its answer
+ok(get(s.urls[1]).read() == content(1), "readers that do not go on hold nobody up")
+del half, stuck
+if os.getuid() == 0:
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(65534)
+        os._exit(0 if s.status(line(s.path)) == 0 else 1)
+    ok(os.waitpid(pid, 0)[1] == 0, "another user of this host is not served, secret or not")
+else:
+    ok(True, "another user of this host # SKIP only root can become one")
+ok(s.event("first")["ms"] >= 0 and s.event("whole")["bytes"] == 18000000, "the agent is told")
+s.end()
+ok(not os.path.exists(s.run + "/stream.sock"), "the server ends with the run")
+
+# ---- faults
+for kind in "reset", "short", "slow":
+    ask(f"/-/fault?kind={kind}&key=set/part-2&count=1")
+s = Server(window=1)
+ok(all(get(s.urls[i]).read() == content(i) for i in range(6)), "faults that pass are not seen")
+s.end()
+ask("/-/fault?kind=bytes&key=set/part-3&count=1")
+s = Server(window=1)
+status, data = failure(s.urls[3])
+ok(status in (0, 409) and data != content(3), "a wrong byte is not passed on as the whole object")
+ok("MD5" in s.event("failed")["text"], "the agent is told why")
+ok(failure(s.urls[3]) == (200, content(3)), "the next read begins anew")
+ask("/-/hold?key=set/part-5")
+slow = socket.create_connection(("127.0.0.1", s.port))
+slow.sendall(line(s.urls[5].split(str(s.port))[1]))
+ok(failure(s.urls[4]) == (200, content(4)), "a reader that waits holds nobody up")
+ask("/-/release")
+got = b""
+while more := slow.recv(1 << 16):
+    got += more
+ok(got.endswith(content(5)), "and gets its bytes when they come")
+s.end()
+s = Server(window=1)
+os.rename("set/part-1", "old")
+open("set/part-1", "wb").write(os.urandom(3000000))
+subprocess.run(["dtdata", "put", "set", "s3://bucket/set"], check=True, stdout=subprocess.DEVNULL)
+os.rename("old", "set/part-1")
+status, text = failure(s.urls[1])
+ok(status == 409 and "has changed since it was listed" in text, "an object that changed is an error")
+s.end()
+cut = subprocess.run(["dtdata", "serve", "cas9", "r9"], input='{"ca":""}\n', text=True,
+                     stdout=subprocess.PIPE)
+ok(cut.returncode != 0 and "cut off" in cut.stdout, "a list without its end is refused")
+END
+ok 'the server holds' python3 cases.py s3://bucket/set
+sed 's/^/# /' out/ok.log
+is "$(grep -c '^not ok' out/ok.log)" 0 'and every case of it'
+s3_stop
+done_testing
