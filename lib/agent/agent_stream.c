@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection to dtdata, which serves streamed inputs on this node. What happens there becomes
+// The connection to dtdata, which serves streamed inputs on this node. Its reports become
 // events of the run, and the end of this agent is its end.
 #include "agent/agent_impl.h"
 

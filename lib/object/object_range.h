@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One request for a range of an object, under If-Match, whose bytes go to their place in the
-// content store while they come. What the server answers is checked before its first byte is kept.
+// content store while they come. The answer is checked before its first byte is kept.
 #ifndef OBJECT_OBJECT_RANGE_H
 #define OBJECT_OBJECT_RANGE_H
 

@@ -172,7 +172,7 @@ static void on_end(struct object_range *r, const struct err *e) {
     c->calls--;
     if (e->code) {
         memcpy(c->asked, c->have, (size_t)(c->units + 7) / 8);
-        for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) // requests that go on
+        for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) // requests that continue
             if (slot->store->slots[k].object == o) {
                 const struct object_range *other = &slot->store->slots[k].range;
                 for (uint64_t at = other->from; at < other->from + other->len; at += CAS_UNIT_BYTES)
@@ -263,7 +263,7 @@ static int want_object(struct stream_store *s, struct stream_object *o, bool for
     return o->state == STREAM_COMING;
 }
 
-// The first unit in a part of the object that nobody has asked for; false: there is none now.
+// The first unit in a part of the object without a request; false: there is none now.
 static bool find_unit(const struct stream_object *o, uint64_t from, uint64_t to, uint64_t *unit) {
     const struct stream_coming *c = o->coming;
     if (c->ranging == TRYING || c->ranging == ALL || (!o->want.etag[0] && c->calls))

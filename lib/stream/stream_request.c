@@ -43,7 +43,7 @@ static bool take_number(const char **p, const char *end, uint64_t *out) {
     return *p > begin;
 }
 
-// What is no single range of bytes does not count (RFC 9110, 14.2).
+// Anything but a single range of bytes does not count (RFC 9110, 14.2).
 static void parse_range(struct span v, struct stream_request *r) {
     static const char unit[] = "bytes=";
     const char *p = v.p + strlen(unit), *end = v.p + v.len;
@@ -136,7 +136,7 @@ static int parse_header(struct span line, struct stream_request *r, bool *ranged
         return refuse(status, 400);
     struct span name = {line.p, (size_t)(colon - line.p)};
     struct span v = {colon + 1, line.len - name.len - 1};
-    for (size_t i = 0; i < name.len; i++) // also a line that goes on with white space
+    for (size_t i = 0; i < name.len; i++) // also a line that continues after white space
         if (!is_token_byte(name.p[i]))
             return refuse(status, 400);
     while (v.len && (*v.p == ' ' || *v.p == '\t')) {

@@ -107,7 +107,7 @@ static void evict(struct stream_store *s, struct stream_object *o) {
     stream_object_gone(o);
 }
 
-// Objects that are read, or come, stay. What was fetched ahead goes for a reader alone.
+// Objects that are read, or come, stay. Objects that were fetched ahead go for a reader alone.
 static bool evict_oldest(struct stream_store *s, struct stream_input *in, bool for_reader) {
     for (struct stream_object *o = in->oldest; o; o = o->newer)
         if (o->readers == 0 && !o->packed && !stream_coming_busy(o) && (for_reader || !o->unread)) {
@@ -240,7 +240,7 @@ uint64_t stream_reader_ready(struct stream_store *s, struct stream_reader *r) {
     if (o->state == STREAM_WHOLE)
         n = left;
     else if (o->coming && o->want.etag[0]) {
-        // The last byte waits for the check: nobody takes for whole what is not.
+        // The last byte waits for the check: no reader takes a wrong object for a whole one.
         uint64_t safe = o->want.size - 1;
         n = r->at < safe ? stream_coming_ready(s, o, r->at) : 0;
         n = n < safe - r->at || r->at >= safe ? n : safe - r->at;

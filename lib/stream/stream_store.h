@@ -40,7 +40,7 @@ struct stream_input {
     uint64_t unread;            // of objects that were fetched ahead and not asked for yet
     uint64_t kept;              // of objects that are on the disk, or come
     size_t missing;             // objects that are not whole
-    size_t next;                // where fetching ahead goes on
+    size_t next;                // where fetching ahead continues
     bool told_whole;
     struct stream_object *oldest, *newest; // on the disk, by their last use
 };

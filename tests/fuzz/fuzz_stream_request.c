@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests for streamed objects: any bytes; what comes out lies in the bytes that came in, and a
-// part lies in its object.
+// Requests for streamed objects: any bytes; results point into the input, and a
+// part is within its object.
 #include "stream/stream_request.h"
 
 #include <stdint.h>

@@ -49,7 +49,7 @@ for rank in 0 1; do
     is "$(sort -k 2 "$(newest all)/output/$rank")" "$(sums set)" "rank $rank has read every byte"
 done
 is "$(events all | grep -c '"kind":"stream".*"what":"whole"')" 2 'each node says when all was there'
-is "$(events all | grep -c '"what":"first"')" 2 'and when its first reader got bytes'
+is "$(events all | grep -c '"what":"first"')" 2 'each node reports when its first reader got bytes'
 like "$err" 'input set \(.*\) is on node[01] after' 'the time until all was there is shown'
 is "$(find .dtctl -name stream.sock)" '' 'the servers have ended with the run'
 is "$(grep -rlE 'SECRETTEST|X-Amz-Signature=' .dtctl | wc -l)" 0 'no signed address is left behind'
@@ -58,7 +58,7 @@ run dtctl train --name shard --set inputs.set.mode=sharded --set inputs.set.shar
     python3 read.py
 is "$status" 0 'a sharded input is streamed'
 is "$(cat "$(newest shard)"/output/[01] | sort -k 2)" "$(sums set)" 'each object is on one node'
-is "$(s3_ask /-/log | grep -c 'GET /bucket/set/')" 0 'what the store has is not read again'
+is "$(s3_ask /-/log | grep -c 'GET /bucket/set/')" 0 'no object in the store is read again'
 
 # ---- what goes wrong ----------------------------------------------------------------------------
 refused() { # WHY ARGUMENTS…
@@ -88,9 +88,9 @@ END
 s3_fault denied new/x 100
 run dtctl train --nodes 1 --name denied --set inputs.set.source=s3://bucket/new -- python3 change.py
 ok 'a rank that cannot read fails' test "$status" != 0
-like "$out$err" "502: 's3://bucket/new/x': the server answers 403 AccessDenied" 'its read says why'
-like "$err" "node0: 's3://bucket/new/x': the server answers 403" 'so does dtctl'
+like "$out$err" "502: 's3://bucket/new/x': the server answers 403 AccessDenied" 'the read gets the reason'
+like "$err" "node0: 's3://bucket/new/x': the server answers 403" 'dtctl shows the reason'
 like "$(cat .dtctl/default/nodes/node0/runs/denied-*/agent.log)" 'cannot be read.*AccessDenied' \
-    'and the log of the agent'
+    'the log of the agent has the reason'
 s3_stop
 done_testing

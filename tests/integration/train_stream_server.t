@@ -214,6 +214,6 @@ ok(cut.returncode != 0 and "cut off" in cut.stdout, "a list without its end is r
 END
 ok 'the server holds' python3 cases.py s3://bucket/set
 sed 's/^/# /' out/ok.log
-is "$(grep -c '^not ok' out/ok.log)" 0 'and every case of it'
+is "$(grep -c '^not ok' out/ok.log)" 0 'every case holds'
 s3_stop
 done_testing
