@@ -126,6 +126,7 @@ struct cas_part {
 
 int cas_part_open(struct cas *c, struct cas_part *p, const unsigned char hash[HASH_BYTES],
                   uint64_t size, struct err *e);
+// Bytes of a unit that is complete already, by another process maybe, are dropped.
 int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t len,
                    struct err *e);
 // Reads the map: one bit per unit; NULL when there is no part. In the given arena.

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { PART_OPENS_MAX = 100 };
+
 const char *cas_object_path(struct cas *c, const unsigned char hash[HASH_BYTES]) {
     char hex[HASH_HEX_BYTES];
     hash_hex(hex, hash);
@@ -56,23 +58,53 @@ bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_
 
 // ---- parts ------------------------------------------------------------------------------------
 
+// True when the name still refers to the open file.
+static bool is_at(int fd, const char *path) {
+    struct stat open_one, named;
+    return fstat(fd, &open_one) == 0 && lstat(path, &named) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+// Best effort: some network file systems have no locks.
+static void lock_bytes(int fd, short type, uint64_t from, uint64_t len) {
+    struct flock l = {
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)from, .l_len = (off_t)len};
+    while (fcntl(fd, F_OFD_SETLKW, &l) < 0 && errno == EINTR)
+        ;
+}
+
+// Opens a part and its map. 0: another process has just finished the part; -1: an error.
+static int open_pair(struct cas_part *p, const char *part, const char *map, struct err *e) {
+    p->fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (p->fd < 0)
+        return err_errno(e, ERR_SYS, "cannot open '%s'", part);
+    lock_bytes(p->fd, F_RDLCK, 0, 0);
+    bool there = is_at(p->fd, part);
+    if (there) {
+        p->map_fd = open(map, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (p->map_fd < 0)
+            (void)err_errno(e, ERR_SYS, "cannot open '%s'", map);
+    }
+    lock_bytes(p->fd, F_UNLCK, 0, 0);
+    if (p->map_fd >= 0)
+        return 1;
+    cas_part_close(p);
+    return there ? -1 : 0;
+}
+
 int cas_part_open(struct cas *c, struct cas_part *p, const unsigned char hash[HASH_BYTES],
                   uint64_t size, struct err *e) {
-    const char *path = cas_part_path(c, hash, ".part");
+    const char *part = cas_part_path(c, hash, ".part"), *map = cas_part_path(c, hash, ".map");
+    int result = 0;
     *p = (struct cas_part){.size = size, .fd = -1, .map_fd = -1};
     memcpy(p->hash, hash, HASH_BYTES);
     p->units = (uint32_t)cas_unit_count(size);
-    p->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (p->fd < 0)
-        return err_errno(e, ERR_SYS, "cannot open '%s'", path);
-    p->map_fd =
-        open(cas_part_path(c, hash, ".map"), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (p->map_fd < 0) {
-        cas_part_close(p);
-        return err_errno(e, ERR_SYS, "cannot open '%s'", cas_part_path(c, hash, ".map"));
-    }
+    for (int i = 0; result == 0 && i < PART_OPENS_MAX; i++)
+        result = open_pair(p, part, map, e);
+    if (result == 0)
+        return err_set(e, ERR_BUSY, "'%s' is finished by others again and again; try again", part);
     hash_init(&p->running);
-    return 0;
+    return result < 0 ? -1 : 0;
 }
 
 void cas_part_close(struct cas_part *p) {
@@ -83,21 +115,37 @@ void cas_part_close(struct cas_part *p) {
     p->fd = p->map_fd = -1;
 }
 
+// Senders of one content may disagree on its bytes: a file changes after it was hashed. A unit that
+// the map has as complete is not written again, so its hash stays true.
+static int write_piece(struct cas_part *p, uint64_t offset, const void *data, size_t len,
+                       struct err *e) {
+    uint64_t unit = offset / CAS_UNIT_BYTES, end = offset + len;
+    char complete = 0;
+    int result = 0;
+    lock_bytes(p->map_fd, F_WRLCK, unit, 1);
+    if (pread(p->map_fd, &complete, 1, (off_t)unit) != 1 || complete != 1) {
+        result = file_write_at(p->fd, data, len, offset, e);
+        if (result == 0 && (end % CAS_UNIT_BYTES == 0 || end == p->size))
+            result = file_write_at(p->map_fd, "\1", 1, unit, e);
+    }
+    lock_bytes(p->map_fd, F_UNLCK, unit, 1);
+    return result;
+}
+
 int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t len,
                    struct err *e) {
     bool starts = offset % CAS_UNIT_BYTES == 0;
-    if (offset > p->size || len > p->size - offset || len == 0 || (!starts && offset != p->next))
+    if (offset > p->size || len > p->size - offset || len == 0 || (!starts && offset != p->next) ||
+        offset % CAS_UNIT_BYTES + len > CAS_UNIT_BYTES)
         return err_set(e, ERR_FORMAT, "transfer: a piece of a file out of its place");
-    if (file_write_at(p->fd, data, len, offset, e) < 0)
+    if (write_piece(p, offset, data, len, e) < 0)
         return -1;
-    if (p->hashed == offset) {
-        hash_add(&p->running, data, len);
-        p->hashed += len;
-    }
     p->next = offset + len;
     if (p->next % CAS_UNIT_BYTES != 0 && p->next != p->size)
         return 0;
-    return file_write_at(p->map_fd, "\1", 1, (p->next - 1) / CAS_UNIT_BYTES, e);
+    // Other processes may have written parts of the unit: hash the bytes that are there.
+    uint64_t begin = offset / CAS_UNIT_BYTES * CAS_UNIT_BYTES;
+    return p->hashed == begin && cas_part_hash(p, p->next - begin, e) < 0 ? -1 : 0;
 }
 
 unsigned char *cas_part_have(struct cas *c, struct arena *a, const unsigned char hash[HASH_BYTES],
@@ -147,67 +195,78 @@ int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e) {
     return p->hashed == p->size;
 }
 
+// Removes the part unless its name is another's by now. The map goes first: a part without a map
+// is empty, but a map without its part would count units that are not there.
+static void remove_part(struct cas *c, const struct cas_part *p) {
+    const char *part = cas_part_path(c, p->hash, ".part");
+    lock_bytes(p->fd, F_WRLCK, 0, 0);
+    if (is_at(p->fd, part)) {
+        (void)unlink(cas_part_path(c, p->hash, ".map"));
+        (void)unlink(part);
+    }
+    lock_bytes(p->fd, F_UNLCK, 0, 0);
+}
+
 bool cas_part_elsewhere(struct cas *c, const struct cas_part *p, const char **path) {
     if (!c->keep || !cas_has_object(c, p->hash, p->size))
         return false;
     *path = cas_object_path(c, p->hash);
-    (void)unlink(cas_part_path(c, p->hash, ".part"));
-    (void)unlink(cas_part_path(c, p->hash, ".map"));
+    remove_part(c, p);
     return true;
 }
 
-// True when the name still refers to the open file.
-static bool is_at(int fd, const char *path) {
-    struct stat open_one, named;
-    return fstat(fd, &open_one) == 0 && lstat(path, &named) == 0 &&
-           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
-}
-
-static void remove_part(const char *part, const char *map) {
-    (void)unlink(part);
-    (void)unlink(map);
-}
-
-static int place_part(struct cas *c, struct cas_part *p, const char *part, const char *map,
-                      const char **path, struct err *e) {
+static int move_part(struct cas *c, const struct cas_part *p, const char *part, const char *path,
+                     struct err *e) {
     struct stat st;
-    *path = part;
-    if (c->keep) {
-        *path = cas_object_path(c, p->hash);
-        if (file_make_dirs(file_dir(&c->paths, *path), 0700, e) < 0)
-            return -1;
-        if (!is_at(p->fd, part) && cas_part_elsewhere(c, p, path))
-            return 0;
-        if (fchmod(p->fd, 0444) < 0 || rename(part, *path) < 0)
-            return err_errno(e, ERR_SYS, "cannot put '%s' into place", *path);
-        if (fstat(p->fd, &st) == 0)
-            hash_cache_put(c->hashes, &st, p->hash, HASH_CACHE_OWN);
-    }
-    (void)unlink(map);
+    if (fchmod(p->fd, 0444) < 0 || rename(part, path) < 0)
+        return err_errno(e, ERR_SYS, "cannot put '%s' into place", path);
+    if (fstat(p->fd, &st) == 0)
+        hash_cache_put(c->hashes, &st, p->hash, HASH_CACHE_OWN);
     return 0;
+}
+
+// The name is the one that the part was opened by.
+static int place_part(struct cas *c, const struct cas_part *p, const unsigned char name[HASH_BYTES],
+                      const char **path, struct err *e) {
+    const char *part = cas_part_path(c, name, ".part"), *map = cas_part_path(c, name, ".map");
+    int result = 0;
+    *path = c->keep ? cas_object_path(c, p->hash) : part;
+    if (c->keep && file_make_dirs(file_dir(&c->paths, *path), 0700, e) < 0)
+        return -1;
+    lock_bytes(p->fd, F_WRLCK, 0, 0);
+    bool there = is_at(p->fd, part);
+    if (there)
+        (void)unlink(map);
+    if (there && c->keep)
+        result = move_part(c, p, part, *path, e);
+    lock_bytes(p->fd, F_UNLCK, 0, 0);
+    if (!there && !cas_part_elsewhere(c, p, path))
+        return err_set(e, ERR_HASH, "'%s' is gone: another transfer has finished it; try again",
+                       part);
+    return result;
 }
 
 int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct err *e) {
     unsigned char real[HASH_BYTES];
-    const char *part = cas_part_path(c, p->hash, ".part"), *map = cas_part_path(c, p->hash, ".map");
     hash_final(&p->running, real);
     if (memcmp(real, p->hash, HASH_BYTES) != 0) {
-        remove_part(part, map);
+        remove_part(c, p);
         return err_set(e, ERR_HASH,
                        "the received file does not match its hash (did the file change "
                        "while it was sent?); try again");
     }
-    return place_part(c, p, part, map, path, e);
+    return place_part(c, p, p->hash, path, e);
 }
 
 int cas_part_adopt(struct cas *c, struct cas_part *p, const char **path, struct err *e) {
-    const char *part = cas_part_path(c, p->hash, ".part"), *map = cas_part_path(c, p->hash, ".map");
+    unsigned char name[HASH_BYTES];
     must(c->keep);
+    memcpy(name, p->hash, HASH_BYTES);
     hash_final(&p->running, p->hash);
-    return place_part(c, p, part, map, path, e);
+    return place_part(c, p, name, path, e);
 }
 
 void cas_part_discard(struct cas *c, struct cas_part *p) {
-    remove_part(cas_part_path(c, p->hash, ".part"), cas_part_path(c, p->hash, ".map"));
+    remove_part(c, p);
     cas_part_close(p);
 }

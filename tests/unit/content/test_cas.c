@@ -137,7 +137,8 @@ static void test_parts(void) {
        "an object's part is empty at first");
     is_int(cas_part_open(&c, &p, large_hash, LARGE_BYTES, &e), 0, "a part");
     ok(put(&p, 0, 0) < 0 && put(&p, LARGE_BYTES, 1) < 0 && put(&p, UINT64_MAX, 1) < 0 &&
-           put(&p, 2 * CAS_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0,
+           put(&p, 2 * CAS_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0 &&
+           put(&p, 0, CAS_UNIT_BYTES + 1) < 0,
        "a piece outside of its unit is refused");
     ok(put(&p, 2 * CAS_UNIT_BYTES, 1000) == 0, "units of a part may arrive in any order");
     ok(put(&p, 0, 100) == 0 && put(&p, 100, CAS_UNIT_BYTES - 100) == 0,
@@ -175,6 +176,92 @@ static void test_parts(void) {
        "a part with other content is refused");
     cas_part_close(&p);
     ok(!file_exists(cas_part_path(&c, large_hash, ".part")), "a refused part is removed");
+    cas_close(&c, false, &e);
+}
+
+// The bytes of another version of the file, as a sender has whose file has changed.
+static int put_other(struct cas_part *p, uint64_t at, size_t len) {
+    char *other = heap_alloc(len);
+    memset(other, '#', len);
+    int rc = cas_part_write(p, at, other, len, &e);
+    free(other);
+    return rc;
+}
+
+static bool put_rest(struct cas_part *p, uint64_t at) {
+    for (uint64_t end; at < LARGE_BYTES; at = end) {
+        end = (at / CAS_UNIT_BYTES + 1) * CAS_UNIT_BYTES;
+        end = end < LARGE_BYTES ? end : LARGE_BYTES;
+        if (put(p, at, end - at) < 0)
+            return false;
+    }
+    return cas_part_complete(p) && cas_part_hash(p, UINT64_MAX, &e) == 1;
+}
+
+// Two transfers of one content, of which one has a sender whose file has changed since.
+static void test_shared_part(void) {
+    struct cas c, other;
+    struct cas_part good, bad, next;
+    const char *path, *elsewhere;
+    file_remove_tree(dir, &e);
+    start(&c);
+    start(&other);
+    must(cas_part_open(&c, &good, large_hash, LARGE_BYTES, &e) == 0);
+    must(cas_part_open(&other, &bad, large_hash, LARGE_BYTES, &e) == 0);
+    ok(put(&good, 0, CAS_UNIT_BYTES) == 0 && put_other(&bad, 0, CAS_UNIT_BYTES) == 0,
+       "both transfers send a unit");
+    ok(put_rest(&good, CAS_UNIT_BYTES) && put_other(&bad, CAS_UNIT_BYTES, 1000) == 0,
+       "one transfer sends the rest");
+    is_int(cas_part_finish(&c, &good, &path, &e), 0, "a complete unit is not written again: %s",
+           e.text);
+    ok(put_other(&bad, CAS_UNIT_BYTES + 1000, CAS_UNIT_BYTES - 1000) == 0 &&
+           put_other(&bad, 2 * CAS_UNIT_BYTES, 1000) == 0,
+       "the other transfer goes on after the end of the first");
+    unsigned char real[HASH_BYTES];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ok(hash_cache_file(fd, LARGE_BYTES, real, &e) == 0 && memcmp(real, large_hash, HASH_BYTES) == 0,
+       "an object that is in place is not written to");
+    close(fd);
+    // A third one begins before the second one has ended.
+    file_remove_tree(file_dir(&a, path), &e);
+    must(cas_part_open(&c, &next, large_hash, LARGE_BYTES, &e) == 0);
+    must(put(&next, 0, CAS_UNIT_BYTES) == 0);
+    ok(cas_part_complete(&bad) && cas_part_hash(&bad, UINT64_MAX, &e) == 1,
+       "the second transfer sees a complete part");
+    is_int(cas_part_finish(&other, &bad, &elsewhere, &e), -1,
+           "a part whose object was removed meanwhile is not finished");
+    has_str(e.text, "try again", "the error of a part that is gone has the next step");
+    ok(put_rest(&next, CAS_UNIT_BYTES) && cas_part_finish(&c, &next, &path, &e) == 0,
+       "the part of the third transfer is left alone");
+    cas_part_close(&good);
+    cas_part_close(&bad);
+    cas_part_close(&next);
+    cas_close(&other, false, &e);
+    cas_close(&c, false, &e);
+}
+
+// Pieces of one unit from both: the hash is that of the bytes on the disk.
+static void test_mixed_unit(void) {
+    struct cas c;
+    struct cas_part good, bad, again;
+    const char *path;
+    file_remove_tree(dir, &e);
+    start(&c);
+    must(cas_part_open(&c, &good, large_hash, LARGE_BYTES, &e) == 0);
+    must(cas_part_open(&c, &bad, large_hash, LARGE_BYTES, &e) == 0);
+    must(put(&good, 0, 1000) == 0 && put_other(&bad, 0, 500) == 0);
+    ok(put(&good, 1000, CAS_UNIT_BYTES - 1000) == 0 && put_rest(&good, CAS_UNIT_BYTES),
+       "a unit has bytes of two transfers");
+    ok(cas_part_finish(&c, &good, &path, &e) < 0 && e.code == ERR_HASH,
+       "a unit with bytes of another version fails the hash");
+    must(cas_part_open(&c, &again, large_hash, LARGE_BYTES, &e) == 0);
+    ok(!cas_part_complete(&again) && put_other(&bad, 500, 500) == 0 && put_rest(&again, 0),
+       "the next transfer begins with an empty part");
+    cas_part_discard(&c, &bad);
+    is_int(cas_part_finish(&c, &again, &path, &e), 0,
+           "a transfer that failed leaves the part of the next one alone: %s", e.text);
+    cas_part_close(&good);
+    cas_part_close(&again);
     cas_close(&c, false, &e);
 }
 
@@ -246,6 +333,8 @@ int main(void) {
     test_damage();
     test_many();
     test_parts();
+    test_shared_part();
+    test_mixed_unit();
     test_prune();
     file_remove_tree(dir, &e);
     arena_fini(&a);
