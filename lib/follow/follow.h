@@ -80,7 +80,8 @@ struct follow {
     struct log_since since; // lines of before are not shown
     struct follow_node *nodes;
     size_t count;
-    struct arena scratch; // for one line
+    struct mirror_open_files open_files; // of all mirrors
+    struct arena scratch;                // for one line
     struct timer tick;
     bool until_now;   // ask the nodes for existing data only
     bool events_only; // what the ranks print stays on the nodes, unless a node is about to end

@@ -22,12 +22,22 @@ static struct mirror_file *add_file(struct mirror *m, const char *name,
     f->name = arena_strdup(m->arena, name);
     f->path = file_join(m->arena, m->dir, name);
     f->file = *file;
+    f->fd = -1;
     strbuf_init(&f->line, MIRROR_LINE_BYTES_MAX);
     f->next = m->files;
     m->files = f;
     names_put(&m->by_name, f->name, f);
     m->count++;
     return f;
+}
+
+static void close_file(struct mirror *m, struct mirror_file *f) {
+    for (size_t i = 0; f->fd >= 0 && i < MIRROR_OPEN_FILES_MAX; i++)
+        if (m->open_files->file[i] == f)
+            m->open_files->file[i] = NULL;
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
 }
 
 static void give(struct mirror_file *f, enum mirror_part part, mirror_line_cb *cb, void *ctx) {
@@ -174,8 +184,9 @@ static int read_begin(struct mirror *m, struct err *e) {
     return result;
 }
 
-int log_mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e) {
-    *m = (struct mirror){.arena = a, .dir = arena_strdup(a, dir)};
+int log_mirror_open(struct mirror *m, struct mirror_open_files *open_files, struct arena *a,
+                    const char *dir, struct err *e) {
+    *m = (struct mirror){.arena = a, .dir = arena_strdup(a, dir), .open_files = open_files};
     if (scan(m, "", 0, e) < 0)
         return -1;
     sort_files(m);
@@ -183,8 +194,10 @@ int log_mirror_open(struct mirror *m, struct arena *a, const char *dir, struct e
 }
 
 void log_mirror_close(struct mirror *m) {
-    for (struct mirror_file *f = m->files; f; f = f->next)
+    for (struct mirror_file *f = m->files; f; f = f->next) {
         strbuf_fini(&f->line);
+        close_file(m, f);
+    }
     names_fini(&m->by_name);
     m->files = NULL;
     m->count = 0;
@@ -203,25 +216,60 @@ void log_mirror_offsets(const struct mirror *m, struct strbuf *out) {
     add_sizes(m, false, out);
 }
 
+static int open_file(struct mirror *m, struct mirror_file *f, struct err *e) {
+    static const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
+    struct mirror_open_files *all = m->open_files;
+    struct mirror_file **slot = &all->file[all->next];
+    if (*slot)
+        close_file(m, *slot);
+    f->fd = open(f->path, flags, 0600);
+    if (f->fd < 0 && errno == ENOENT) {
+        if (file_make_dirs(file_dir(m->arena, f->path), 0700, e) < 0)
+            return -1;
+        f->fd = open(f->path, flags, 0600);
+    }
+    if (f->fd < 0)
+        return err_errno(e, ERR_SYS, "cannot write '%s'", f->path);
+    *slot = f;
+    all->next = (all->next + 1) % MIRROR_OPEN_FILES_MAX;
+    return 0;
+}
+
+static int lock_file(const struct mirror_file *f, short type) {
+    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(f->fd, F_OFD_SETLKW, &whole);
+}
+
+// Another program may have removed the file since it was opened.
+static int open_locked(struct mirror *m, struct mirror_file *f, struct stat *st, struct err *e) {
+    *st = (struct stat){0};
+    for (int i = 0; i < 2 && st->st_nlink == 0; i++) {
+        if (i > 0)
+            close_file(m, f);
+        if (f->fd < 0 && open_file(m, f, e) < 0)
+            return -1;
+        if (lock_file(f, F_WRLCK) < 0 || fstat(f->fd, st) < 0)
+            return err_errno(e, ERR_SYS, "cannot write '%s'", f->path);
+    }
+    return 0;
+}
+
 // Appends the bytes. Returns how many of them another program had already written.
 static int64_t append(struct mirror *m, struct mirror_file *f, const unsigned char *p, size_t len,
                       struct err *e) {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct stat st;
-    auto_close int fd = open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == ENOENT) {
-        if (file_make_dirs(file_dir(m->arena, f->path), 0700, e) < 0)
-            return -1;
-        fd = open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    }
-    if (fd < 0 || fcntl(fd, F_OFD_SETLKW, &whole) < 0 || fstat(fd, &st) < 0)
-        return err_errno(e, ERR_SYS, "cannot write '%s'", f->path);
-    if ((uint64_t)st.st_size < f->size)
-        return err_set(e, ERR_FORMAT, "'%s' is shorter than it was", f->path);
-    uint64_t there = (uint64_t)st.st_size - f->size;
+    int result = open_locked(m, f, &st, e);
+    if (result == 0 && (uint64_t)st.st_size < f->size)
+        result = err_set(e, ERR_FORMAT, "'%s' is shorter than it was", f->path);
+    uint64_t there = result == 0 ? (uint64_t)st.st_size - f->size : 0;
     there = there < len ? there : len;
-    if (file_write_all(fd, p + there, len - there, e) < 0)
-        return err_wrap(e, "'%s'", f->path);
+    if (result == 0 && file_write_all(f->fd, p + there, len - there, e) < 0)
+        result = err_wrap(e, "'%s'", f->path);
+    if (result < 0) {
+        close_file(m, f); // and with it the lock
+        return -1;
+    }
+    (void)lock_file(f, F_UNLCK);
     f->size += len;
     return (int64_t)there;
 }

@@ -17,7 +17,11 @@
 
 #include <stdbool.h>
 
-enum { MIRROR_LINE_BYTES_MAX = 64 * 1024, MIRROR_FILES_MAX = 65536 };
+enum {
+    MIRROR_LINE_BYTES_MAX = 64 * 1024,
+    MIRROR_FILES_MAX = 65536,
+    MIRROR_OPEN_FILES_MAX = 32, // of all mirrors of one follower
+};
 
 // The kinds of text handed out of a file. Workers draw progress bars by returning to the beginning
 // of the line (CR). Each state is an update; only the last one, ended by a newline, is a line.
@@ -38,7 +42,15 @@ struct mirror_file {
     bool is_bar;           // the line had a carriage return
     enum mirror_part part; // kind of the text handed out
     bool ours; // this program, not another one, wrote the end of the line that is handed out
+    int fd;    // for appending; -1: closed
     struct mirror_file *next;
+};
+
+// The files that were written last stay open, so a record costs no search for its path. One more
+// file closes the one that was opened first.
+struct mirror_open_files {
+    struct mirror_file *file[MIRROR_OPEN_FILES_MAX]; // NULL: free
+    size_t next;
 };
 
 struct mirror {
@@ -47,14 +59,16 @@ struct mirror {
     struct mirror_file *files;
     struct names by_name; // the same files, by name
     size_t count;
+    struct mirror_open_files *open_files; // shared with the mirrors of other nodes
 };
 
 // One complete line without its newline (or MIRROR_LINE_BYTES_MAX bytes of a longer line), or an
 // update of a line: see f->part.
 typedef void mirror_line_cb(void *ctx, const struct mirror_file *f, const char *line, size_t len);
 
-// Finds the files that an earlier dtctl wrote.
-int log_mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e);
+// Finds the files that an earlier dtctl wrote. open_files begins as zeroes and outlives the mirror.
+int log_mirror_open(struct mirror *m, struct mirror_open_files *open_files, struct arena *a,
+                    const char *dir, struct err *e);
 void log_mirror_close(struct mirror *m);
 // From now on the node is a replacement machine without any of the files. An incomplete line of the
 // old machine ends here.

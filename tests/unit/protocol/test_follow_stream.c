@@ -95,6 +95,7 @@ static struct follow_record bytes_at(const char *name, uint64_t offset, const ch
 }
 
 static char dir[64]; // of the mirror that is tried
+static struct mirror_open_files open_files;
 
 static void make_dir(void) {
     snprintf(dir, sizeof dir, "/tmp/dtctl-mirror-XXXXXX");
@@ -116,7 +117,7 @@ static void mirrors(void) {
     struct lines l = {0};
     const char *name = "attempt_0/0/stdout.log";
     make_dir();
-    is_int(log_mirror_open(&m, &a, dir, &e), 0, "an empty folder opens %s", e.text);
+    is_int(log_mirror_open(&m, &open_files, &a, dir, &e), 0, "an empty folder opens %s", e.text);
     struct follow_record r = bytes_at(name, 0, "one\ntw");
     is_int(log_mirror_write(&m, &r, on_line, &l, &e), 0, "bytes are written %s", e.text);
     r = bytes_at(name, 4, "two\n");
@@ -127,7 +128,7 @@ static void mirrors(void) {
     r = bytes_at(name, 8, "thr");
     log_mirror_write(&m, &r, on_line, &l, &e);
     log_mirror_close(&m);
-    is_int(log_mirror_open(&m, &a, dir, &e), 0, "opened again");
+    is_int(log_mirror_open(&m, &open_files, &a, dir, &e), 0, "opened again");
     is_offsets(&m, "{\"attempt_0/0/stdout.log\":11}", "the offset is kept");
     r = bytes_at(name, 11, "ee\nfour");
     log_mirror_write(&m, &r, on_line, &l, &e);
@@ -157,7 +158,7 @@ static void another_machine(void) {
     struct lines l = {0};
     const char *name = "events.jsonl";
     make_dir();
-    log_mirror_open(&m, &a, dir, &e);
+    log_mirror_open(&m, &open_files, &a, dir, &e);
     struct follow_record r = bytes_at(name, 0, "one\ntw");
     log_mirror_write(&m, &r, on_line, &l, &e);
     is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "the mirror begins for another machine %s",
@@ -171,7 +172,7 @@ static void another_machine(void) {
     is_str(strbuf_cstr(&l.text), "one|tw|three|",
            "the first bytes of the new machine are a line of their own");
     log_mirror_close(&m);
-    log_mirror_open(&m, &a, dir, &e);
+    log_mirror_open(&m, &open_files, &a, dir, &e);
     is_offsets(&m, "{\"events.jsonl\":8}", "an opened mirror has the offsets");
     r = bytes_at(name, 8, "ur\n");
     log_mirror_write(&m, &r, on_line, &l, &e);
@@ -181,12 +182,13 @@ static void another_machine(void) {
     log_mirror_close(&m);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         file_write_atomic(file_join(&a, dir, ".begin"), bad[i], strlen(bad[i]), 0600, &e);
-        is_int(log_mirror_open(&m, &a, dir, &e), 0, "%s: a bad offset is ignored", bad[i]);
+        is_int(log_mirror_open(&m, &open_files, &a, dir, &e), 0, "%s: a bad offset is ignored",
+               bad[i]);
         is_offsets(&m, "{\"events.jsonl\":18}", "all bytes are of one machine");
         log_mirror_close(&m);
     }
     file_write_atomic(file_join(&a, dir, ".begin"), "{", 1, 0600, &e);
-    is_int(log_mirror_open(&m, &a, dir, &e), -1, "a damaged file is an error");
+    is_int(log_mirror_open(&m, &open_files, &a, dir, &e), -1, "a damaged file is an error");
     log_mirror_close(&m);
     ok(strstr(e.text, ".begin"), "the error names the damaged file");
     strbuf_fini(&l.text);
@@ -208,8 +210,8 @@ static void two_at_once(void) {
     const char *name = "events.jsonl";
     size_t len;
     make_dir();
-    log_mirror_open(&first, &a, dir, &e);
-    log_mirror_open(&second, &a, dir, &e);
+    log_mirror_open(&first, &open_files, &a, dir, &e);
+    log_mirror_open(&second, &open_files, &a, dir, &e);
     struct follow_record r = bytes_at(name, 0, "a\nb\n");
     log_mirror_write(&first, &r, on_own_line, &one, &e);
     r = bytes_at(name, 0, "a\nb\nc\nd");
