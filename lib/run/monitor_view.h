@@ -7,7 +7,7 @@
 #include "follow/follow.h"
 #include "follow/log_tail.h"
 #include "run/monitor.h"
-#include "run/results.h"
+#include "run/results_drain.h"
 
 enum {
     VIEW_FIGURES_MAX = 8,

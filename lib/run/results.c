@@ -26,6 +26,10 @@ struct collect {
     struct collect_result *result;
 };
 
+unsigned results_with_work(const struct run *run) {
+    return run->bring_work ? RESULT_WORK : 0;
+}
+
 struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, unsigned kinds,
                                    const struct xfer_events *events, void *ctx, struct err *e) {
     struct context *s = n->fleet->context;
@@ -43,15 +47,11 @@ struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, 
     return xfer_fetch(n->link, &spec, events, ctx, e);
 }
 
-static unsigned with_work(const struct run *run) {
-    return run->bring_work ? RESULT_WORK : 0;
-}
-
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
                           struct err *e) {
     const struct collect *c = ctx;
     bool other = c->rank0 >= 0 && (size_t)c->rank0 != n->index;
-    unsigned kinds = c->run->bring | with_work(c->run);
+    unsigned kinds = c->run->bring | results_with_work(c->run);
     if (other)
         kinds &= ~(unsigned)(RESULT_OUTPUT | RESULT_MODEL | RESULT_WORK);
     if (kinds && results_part_begin(n->fleet->context, c->run, n->info->name, kinds, e) < 0)
@@ -170,7 +170,7 @@ static int join_parts(struct fleet *f, const struct run *run, const struct colle
         const struct fleet_node *n = &f->nodes[c->order[k]];
         const char *name = n->info->name, *from = results_part_path(s, run, name), *renamed = NULL;
         bool marked = file_exists(results_part_mark(s, run, name));
-        unsigned kinds = marked ? RESULT_ALL | RESULT_WORK : run->bring | with_work(run);
+        unsigned kinds = marked ? RESULT_ALL | RESULT_WORK : run->bring | results_with_work(run);
         if ((n->failed && !marked) || !file_exists(from))
             continue;
         p->folders[p->count] = results_join_part(s->arena, from, kinds, !marked, &renamed, e);
@@ -386,62 +386,4 @@ int results_collect(struct fleet *f, struct run *run, const struct run_history *
         result = file_remove_tree(run_path(&s->cluster, run, "left"), e);
     run->work_left = run->bring_work && out->complete ? 0 : out->work_left.files;
     return result;
-}
-
-// ---- results of a node that will be preempted ---------------------------------------------------
-// An empty file left/<node> marks the node's part as complete, for later dtctl processes too.
-
-void results_drain_open(struct rescue *r, struct follow *f) {
-    *r = (struct rescue){.follow = f};
-    r->nodes = arena_new(f->context->arena, struct results_drain_node, f->count + 1);
-}
-
-static void warn_failed(const struct results_drain_node *w, const struct err *e) {
-    log_warn("cannot fetch the results of a departing node", "node=%s reason=\"%s\"",
-             w->node->node->info->name, e->text);
-}
-
-static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
-    (void)x;
-    struct results_drain_node *w = ctx;
-    struct follow *f = w->rescue->follow;
-    struct err why = *e;
-    char bytes[STR_HUMAN_BYTES_MAX];
-    w->xfer = NULL;
-    f->held--;
-    const char *mark = results_part_mark(f->context, f->run, w->node->node->info->name);
-    // The machine may end now: sync the part before the mark is written.
-    if (why.code || file_sync_disk(run_path(&f->context->cluster, f->run, "left"), &why) < 0 ||
-        file_write_atomic(mark, "", 0, 0600, &why) < 0)
-        warn_failed(w, &why);
-    else
-        screen_note(f->context->screen, "node %s has left; its results are here (%s)",
-                    w->node->node->info->name, str_human_bytes(bytes, p->bytes_all));
-}
-
-void results_drain_node(struct rescue *r, const struct follow_node *n) {
-    static const struct xfer_events events = {.on_end = on_end};
-    struct follow *f = r->follow;
-    struct results_drain_node *w = &r->nodes[n->index];
-    struct err e = {0};
-    if (f->run->native || f->until_now || f->leave || n->no_status || !n->node->up || w->xfer ||
-        !f->history.nodes[n->index].announced)
-        return;
-    *w = (struct results_drain_node){.rescue = r, .node = n};
-    if (file_make_dirs(run_path(&f->context->cluster, f->run, "left"), 0700, &e) == 0)
-        w->xfer =
-            results_collect_start(n->node, f->run, RESULT_ALL | with_work(f->run), &events, w, &e);
-    if (w->xfer)
-        f->held++;
-    else
-        warn_failed(w, &e);
-}
-
-void results_drain_close(struct rescue *r) {
-    for (size_t i = 0; i < r->follow->count; i++)
-        if (r->nodes[i].xfer) {
-            xfer_cancel(r->nodes[i].xfer);
-            r->nodes[i].xfer = NULL;
-            r->follow->held--;
-        }
 }

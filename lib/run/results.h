@@ -10,8 +10,8 @@
 // Only the kinds of run->bring are fetched; run->left then has the others of which the nodes have
 // something. With run->rest set, the fetch adds to results that are here.
 //
-// For a node that left before the end, the part that `rescue` fetched is used when the node itself
-// gives nothing. That part has all kinds, since the node is about to end.
+// For a node that left before the end, the part that results_drain.h fetched is used when the node
+// itself gives nothing. That part has all kinds, since the node is about to end.
 //
 // The native trainer differs: every node of the last round has the same model and checkpoints.
 // After success one node is enough, that of rank 0 first. After a failure all nodes are asked,
@@ -39,6 +39,7 @@ struct collect_result {
 // (follow.h). NULL without an error: none of them is to be transferred.
 struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, unsigned kinds,
                                    const struct xfer_events *events, void *ctx, struct err *e);
+unsigned results_with_work(const struct run *run); // RESULT_WORK where the run brings it
 
 // Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
 // gone[i]: the node answers but does not know the run, or is not in the cluster any more. Files
@@ -46,28 +47,5 @@ struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, 
 // the run since is added.
 int results_collect(struct fleet *f, struct run *run, const struct run_history *history, bool *gone,
                     struct collect_result *out, struct err *e);
-
-// Fetches the results of a node that is about to be preempted, while the run continues without it.
-// results_collect uses them when the node cannot be reached any more. The native trainer does not
-// need this: the other nodes have the same files.
-//
-//     results_drain_open(&r, &follow);
-//     … results_drain_node(&r, n) when the agent of a followed node has ended …
-//     results_drain_close(&r); // drops transfers in progress
-//
-// follow_wait waits for transfers in progress. Failures are warnings: the run continues.
-
-struct rescue {
-    struct follow *follow;
-    struct results_drain_node {
-        struct rescue *rescue;
-        const struct follow_node *node;
-        struct xfer *xfer; // NULL: no transfer
-    } * nodes;
-};
-
-void results_drain_open(struct rescue *r, struct follow *f);
-void results_drain_node(struct rescue *r, const struct follow_node *n);
-void results_drain_close(struct rescue *r);
 
 #endif
