@@ -205,7 +205,154 @@ static void test_offsets(void) {
     }
 }
 
+static const struct toml *value_of(const char *text) {
+    struct toml *root = parse(arena_printf(&a, "v = %s\n", text));
+    return root ? toml_get(root, "v") : NULL;
+}
+
+static void refused(const char *text, const char *why) {
+    has_str(errors_of(arena_printf(&a, "v = %s\n", text)), why, "'%s' is refused", text);
+}
+
+static void test_integers(void) {
+    static const struct {
+        const char *text;
+        int64_t value;
+    } GOOD[] = {
+        {"0", 0},
+        {"-17", -17},
+        {"+17", 17},
+        {"1_000_0", 10000},
+        {"0xfF", 255},
+        {"0xAa_bB", 0xaabb},
+        {"0xa_b", 0xab},
+        {"0o17", 15},
+        {"0b101", 5},
+        {"9223372036854775807", INT64_MAX},
+        {"-9223372036854775808", INT64_MIN},
+        {"0x7fffffffffffffff", INT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
+        const struct toml *t = value_of(GOOD[i].text);
+        is_int(t ? (int)t->type : -1, TOML_INT, "'%s' is an integer", GOOD[i].text);
+        is_int(t ? t->integer : 0, GOOD[i].value, "value of '%s'", GOOD[i].text);
+        is_int(t ? (int64_t)(t->real / 2) : 0, (int64_t)((double)GOOD[i].value / 2),
+               "'%s' can be read as a float", GOOD[i].text);
+    }
+    static const char *const BETWEEN[] = {"1__0",  "_1",   "1_",     "1_.5", "1._5",
+                                          "0x_ff", "0xf_", "0xa__b", "+_1",  "1e_5"};
+    for (size_t i = 0; i < sizeof BETWEEN / sizeof *BETWEEN; i++)
+        refused(BETWEEN[i], i == 1 ? "t:1:5" : "underscore that is not between two digits");
+    refused("9223372036854775808", "does not fit in 64 bits");
+    refused("-9223372036854775809", "does not fit in 64 bits");
+    refused("0x8000000000000000", "does not fit in 64 bits");
+    refused("0xfffffffffffffffff", "does not fit in 64 bits");
+    refused("0x", "has no digits");
+    refused("0xG", "has a digit that its base does not have");
+    refused("0o8", "has a digit that its base does not have");
+    refused("0b2", "has a digit that its base does not have");
+    refused("01", "has a leading zero");
+    refused("-00", "has a leading zero");
+    refused("1x", "is no number");
+    refused("-", "strings need quotes");
+}
+
+static void test_reals(void) {
+    static const struct {
+        const char *text;
+        double value;
+    } GOOD[] = {{"0.5", 0.5},     {"-0.25", -0.25},   {"1e3", 1000},    {"1E+2", 100},
+                {"2.5e-1", 0.25}, {"1_0.2_5", 10.25}, {"1_0e0_1", 100}, {"+1.5", 1.5}};
+    for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
+        const struct toml *t = value_of(GOOD[i].text);
+        is_int(t ? (int)t->type : -1, TOML_REAL, "'%s' is a float", GOOD[i].text);
+        near(t ? t->real : 0, GOOD[i].value, 0, "value of '%s'", GOOD[i].text);
+    }
+    const struct toml *t = value_of("-inf");
+    ok(t && t->type == TOML_REAL && t->real < -1e308, "'-inf' is below every number");
+    t = value_of("+inf");
+    ok(t && t->real > 1e308, "'+inf' is above every number");
+    t = value_of("nan");
+    ok(t && t->type == TOML_REAL && t->real != t->real, "'nan' is not equal to itself");
+    t = value_of("true");
+    ok(t && t->type == TOML_BOOL && t->boolean, "'true' is a truth");
+    t = value_of("false");
+    ok(t && t->type == TOML_BOOL && !t->boolean, "'false' is a truth that does not hold");
+    refused("1.", "has no digit behind its point");
+    refused("1.e5", "has no digit behind its point");
+    refused("1e", "has no digit in its exponent");
+    refused("1e+", "has no digit in its exponent");
+    refused("1.5.2", "is no number");
+    refused("1e400", "is too large for a 64-bit float");
+    refused("inff", "strings need quotes");
+}
+
+// The calendar and the clock, each at its bounds.
+static void test_times(void) {
+    static const char *const GOOD[] = {"2000-02-29",
+                                       "2024-02-29",
+                                       "2023-02-28",
+                                       "2023-01-31",
+                                       "2023-03-31",
+                                       "2023-04-30",
+                                       "2023-05-31",
+                                       "2023-06-30",
+                                       "2023-07-31",
+                                       "2023-08-31",
+                                       "2023-09-30",
+                                       "2023-10-31",
+                                       "2023-11-30",
+                                       "2023-12-31",
+                                       "2023-01-01",
+                                       "00:00:00",
+                                       "23:59:60",
+                                       "07:32:00.5",
+                                       "2023-01-01T00:00:00Z",
+                                       "2023-01-01t00:00:00z",
+                                       "2023-01-01 00:00:00",
+                                       "2023-01-01 00:00:00+01:00"};
+    static const char *const BAD[] = {
+        "1900-02-29", "2100-02-29", "2023-02-29",  "2024-02-30",      "2023-01-32", "2023-03-32",
+        "2023-04-31", "2023-05-32", "2023-06-31",  "2023-07-32",      "2023-08-32", "2023-09-31",
+        "2023-10-32", "2023-11-31", "2023-12-32",  "2023-13-01",      "2023-00-01", "2023-01-00",
+        "24:00:00",   "23:60:00",   "23:59:61",    "23:59",           "23:59:00.",  "23:59:00Z",
+        "2023-1-01",  "2023-01-1",  "2023-01-01T", "2023-01-01T00:00"};
+    for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++)
+        ok(value_of(GOOD[i]), "'%s' is a time", GOOD[i]);
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
+        refused(BAD[i], "t:1:5");
+    const struct toml *t = value_of("07:32:01.000000001");
+    ok(t && t->type == TOML_LOCAL_TIME && t->time.hour == 7 && t->time.minute == 32 &&
+           t->time.second == 1 && t->time.nanosecond == 1,
+       "a time of day has its parts");
+    t = value_of("07:32:01.1234567899");
+    ok(t && t->time.nanosecond == 123456789, "digits behind the nanosecond are dropped");
+    t = value_of("1979-05-27 07:32:00 # a date");
+    ok(t && t->type == TOML_LOCAL_DATETIME && t->time.year == 1979 && t->time.month == 5 &&
+           t->time.day == 27 && t->time.hour == 7,
+       "a date has a time behind one space");
+    t = value_of("1979-05-27 # 07:32:00");
+    ok(t && t->type == TOML_LOCAL_DATE, "a date may be followed by a comment");
+}
+
+static void test_long_numbers(void) {
+    char digits[500];
+    memset(digits, '0', sizeof digits);
+    digits[0] = '1';
+    digits[1] = '.';
+    digits[400] = '\0';
+    const struct toml *t = value_of(digits);
+    ok(t && t->type == TOML_REAL && t->real <= 1 && t->real >= 1, "a number of 400 characters");
+    digits[400] = '0';
+    digits[401] = '\0';
+    refused(digits, "a number of 401 characters; the maximum is 400");
+}
+
 int main(void) {
+    test_integers();
+    test_reals();
+    test_times();
+    test_long_numbers();
     test_places();
     test_offsets();
     test_errors();
