@@ -99,6 +99,23 @@ static void say_device(struct trainer *t) {
     strbuf_fini(&line);
 }
 
+// Batch norm of one value has no variance: the layer gives its bias alone, no gradient flows, and
+// the running variance shrinks. PyTorch refuses such a batch.
+static void warn_of_single(const struct trainer *t) {
+    const struct nn_model *m = t->model;
+    int64_t ranks = t->mesh.data, batch = t->options->batch;
+    int64_t each = ((int64_t)t->train.samples + (t->options->drop_last ? 0 : ranks - 1)) / ranks;
+    for (int i = 0; i < m->layers && each % batch == (batch > 1); i++)
+        if (m->layer[i].op == &nn_op_batchnorm && m->layer[i].h * m->layer[i].w == 1) {
+            log_warn(batch > 1 ? "the last batch of an epoch is one image, and batch norm cannot "
+                                 "normalise one value"
+                               : "a batch is one image, and batch norm cannot normalise one value",
+                     "layer=%s images=%lld batch=%lld try=\"another train.batch\"",
+                     m->layer[i].name, (long long)each, (long long)batch);
+            return;
+        }
+}
+
 static void say_hello(struct trainer *t) {
     const struct train_config *o = t->options;
     char bytes[STR_HUMAN_BYTES_MAX];
@@ -122,6 +139,7 @@ static void say_hello(struct trainer *t) {
     if (t->cores.threads > t->cores.most)
         log_warn("more threads than CPUs: each operation waits for the last of them",
                  "threads=%d cpus=%d try=\"train.threads=0\"", t->cores.threads, t->cores.most);
+    warn_of_single(t);
 }
 
 // The stages, with the first layer of each and its share of the parameters.

@@ -2,12 +2,14 @@
 // One rank of the trainer from its options to its files: a run that diverges fails, whatever shows
 // it, and leaves no diverged checkpoint and no model; nothing is written twice; a data set that was
 // named is used or missed.
+#include "base/log.h"
 #include "nn/checkpoint.h"
 #include "nn/safetensors.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 #include "trainer/trainer.h"
 
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -270,6 +272,62 @@ static void test_named_data(void) {
     is_int(train("named", NULL, plain), 0, "without a named data set, 'shapes' is used");
 }
 
+// ---- warnings ----
+
+static struct strbuf logged;
+
+static void keep_log(const char *line, size_t len) {
+    strbuf_add(&logged, line, len);
+}
+
+static const char *warnings_of(const char *name, const char *const *settings) {
+    strbuf_clear(&logged);
+    log_sink(keep_log);
+    is_int(train(name, NULL, settings), 0, "a run with warnings or without ends well");
+    log_sink(NULL);
+    return strbuf_cstr(&logged);
+}
+
+static void test_threads(void) {
+    static const char *const many[] = {"train.threads=2", NULL};
+    static const char *const most[] = {"train.threads=1025", NULL};
+    static const char *const fitting[] = {"train.threads=1", NULL};
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    must(sched_getaffinity(0, sizeof all, &all) == 0);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    must(sched_setaffinity(0, sizeof one, &one) == 0);
+    has_str(warnings_of("threads", many), "more threads than CPUs",
+            "more threads than CPUs are reported");
+    has_str(strbuf_cstr(&logged), "threads=2 cpus=1 try=\"train.threads=0\"",
+            "the warning has both numbers and the remedy");
+    ok(!strstr(warnings_of("fitting", fitting), "more threads"), "threads that fit are not");
+    must(sched_setaffinity(0, sizeof all, &all) == 0);
+    is_int(train("threads", NULL, most), -1, "more threads than the limit are refused");
+    ok(strstr(why.text, "train.threads") && strstr(why.text, "1024"),
+       "the error names the option and the limit: %s", why.text);
+}
+
+static void test_single(void) {
+    static const char *const single[] = {"train.model=resnet18", "train.train_size=9",
+                                         "train.batch=4", "train.eval=false", NULL};
+    static const char *const alone[] = {"train.model=resnet18", "train.train_size=2",
+                                        "train.batch=1", "train.eval=false", NULL};
+    static const char *const even[] = {"train.model=resnet18", "train.train_size=8",
+                                       "train.batch=4", "train.eval=false", NULL};
+    static const char *const mlp[] = {"train.train_size=9", "train.batch=4", NULL};
+    has_str(warnings_of("single", single), "the last batch of an epoch is one image",
+            "a last batch of one image is reported where batch norm sees one value");
+    has_str(strbuf_cstr(&logged), "layer=layer4.0.bn1 images=9 batch=4",
+            "the warning names the layer and the numbers");
+    has_str(warnings_of("alone", alone), "a batch is one image",
+            "batches of one image are reported");
+    ok(!strstr(warnings_of("even", even), "one image"), "whole batches are not");
+    ok(!strstr(warnings_of("mlp", mlp), "one image"), "a model without batch norm is not");
+}
+
 int main(void) {
     if (!mkdtemp(dir))
         bail_out("no temporary folder");
@@ -280,6 +338,9 @@ int main(void) {
     test_tracked();
     test_weights();
     test_named_data();
+    test_threads();
+    test_single();
+    strbuf_fini(&logged);
     file_remove_tree(dir, &why);
     return done_testing();
 }
