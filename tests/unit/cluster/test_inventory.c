@@ -114,7 +114,31 @@ static void selects(void) {
     arena_fini(&a);
 }
 
+// Names that ssh would take for options.
+static void no_options(void) {
+    static const struct {
+        const char *line, *want;
+    } cases[] = {{"user = '-oProxyCommand=x'", "user: begins with '-'"},
+                 {"host = '-oProxyCommand=x'", "host: begins with '-'"},
+                 {"user = 'a-b'\nhost = 'c-d'", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena a = {0};
+        struct err e = {0};
+        struct inventory inv;
+        char *text =
+            arena_printf(&a,
+                         "%s[[node]]\nname = 'n'\ntransport = 'ssh'\naddress = 'a'\n"
+                         "root = '/r'\n%s%s\n",
+                         HEAD, strstr(cases[i].line, "host") ? "" : "host = 'h'\n", cases[i].line);
+        int result = inventory_parse(&a, text, strlen(text), "cluster.toml", &inv, &e);
+        is_int(result, cases[i].want[0] ? -1 : 0, "%s: %s", cases[i].line, e.text);
+        has_str(e.text, cases[i].want, "%s: the error says why", cases[i].line);
+        arena_fini(&a);
+    }
+}
+
 int main(void) {
+    no_options();
     round_trip();
     refuses("[[node]]\nname='a'\ntransport='ssh'\nhost='-oProxyCommand=x'\naddress='1'\nroot='/'\n",
             "begins with '-'");

@@ -107,6 +107,8 @@ static void test_bases(void) {
     ignore_add(&arena, &ig, "", "*.tmp", 5, &e);
     ignore_add(&arena, &ig, "sub", "/only\n!x.tmp", 12, &e);
     ok(!ignore_glob("a/*", "a/b/c"), "a star does not cross a slash");
+    ok(ignore_glob("a**c", "abbc") && ignore_glob("a**c", "ac") && !ignore_glob("a**c", "ab/c"),
+       "two stars within a name are one");
     ok(ignore_match(&ig, "sub/only", false), "a tied pattern counts from its own folder");
     ok(!ignore_match(&ig, "only", false),
        "a pattern with a slash does not match in a higher folder");

@@ -242,11 +242,50 @@ static void test_links(void) {
        "dtctl's own folder");
 }
 
+// The digest covers every part of an entry.
+static void test_digest(void) {
+    static const struct manifest_entry base = {
+        .path = "f", .kind = MANIFEST_FILE, .mode = 0644, .size = 3, .hash = {1}};
+    struct manifest_entry others[6] = {base, base, base, base, base, base};
+    unsigned char digests[7][HASH_BYTES];
+    others[0].path = "g";
+    others[1].mode = 0755;
+    others[2].size = 4;
+    others[3].hash[31] = 1;
+    others[4] = (struct manifest_entry){.path = "f", .kind = MANIFEST_LINK, .target = "a"};
+    others[5] = (struct manifest_entry){.path = "f", .kind = MANIFEST_LINK, .target = "b"};
+    for (int i = 0; i < 7; i++) {
+        struct manifest *m = manifest_new();
+        struct err e;
+        is_int(manifest_append(m, i ? &others[i - 1] : &base, &e), 0, "entry %d is taken", i);
+        manifest_digest(m, digests[i]);
+        manifest_free(m);
+    }
+    for (int i = 0; i < 7; i++)
+        for (int k = 0; k < i; k++)
+            ok(memcmp(digests[i], digests[k], HASH_BYTES) != 0, "lists %d and %d differ", i, k);
+}
+
+static void test_sizes(void) {
+    struct manifest_entry n = {.path = "f", .kind = MANIFEST_FILE, .size = MANIFEST_FILE_BYTES_MAX};
+    struct manifest *m = manifest_new();
+    struct err e;
+    is_int(manifest_append(m, &n, &e), 0, "a file of the limit is taken");
+    manifest_free(m);
+    m = manifest_new();
+    n.size++;
+    is_int(manifest_append(m, &n, &e), -1, "a larger file is not");
+    has_str(e.text, "the limit is", "the error has the limit");
+    manifest_free(m);
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
         bail_out("mkdtemp");
     test_links();
+    test_digest();
+    test_sizes();
     test_scan();
     test_order();
     test_cache();
