@@ -9,19 +9,27 @@
 
 #include <string.h>
 
+// The text of a file is not kept: hundreds of sessions would each keep one that lists all hosts.
+static int search_file(struct ssh *s, const char *path, const void *blob, size_t blob_len,
+                       struct known_hosts_found *f, struct err *e) {
+    struct arena a = {0};
+    char *text;
+    size_t len;
+    int result = file_read_regular(&a, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e);
+    if (result == 0)
+        known_hosts_search(path, text, len, s->host.key_name, s->host.port, blob, blob_len, f);
+    arena_fini(&a);
+    return result;
+}
+
 static int search(struct ssh *s, const void *blob, size_t blob_len, struct known_hosts_found *f,
                   struct err *e) {
     for (size_t i = 0; i < s->host.known_hosts_count; i++) {
-        const char *path = s->host.known_hosts[i];
-        char *text;
-        size_t len;
-        if (file_read_regular(&s->arena, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e) < 0) {
-            if (e->code != ERR_NOT_FOUND)
-                return err_wrap(e, "%s: known hosts", s->host.label);
-            err_clear(e);
+        if (search_file(s, s->host.known_hosts[i], blob, blob_len, f, e) == 0)
             continue;
-        }
-        known_hosts_search(path, text, len, s->host.key_name, s->host.port, blob, blob_len, f);
+        if (e->code != ERR_NOT_FOUND)
+            return err_wrap(e, "%s: known hosts", s->host.label);
+        err_clear(e);
     }
     return 0;
 }

@@ -120,7 +120,7 @@ bool ssh_has_room(const struct ssh *s);            // to write to channels
 void ssh_bytes_attach(struct ssh *s);    // installs the functions by which libssh2 reads and writes
 int ssh_bytes_fd(const struct ssh *s);   // the number by which libssh2 knows the stream
 void ssh_bytes_flush(struct ssh *s);     // writes as much as possible, updates the watch
-void ssh_bytes_trim(struct ssh *s);      // frees the output buffer if it is empty
+void ssh_bytes_trim(struct ssh *s);      // frees the buffers that are empty
 void ssh_bytes_take_idle(struct ssh *s); // reads the socket while no channel does
 
 // The least round trip that TCP has measured; 0: unknown, or through a jump host. ssh_round_trip.c

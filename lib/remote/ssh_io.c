@@ -134,6 +134,11 @@ void ssh_bytes_flush(struct ssh *s) {
 
 // Of hundreds of sessions only a few send at any time.
 void ssh_bytes_trim(struct ssh *s) {
+    if (s->in_start == s->in_len) {
+        free(s->in);
+        s->in = NULL;
+        s->in_start = s->in_len = 0;
+    }
     if (s->out_start < s->out_len)
         return;
     free(s->out);
