@@ -133,8 +133,8 @@ static bool jumps_to_itself(const char *jump, const struct transport_target *t,
            (str_eq(host, c->host_name) && (port ? port : 22) == own);
 }
 
-int ssh_host_resolve(struct arena *a, const struct transport_env *env,
-                     const struct transport_target *t, struct ssh_host *out, struct err *e) {
+static int resolve(struct arena *a, const struct transport_env *env,
+                   const struct transport_target *t, struct ssh_host *out, struct err *e) {
     struct ssh_config c = {.user = t->user, .port = t->port, .proxy_jump = t->proxy_jump};
     const char *home, *user;
     who_am_i(a, env, &home, &user);
@@ -167,4 +167,40 @@ int ssh_host_resolve(struct arena *a, const struct transport_env *env,
         out->pinned = blob;
     }
     return 0;
+}
+
+static const char **keep_list(struct arena *a, const char **list, size_t count) {
+    const char **kept = arena_new(a, const char *, count + 1);
+    for (size_t i = 0; i < count; i++)
+        kept[i] = arena_strdup(a, list[i]);
+    return kept;
+}
+
+static const char *keep(struct arena *a, const char *text) {
+    return text ? arena_strdup(a, text) : NULL;
+}
+
+// The texts of the files stay in an arena of their own, which is dropped: hundreds of sessions
+// would each keep the settings of all hosts.
+int ssh_host_resolve(struct arena *a, const struct transport_env *env,
+                     const struct transport_target *t, struct ssh_host *out, struct err *e) {
+    struct arena files = {0};
+    struct ssh_host found = *out;
+    int result = resolve(&files, env, t, &found, e);
+    if (result == 0) {
+        *out = found;
+        out->host_name = keep(a, found.host_name);
+        out->user = keep(a, found.user);
+        out->key_name = keep(a, found.key_name);
+        out->jump = keep(a, found.jump);
+        out->label = keep(a, found.label);
+        out->agent_path = keep(a, found.agent_path);
+        out->record_path = keep(a, found.record_path);
+        out->identities = keep_list(a, found.identities, found.identity_count);
+        out->known_hosts = keep_list(a, found.known_hosts, found.known_hosts_count);
+        if (found.pinned)
+            out->pinned = arena_memdup(a, found.pinned, found.pinned_len);
+    }
+    arena_fini(&files);
+    return result;
 }

@@ -206,6 +206,47 @@ static int list_of(const char *path, uint64_t size, struct err *e) {
     return rc;
 }
 
+// Pieces of files behind a list of one file.
+static void test_pieces(void) {
+    static const struct {
+        const char *name;
+        unsigned char hash;
+        uint64_t size, offset;
+        int result;
+    } pieces[] = {
+        {"a piece of a listed file", 1, 1 << 20, 0, 0},
+        {"a piece of a file that is not listed", 2, 1 << 20, 0, -1},
+        {"a piece of a listed file with another size", 1, 1 << 21, 0, -1},
+        {"a piece of a file as small as those in batches", 1, XFER_SMALL_BYTES_MAX, 0, -1},
+        {"a piece behind the end of its file", 1, 1 << 20, 1 << 20, -1},
+        {"a piece that begins within a unit", 1, 1 << 20, 7, -1},
+    };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        struct manifest *m = manifest_new();
+        struct manifest_entry n = {
+            .path = "x", .kind = MANIFEST_FILE, .size = 1 << 20, .hash = {1}, .hashed = true};
+        struct receive_config config = {
+            .dest = path_of("pieces"), .store = path_of("pieces/.part"), .acks = true};
+        struct run t = {0};
+        struct err e;
+        unsigned char piece[HASH_BYTES + 16 + 8] = {pieces[i].hash};
+        bytes_store(piece + HASH_BYTES, pieces[i].size, 8);
+        bytes_store(piece + HASH_BYTES + 8, pieces[i].offset, 8);
+        struct xfer_frame f = {XFER_CHUNK, piece, sizeof piece, 0};
+        if (manifest_append(m, &n, &e) < 0 || xfer_receive_open(&t.r, &config, &e) < 0)
+            bail_out("%s", e.text);
+        is_int(run_list(&t, m), 0, "a list of one file is sent");
+        is_int(xfer_receive_frame(&t.r, &f, &t.back, &e), pieces[i].result, "%s", pieces[i].name);
+        xfer_receive_close(&t.r);
+        xfer_send_plan_fini(&t.plan);
+        xfer_unpacker_fini(&t.to_r);
+        xfer_unpacker_fini(&t.to_s);
+        strbuf_fini(&t.forth);
+        strbuf_fini(&t.back);
+        manifest_free(m);
+    }
+}
+
 static void test_limits(void) {
     struct err e = {0};
     char deep[2 * MANIFEST_DEPTH_MAX + 4];
@@ -294,6 +335,7 @@ int main(void) {
     test_changing_source();
     test_streams(m);
     test_hostile();
+    test_pieces();
     test_limits();
     test_strays();
     test_left_behind(m);
