@@ -18,12 +18,15 @@ void aws_tries_init(struct aws_tries *t, const char *const *zones, size_t zone_c
     }
 }
 
-void aws_tries_learn(struct aws_tries *t, const char *const *zones, size_t zone_count,
-                     const char *chosen) {
+void aws_tries_learn(struct aws_tries *t, const char *region, const char *const *zones,
+                     size_t zone_count, const char *chosen) {
     if (t->zone_count)
         return;
-    for (size_t i = 0; i < zone_count && i < AWS_TRIES_ZONES_MAX; i++) {
-        t->tried[i] = str_eq(zones[i], chosen);
+    for (size_t i = 0; i < zone_count && t->zone_count < AWS_TRIES_ZONES_MAX; i++) {
+        // Local Zones (us-west-2-lax-1a) are used only on request.
+        if (strlen(zones[i]) != strlen(region) + 1)
+            continue;
+        t->tried[t->zone_count] = str_eq(zones[i], chosen);
         t->zones[t->zone_count++] = zones[i];
     }
 }

@@ -37,9 +37,10 @@ struct aws_tries {
 // zones may be empty; purchases has at least one entry and stays the caller's.
 void aws_tries_init(struct aws_tries *t, const char *const *zones, size_t zone_count,
                     const char *const *purchases, size_t purchase_count);
-// Adds zones that were learnt later, when none were given; chosen is the zone just tried.
-void aws_tries_learn(struct aws_tries *t, const char *const *zones, size_t zone_count,
-                     const char *chosen);
+// Adds zones that were learnt later, when none were given; chosen is the zone just tried. Zones
+// that are not the region's own are left out.
+void aws_tries_learn(struct aws_tries *t, const char *region, const char *const *zones,
+                     size_t zone_count, const char *chosen);
 // True: zone, purchase and outside are the next attempt. False: no attempt is left, or none can
 // help.
 bool aws_tries_next(struct aws_tries *t, const struct aws_refusal *r);

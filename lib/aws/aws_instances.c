@@ -84,11 +84,10 @@ static void learn_zones(struct make *m, const struct terraform_state *state) {
             list->type != JSON_ARRAY)
             continue;
         for (const struct json *z = list->child; z && count < ZONES_MAX; z = z->next)
-            // Local Zones (us-west-2-lax-1a) are used only on request.
-            if (z->type == JSON_STR && strlen(z->str) == strlen(m->c->vars.region) + 1)
+            if (z->type == JSON_STR)
                 zones[count++] = z->str;
     }
-    aws_tries_learn(&m->tries, zones, count, chosen);
+    aws_tries_learn(&m->tries, m->c->vars.region, zones, count, chosen);
     // The module chose this zone itself; record it.
     m->c->vars.zone = chosen;
 }

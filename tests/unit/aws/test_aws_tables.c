@@ -290,13 +290,30 @@ static void tries_learnt(void) {
     struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY);
     aws_tries_init(&t, NULL, 0, ways, 1);
     ok(t.zone == NULL, "no zone is known: the module chooses");
-    aws_tries_learn(&t, zones, 2, "a1a");
+    aws_tries_learn(&t, "a1", zones, 2, "a1a");
     ok(aws_tries_next(&t, &capacity), "zones were learnt");
     is_str(t.zone, "a1b", "a zone that was tried is not tried again");
     ok(!aws_tries_next(&t, &capacity), "no zone is left");
 }
 
+static void tries_local_zones(void) {
+    static const char *const ways[] = {"on-demand"};
+    static const char *const zones[] = {"us-west-2-lax-1a", "us-west-2a", "us-west-2-den-1b",
+                                        "us-west-2c"};
+    struct aws_tries t;
+    struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY);
+    aws_tries_init(&t, NULL, 0, ways, 1);
+    aws_tries_learn(&t, "us-west-2", zones, 4, "us-west-2a");
+    is_uint(t.zone_count, 2, "only zones of the region itself are learnt");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "us-west-2c"),
+       "the region's other zone is tried next");
+    ok(!aws_tries_next(&t, &capacity), "a Local Zone is not tried unless it is named");
+    aws_tries_init(&t, zones, 1, ways, 1);
+    is_str(t.zone, "us-west-2-lax-1a", "a Local Zone that is named is tried");
+}
+
 int main(void) {
+    tries_local_zones();
     types();
     sizes();
     refusals();
