@@ -13,6 +13,10 @@
 #include "trainer/cores.h"
 #include "trainer/meter.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 static struct nn_model model;
 
 static void build(const char *name, const char *stem, int size) {
@@ -309,6 +313,31 @@ static void test_init(void) {
     free(w);
 }
 
+// A machine of so many CPUs, whose kernel takes no smaller set; 0: this machine.
+static int machine_cpus;
+
+int test_getaffinity(pid_t pid, size_t size, cpu_set_t *set) __asm__("sched_getaffinity");
+
+int test_getaffinity(pid_t pid, size_t size, cpu_set_t *set) {
+    if (machine_cpus == 0)
+        return syscall(SYS_sched_getaffinity, pid, size, set) < 0 ? -1 : 0;
+    errno = EINVAL;
+    if (size * 8 < (size_t)machine_cpus)
+        return -1;
+    memset(set, 0, size);
+    CPU_SET(5, set);
+    return 0;
+}
+
+static void test_many_cpus(void) {
+    cpu_set_t set;
+    struct err e = {0};
+    machine_cpus = 8192;
+    is_int(cores_allowed(&set, &e), 0, "a machine of 8192 CPUs is no error: %s", e.text);
+    ok(CPU_COUNT(&set) == 1 && CPU_ISSET(5, &set), "its first 1024 CPUs are used");
+    machine_cpus = 0;
+}
+
 static void test_cores(void) {
     cpu_set_t four, one;
     struct cores c;
@@ -431,6 +460,7 @@ int main(void) {
     test_names();
     test_init();
     test_cores();
+    test_many_cpus();
     test_limits();
     test_lines();
     return done_testing();
