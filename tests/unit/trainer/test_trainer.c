@@ -272,6 +272,25 @@ static void test_named_data(void) {
     is_int(train("named", NULL, plain), 0, "without a named data set, 'shapes' is used");
 }
 
+// ---- settings that cannot be meant ----
+
+static void test_settings(void) {
+    static const struct {
+        const char *setting[3], *want;
+    } cases[] = {
+        {{"train.nesterov=true"}, "train.nesterov needs train.momentum above 0"},
+        {{"train.optimizer=adam", "train.beta1=1"}, "train.beta1"},
+        {{"train.optimizer=adam", "train.beta2=1"}, "train.beta2"},
+        {{"train.schedule=cosine", "train.min_lr=1000"}, "train.min_lr"},
+        {{"train.schedule=cosine", "train.warmup_epochs=1000000"}, "train.warmup_epochs"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        is_int(train("settings", NULL, cases[i].setting), -1, "%s is refused",
+               cases[i].setting[1] ? cases[i].setting[1] : cases[i].setting[0]);
+        has_str(why.text, cases[i].want, "the error names the setting");
+    }
+}
+
 // ---- warnings ----
 
 static struct strbuf logged;
@@ -338,6 +357,7 @@ int main(void) {
     test_tracked();
     test_weights();
     test_named_data();
+    test_settings();
     test_threads();
     test_single();
     strbuf_fini(&logged);
