@@ -86,6 +86,11 @@ static int check_parts(const struct config *c, struct err *e) {
             e, ERR_CONFIG,
             "%s: '%s' is for arm64, and dtctl's programs are for x86_64 (try: g6.xlarge)",
             config_where(c, "aws.instance_type"), aws->instance_type);
+    if (!aws->image[0] && aws_types_has_shared_gpu(aws->instance_type))
+        return err_set(e, ERR_CONFIG,
+                       "%s: '%s' has a part of a GPU, whose GRID driver is in no default image "
+                       "(try: g6.xlarge, or aws.image)",
+                       config_where(c, "aws.instance_type"), aws->instance_type);
     if (aws->vpc[0] && !aws->subnet[0])
         return err_set(e, ERR_CONFIG, "%s: '%s' needs a subnet in it (try: aws.subnet)",
                        config_where(c, "aws.vpc"), aws->vpc);

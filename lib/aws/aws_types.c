@@ -144,3 +144,7 @@ bool aws_types_is_arm(const char *name) {
             return true;
     return false;
 }
+
+bool aws_types_has_shared_gpu(const char *name) {
+    return str_starts(name, "g6f.") || str_starts(name, "gr6f.");
+}

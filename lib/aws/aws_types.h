@@ -27,7 +27,8 @@ struct aws_type {
 const struct aws_type *aws_types_find(const char *name); // NULL: not listed
 const char *aws_types_nearest(const char *name);         // NULL when no name is similar
 
-bool aws_types_is_arm(const char *name); // not x86_64, by its name
+bool aws_types_is_arm(const char *name);         // not x86_64, by its name
+bool aws_types_has_shared_gpu(const char *name); // a part of one, which AWS counts as none
 
 // Purchase options; the values of the variable `purchase`.
 enum aws_purchase { AWS_ON_DEMAND, AWS_SPOT, AWS_RESERVATION, AWS_CAPACITY_BLOCK };
