@@ -17,7 +17,7 @@ cd repo || exit 1
 git init -q && git add -A && git commit -qm 'all: as it is'
 check() { run env HOME="$(getent passwd "$(id -u)" | cut -d: -f6)" make -s check "$@"; }
 
-# ---- flags of the user ----------------------------------------------------------------------------
+# ---- flags of the user --------------------------------------------------------------------------
 run make -n BUILD=other MODE=debug CFLAGS='-O0 -ffast-math' other/debug/kernels/cpu/gemm.o
 like "$out" '-O0 -ffast-math.* -O3 -ffp-contract=off -fno-fast-math' \
     "the results of kernels do not depend on the user's flags"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What each further host costs dtctl: descriptors and memory of every command that reaches all of
-# them, where known_hosts and ssh's configuration list thousands of other hosts.
+# The descriptors and the memory that each further host costs dtctl, for every command that reaches
+# all of them, where known_hosts and the configuration of ssh list thousands of other hosts.
 source "${0%/*}/../lib.sh"
 command -v python3 >/dev/null || skip_all 'no python3 to measure with'
 HOSTS_COUNT=8
