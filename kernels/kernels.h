@@ -42,8 +42,9 @@ struct kernel_ctx;
 
 // The type in which the two operands of a product are multiplied. Buffers and sums are always
 // reals. With KERNEL_BF16 both operands are rounded to bfloat16 (to nearest, ties to even) before
-// the product. Terms added to a product (bias, beta * C) are not rounded.
-enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_TYPES };
+// the product, and with KERNEL_HALF to IEEE half precision, above 65504 to infinity. kernels_cpu
+// has no KERNEL_HALF. Terms added to a product (bias, beta * C) are not rounded.
+enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_HALF, KERNEL_TYPES };
 
 // How to open a context. Zero-initialised = one thread, not pinned, best instruction set.
 struct kernel_config {
@@ -175,6 +176,7 @@ struct softmax_xent_args {
     double smoothing;      // 0 .. 1
     double grad_scale;     // dlogits = grad_scale * d(sum of row losses); 1 / batch for a mean
     void *dlogits;         // rows x classes, overwritten, or NULL (evaluation); may be logits
+    const struct kernel_step *step; // of a remote backend: its loss_scale is a factor, too; or NULL
 };
 
 struct loss_totals {
@@ -199,7 +201,8 @@ struct sgd_args {
     const void *g;
     void *momentum_buf; // zero before the first step; NULL when momentum is 0
     double lr, momentum, grad_scale;
-    int nesterov; // dampening is 0
+    int nesterov;                   // dampening is 0
+    const struct kernel_step *step; // of a remote backend, instead of lr and grad_scale; or NULL
 };
 
 // Adam as in torch.optim: m and v corrected for bias, eps outside the square root.
@@ -213,6 +216,7 @@ struct adam_args {
     double lr, beta1, beta2, eps, grad_scale;
     int64_t step; // 1 for the first one
     int decoupled;
+    const struct kernel_step *now; // of a remote backend, instead of lr, grad_scale, step; or NULL
 };
 
 // Bytes to normalised numbers: out = (src / 255 - mean) / std, cropped and mirrored per image.
@@ -228,7 +232,56 @@ struct image_args {
     void *out; // n x dst_h x dst_w x channels; outside the source counts as byte 0
 };
 
+// The scalars and totals of a step, in memory of a remote backend, so that nothing of the step
+// needs the host and a captured step can run again. Every number is a double.
+enum { KERNEL_TOTALS = 6 }; // loss, top 1, top 5, two requests, squares of all gradients
+struct kernel_step {
+    // The host writes these before each step.
+    double lr, clip;   // clip: most that the norm of all gradients may be; 0: any
+    double request[2]; // a rank's own, of which all ranks get the mean
+    // These stay from step to step.
+    double loss_scale;              // of the gradients in memory
+    double good;                    // updates since it changed
+    double updates, power1, power2; // that were applied; beta1 and beta2 to their power
+    double halted;                  // a number was not finite: no update is applied any more
+    // step_totals and step_judge write these.
+    double own_loss;              // sum over this rank's rows
+    double totals[KERNEL_TOTALS]; // of all ranks
+    double apply;                 // whether there is an update …
+    double grad_scale;            // … of so much of the gradients in memory
+    double correct1, correct2;    // 1 - power1, 1 - power2
+};
+
+// The losses of a step, added up: rows' sums times `scale`, then the requests. They go to `tail`,
+// five floats, or where that is NULL to step->totals, divided by `ranks`, with the squares.
+struct step_totals_args {
+    struct kernel_step *step;
+    const struct loss_totals *losses;
+    int nlosses;
+    double scale;
+    float *tail;
+    int ranks;
+    const double *squares; // their sum counts, unless other ranks have the same (nsquares 0)
+    int nsquares;
+};
+
+// Whether and how the gradients are applied. tail: the mean over all ranks, with squares of this
+// rank; NULL: step->totals are the sums over all ranks. The norm of all gradients is limited to
+// clip. With `scaling` squares that are not finite leave one update out and halve the loss scale,
+// which doubles after STEP_SCALE_UPDATES updates. Otherwise, and with a loss that is not finite,
+// step->halted is set.
+enum { STEP_SCALE_UPDATES = 2000, STEP_SCALE_FIRST = 65536 };
+struct step_judge_args {
+    struct kernel_step *step;
+    const float *tail;
+    const double *squares;
+    int nsquares;
+    double beta1, beta2;
+    int scaling;
+};
+
 enum { BESIDE_MARKS_MAX = 1024, BESIDE_LOOK_MS = 50 };
+enum { LATE_READS = 8, LATE_BYTES_MAX = 512 };
 
 struct kernel_backend {
     const char *name;
@@ -267,6 +320,20 @@ struct kernel_backend {
     // waited for; positive: others are, so its time limit does not count; negative: the wait ends,
     // and the device has failed.
     void (*while_waiting)(struct kernel_ctx *ctx, int (*look)(void *arg), void *arg);
+    // Only where remote is set: a read that the host looks at later. slot: 0 … LATE_READS - 1,
+    // whose last read has ended; at most LATE_BYTES_MAX bytes. read_end waits.
+    void (*read_start)(struct kernel_ctx *ctx, int slot, const void *src, size_t bytes);
+    void (*read_end)(struct kernel_ctx *ctx, int slot, void *host_dst, size_t bytes);
+    // Only where remote is set: ops between begin and end, and those of the second queue that are
+    // awaited in between, are not run but kept, with their addresses. Each replay enqueues them
+    // all. end returns NULL where the device cannot do that, and *why says the reason. mem_write,
+    // mem_read, read_start and image_normalize have no place in between.
+    void (*capture_begin)(struct kernel_ctx *ctx);
+    void *(*capture_end)(struct kernel_ctx *ctx, const char **why);
+    void (*replay)(struct kernel_ctx *ctx, void *captured);
+    void (*capture_free)(struct kernel_ctx *ctx, void *captured);
+    void (*step_totals)(struct kernel_ctx *ctx, const struct step_totals_args *a);
+    void (*step_judge)(struct kernel_ctx *ctx, const struct step_judge_args *a);
     // Between reals and bfloat16, rounded to nearest, ties to even.
     void (*narrow)(struct kernel_ctx *ctx, size_t n, const void *x, void *bf16);
     void (*widen)(struct kernel_ctx *ctx, size_t n, const void *bf16, void *y);

@@ -6,14 +6,25 @@
 
 #ifdef REF_TABLE
 
+// Rounded to IEEE half precision: eleven significant bits, or multiples of 2^-24, ties to even.
+static double ref_half(double v) {
+    int exponent;
+    frexp(v, &exponent);
+    int last = exponent - 11 < -24 ? -24 : exponent - 11;
+    double rounded = ldexp(rint(ldexp(v, -last)), last);
+    return fabs(rounded) > 65504 ? copysign((double)INFINITY, v) : rounded;
+}
+
 // An operand of a product: rounded to eight significant bits, ties to even, for KERNEL_BF16. A
 // double has seven of them behind its leading one, above DROPPED others.
 static double ref_operand(enum kernel_type type, REAL x) {
     enum { DROPPED = 52 - 7 };
     double v = (double)x;
     uint64_t bits;
-    if (type != KERNEL_BF16 || !isfinite(x))
+    if (type == KERNEL_FLOAT || !isfinite(x))
         return v;
+    if (type == KERNEL_HALF)
+        return ref_half(v);
     memcpy(&bits, &v, sizeof bits);
     bits += (UINT64_C(1) << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
     bits &= ~((UINT64_C(1) << DROPPED) - 1);

@@ -93,6 +93,16 @@ struct head_place {
     }
 };
 
+// The keys and values from `from` on, in place of those before.
+__device__ __forceinline__ void next_keys(const attention_params &p, const head_place &at, int from,
+                                          rows_shared &k, rows_shared &v) {
+    int64_t first = at.key + (int64_t)from * p.kv_pitch;
+    __syncthreads(); // the tile is free
+    k.fill(p.k + first, p.kv_pitch, TILE, p.keys - from, p.d);
+    v.fill(p.v + first, p.kv_pitch, TILE, p.keys - from, p.d);
+    __syncthreads(); // the tile is full
+}
+
 template <int WIDE> __device__ __forceinline__ void forward(const attention_params &p) {
     float *free = dynamic_shared;
     rows_shared q(free, OWN_ROWS, p.d), k(free, TILE, p.d), v(free, TILE, p.d);
@@ -105,10 +115,7 @@ template <int WIDE> __device__ __forceinline__ void forward(const attention_para
         most[o] = -INFINITY, total[o] = 0.0f;
     q.fill(p.q + at.query + (int64_t)first * p.q_pitch, p.q_pitch, OWN_ROWS, p.t - first, p.d);
     for (int from = 0; from < p.keys; from += TILE) {
-        __syncthreads(); // the tile is free
-        k.fill(p.k + at.key + (int64_t)from * p.kv_pitch, p.kv_pitch, TILE, p.keys - from, p.d);
-        v.fill(p.v + at.key + (int64_t)from * p.kv_pitch, p.kv_pitch, TILE, p.keys - from, p.d);
-        __syncthreads(); // the tile is full
+        next_keys(p, at, from, k, v);
 #pragma unroll
         for (int o = 0; o < OWN; o++) {
             float score = dot(q.row(warp * OWN + o), k.row(lane), p.d) * p.scale;
@@ -164,10 +171,7 @@ template <int WIDE> __device__ __forceinline__ void grad_queries(const attention
     q.fill(p.q + at.query + (int64_t)first * p.q_pitch, p.q_pitch, OWN_ROWS, p.t - first, p.d);
     dy.fill(p.dy + at.out + first * y_pitch, y_pitch, OWN_ROWS, p.t - first, p.d);
     for (int from = 0; from < p.keys; from += TILE) {
-        __syncthreads(); // the tile is free
-        k.fill(p.k + at.key + (int64_t)from * p.kv_pitch, p.kv_pitch, TILE, p.keys - from, p.d);
-        v.fill(p.v + at.key + (int64_t)from * p.kv_pitch, p.kv_pitch, TILE, p.keys - from, p.d);
-        __syncthreads(); // the tile is full
+        next_keys(p, at, from, k, v);
 #pragma unroll
         for (int o = 0; o < OWN; o++) {
             int own = warp * OWN + o, row = min(first + own, p.t - 1);

@@ -6,7 +6,7 @@
 //   an
 //     address of the device; shapes, ranges and argument structs are the host's and are read before
 //     the function returns. Where kernels.h returns a result to the host, it goes to the device.
-//   - Buffers hold floats. Products of KERNEL_BF16 round their operands to bfloat16.
+//   - Buffers hold floats. Products round their operands to the type that is asked for.
 //   - No operation waits, allocates, or reads the device. The same calls with the same shapes give
 //     the same bits, and may be captured in a graph. No sum uses a float atomic.
 //   - A queue has one workspace; its operations run one after the other.
@@ -18,16 +18,21 @@
 
 // Every kernel by the source that holds it: X(source, name). A source is kernels/cuda/<source>.cu;
 // the program finds its fat binary at the symbol fatbin_<source>.
-#define CUDA_SOURCES(X) X(product) X(norm) X(layernorm) X(attention) X(tokens) X(pool) X(flat)
+#define CUDA_SOURCES(X)                                                                            \
+    X(product) X(norm) X(layernorm) X(attention) X(tokens) X(pool) X(flat) X(step)
 #define CUDA_KERNELS(X)                                                                            \
     X(product, gemm_float)                                                                         \
     X(product, gemm_bf16)                                                                          \
+    X(product, gemm_half)                                                                          \
     X(product, conv_forward_float)                                                                 \
     X(product, conv_forward_bf16)                                                                  \
+    X(product, conv_forward_half)                                                                  \
     X(product, conv_data_float)                                                                    \
     X(product, conv_data_bf16)                                                                     \
+    X(product, conv_data_half)                                                                     \
     X(product, conv_weight_float)                                                                  \
     X(product, conv_weight_bf16)                                                                   \
+    X(product, conv_weight_half)                                                                   \
     X(product, product_sum)                                                                        \
     X(norm, batchnorm_sums)                                                                        \
     X(norm, batchnorm_moments)                                                                     \
@@ -72,7 +77,9 @@
     X(flat, sum_squares_partial)                                                                   \
     X(flat, sum_squares_total)                                                                     \
     X(flat, sgd)                                                                                   \
-    X(flat, adam)
+    X(flat, adam)                                                                                  \
+    X(step, step_totals)                                                                           \
+    X(step, step_judge)
 
 enum cuda_source {
 #define X(source) CUDA_SOURCE_##source,
@@ -107,13 +114,6 @@ struct cuda_queue {
     void *workspace;        // of the device, aligned to 256 bytes
     size_t workspace_bytes; // the largest of the *_workspace functions that will be needed,
                             // CUDA_WORKSPACE_BYTES_MIN at least
-};
-
-// Scalars of one step, in memory of the device, so that a captured step may be replayed.
-// The kernels of cuda_sgd and cuda_adam read it when they run.
-struct cuda_step {
-    double lr, grad_scale;
-    double correct1, correct2; // Adam's 1 - beta1^step and 1 - beta2^step
 };
 
 size_t cuda_gemm_workspace(int m, int n, int k);
@@ -169,9 +169,10 @@ void cuda_narrow(struct cuda_queue *q, size_t n, const void *x, void *bf16);
 void cuda_widen(struct cuda_queue *q, size_t n, const void *bf16, void *y);
 // *out is a double on the device.
 void cuda_sum_squares(struct cuda_queue *q, size_t n, const void *x, double *out);
-// step: of the device, instead of a's lr, grad_scale and step; or NULL.
-void cuda_sgd(struct cuda_queue *q, const struct sgd_args *a, const struct cuda_step *step);
-void cuda_adam(struct cuda_queue *q, const struct adam_args *a, const struct cuda_step *step);
+void cuda_sgd(struct cuda_queue *q, const struct sgd_args *a);
+void cuda_adam(struct cuda_queue *q, const struct adam_args *a);
+void cuda_step_totals(struct cuda_queue *q, const struct step_totals_args *a);
+void cuda_step_judge(struct cuda_queue *q, const struct step_judge_args *a);
 // src is an array of the device with addresses of the device, like offsets and flip.
 void cuda_image_normalize(struct cuda_queue *q, const struct image_args *a);
 

@@ -2,6 +2,7 @@
 // Launches attention, tokens, pooling, loss, image input and flat buffers.
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 
 #include "kernels/cuda/cuda_impl.h"
 
@@ -147,9 +148,10 @@ void cuda_softmax_xent(struct cuda_queue *q, const struct softmax_xent_args *a,
                             .labels = a->labels,
                             .smoothing = a->smoothing,
                             .grad_scale = a->grad_scale,
+                            .step = (const struct step_params *)a->step,
                             .dlogits = a->dlogits,
                             .row = q->workspace,
-                            .totals = out};
+                            .totals = (struct loss_params *)out};
     assert((size_t)a->rows * sizeof *p.row <= CUDA_WORKSPACE_BYTES_MIN);
     cuda_enqueue(q, CUDA_KERNEL_softmax_xent_rows, cuda_blocks(a->rows, WARPS), 1, &p);
     cuda_enqueue(q, CUDA_KERNEL_softmax_xent_total, 1, 1, &p);
@@ -244,10 +246,8 @@ static void optimizer_launch(struct cuda_queue *q, enum cuda_kernel kernel,
     }
 }
 
-_Static_assert(sizeof(struct step_params) == sizeof(struct cuda_step), "the kernels read it");
-
-void cuda_sgd(struct cuda_queue *q, const struct sgd_args *a, const struct cuda_step *step) {
-    struct optimizer_params p = {.step = (const struct step_params *)step,
+void cuda_sgd(struct cuda_queue *q, const struct sgd_args *a) {
+    struct optimizer_params p = {.step = (const struct step_params *)a->step,
                                  .now = {.lr = a->lr, .grad_scale = a->grad_scale},
                                  .p = a->p,
                                  .m = a->momentum != 0 ? a->momentum_buf : NULL,
@@ -257,8 +257,8 @@ void cuda_sgd(struct cuda_queue *q, const struct sgd_args *a, const struct cuda_
     optimizer_launch(q, CUDA_KERNEL_sgd, &p, a->ranges, a->nranges);
 }
 
-void cuda_adam(struct cuda_queue *q, const struct adam_args *a, const struct cuda_step *step) {
-    struct optimizer_params p = {.step = (const struct step_params *)step,
+void cuda_adam(struct cuda_queue *q, const struct adam_args *a) {
+    struct optimizer_params p = {.step = (const struct step_params *)a->now,
                                  .now = {.lr = a->lr,
                                          .grad_scale = a->grad_scale,
                                          .correct1 = 1 - pow(a->beta1, (double)a->step),
@@ -272,4 +272,34 @@ void cuda_adam(struct cuda_queue *q, const struct adam_args *a, const struct cud
                                  .eps = a->eps,
                                  .decoupled = a->decoupled};
     optimizer_launch(q, CUDA_KERNEL_adam, &p, a->ranges, a->nranges);
+}
+
+// ---- the step itself --------------------------------------------------------------------------
+_Static_assert(sizeof(struct step_params) == sizeof(struct kernel_step) &&
+                   offsetof(struct step_params, totals) == offsetof(struct kernel_step, totals) &&
+                   sizeof(struct loss_params) == sizeof(struct loss_totals),
+               "the kernels read them");
+
+void cuda_step_totals(struct cuda_queue *q, const struct step_totals_args *a) {
+    struct step_totals_params p = {.step = (struct step_params *)a->step,
+                                   .losses = (const struct loss_params *)a->losses,
+                                   .tail = a->tail,
+                                   .squares = a->squares,
+                                   .scale = a->scale,
+                                   .ranks = a->ranks,
+                                   .nlosses = a->nlosses,
+                                   .nsquares = a->nsquares};
+    cuda_enqueue(q, CUDA_KERNEL_step_totals, 1, 1, &p);
+}
+
+void cuda_step_judge(struct cuda_queue *q, const struct step_judge_args *a) {
+    struct step_judge_params p = {.step = (struct step_params *)a->step,
+                                  .tail = a->tail,
+                                  .squares = a->squares,
+                                  .beta1 = a->beta1,
+                                  .beta2 = a->beta2,
+                                  .scale_updates = STEP_SCALE_UPDATES,
+                                  .nsquares = a->nsquares,
+                                  .scaling = a->scaling};
+    cuda_enqueue(q, CUDA_KERNEL_step_judge, 1, 1, &p);
 }

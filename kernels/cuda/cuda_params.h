@@ -123,6 +123,8 @@ struct average_params {
     int64_t size;
 };
 
+struct step_params;
+struct loss_params;
 struct xent_row {
     double loss;
     int rank, reserved;
@@ -133,9 +135,10 @@ struct xent_params {
     const float *logits;
     const int32_t *labels;
     double smoothing, grad_scale;
+    const struct step_params *step; // or NULL
     float *dlogits;
     struct xent_row *row;
-    void *totals; // struct loss_totals
+    struct loss_params *totals;
 };
 
 struct image_params {
@@ -161,14 +164,42 @@ struct range_params {
     double weight_decay, lr_scale;
 };
 
-struct step_params { // as struct cuda_step
+struct step_params { // as struct kernel_step
+    double lr, clip, request[2];
+    double loss_scale, good, updates, power1, power2, halted;
+    double own_loss, totals[6], apply, grad_scale, correct1, correct2;
+};
+
+struct loss_params { // as struct loss_totals
+    double loss_sum;
+    int64_t top1, top5, rows;
+};
+
+struct step_totals_params {
+    struct step_params *step;
+    const struct loss_params *losses;
+    float *tail; // or NULL
+    const double *squares;
+    double scale, ranks;
+    int nlosses, nsquares;
+};
+
+struct step_judge_params {
+    struct step_params *step;
+    const float *tail; // or NULL
+    const double *squares;
+    double beta1, beta2, scale_updates;
+    int nsquares, scaling;
+};
+
+struct scalar_params {
     double lr, grad_scale, correct1, correct2;
 };
 
 struct optimizer_params {
     struct range_params range[CUDA_RANGES]; // blockIdx.y
     const struct step_params *step;         // or NULL: now
-    struct step_params now;
+    struct scalar_params now;
     float *p, *m, *v;
     const float *g;
     double beta1, beta2, eps; // beta1: momentum

@@ -35,6 +35,16 @@ static void product_plan(struct cuda_queue *q, struct product_out *o, int times,
     assert(grid[1] <= CUDA_GRID_MAX && grid[2] <= CUDA_GRID_MAX);
 }
 
+// The kernel of each type.
+static const enum cuda_kernel gemm_of[KERNEL_TYPES] = {
+    CUDA_KERNEL_gemm_float, CUDA_KERNEL_gemm_bf16, CUDA_KERNEL_gemm_half};
+static const enum cuda_kernel forward_of[KERNEL_TYPES] = {
+    CUDA_KERNEL_conv_forward_float, CUDA_KERNEL_conv_forward_bf16, CUDA_KERNEL_conv_forward_half};
+static const enum cuda_kernel data_of[KERNEL_TYPES] = {
+    CUDA_KERNEL_conv_data_float, CUDA_KERNEL_conv_data_bf16, CUDA_KERNEL_conv_data_half};
+static const enum cuda_kernel weight_of[KERNEL_TYPES] = {
+    CUDA_KERNEL_conv_weight_float, CUDA_KERNEL_conv_weight_bf16, CUDA_KERNEL_conv_weight_half};
+
 static void product_launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
                            void *params, struct product_out *o) {
     if (!grid[0] || !grid[1])
@@ -65,8 +75,7 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
                 .relu = a->relu},
     };
     product_plan(q, &p.out, 1, grid);
-    product_launch(q, a->type == KERNEL_BF16 ? CUDA_KERNEL_gemm_bf16 : CUDA_KERNEL_gemm_float, grid,
-                   &p, &p.out);
+    product_launch(q, gemm_of[a->type], grid, &p, &p.out);
 }
 
 static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a, const void *b,
@@ -103,9 +112,7 @@ void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, con
     p.out.bias = bias, p.out.relu = relu;
     p.out.m = s->n * p.oh * p.ow, p.out.n = s->o, p.out.k = s->kh * s->kw * s->c;
     p.out.size = (int64_t)p.out.m * p.out.n;
-    conv_launch(
-        q, s->type == KERNEL_BF16 ? CUDA_KERNEL_conv_forward_bf16 : CUDA_KERNEL_conv_forward_float,
-        &p, 1);
+    conv_launch(q, forward_of[s->type], &p, 1);
 }
 
 // One product for each phase of the stride; rows and terms are those of the largest.
@@ -116,9 +123,7 @@ void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *
     int taps = (int)(cuda_blocks(s->kh, s->stride) * cuda_blocks(s->kw, s->stride));
     p.out.m = s->n * rows, p.out.n = s->c, p.out.k = taps * s->o;
     p.out.size = (int64_t)s->n * s->h * s->w * s->c;
-    conv_launch(q,
-                s->type == KERNEL_BF16 ? CUDA_KERNEL_conv_data_bf16 : CUDA_KERNEL_conv_data_float,
-                &p, s->stride * s->stride);
+    conv_launch(q, data_of[s->type], &p, s->stride * s->stride);
 }
 
 void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
@@ -126,7 +131,5 @@ void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape
     struct conv_params p = conv_shape(s, dy, x, dw, accumulate);
     p.out.m = s->o, p.out.n = s->kh * s->kw * s->c, p.out.k = s->n * p.oh * p.ow;
     p.out.size = (int64_t)p.out.m * p.out.n;
-    conv_launch(
-        q, s->type == KERNEL_BF16 ? CUDA_KERNEL_conv_weight_bf16 : CUDA_KERNEL_conv_weight_float,
-        &p, 1);
+    conv_launch(q, weight_of[s->type], &p, 1);
 }

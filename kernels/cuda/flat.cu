@@ -97,7 +97,14 @@ struct scalars {
     }
 };
 
+// Whether this step's gradients are applied.
+__device__ __forceinline__ bool applies(const optimizer_params &p) {
+    return !p.step || p.step->apply != 0.0;
+}
+
 KERNEL sgd(const __grid_constant__ optimizer_params p) {
+    if (!applies(p))
+        return;
     const range_params &r = p.range[blockIdx.y];
     scalars s(p, r);
     float momentum = (float)p.beta1;
@@ -114,6 +121,8 @@ KERNEL sgd(const __grid_constant__ optimizer_params p) {
 }
 
 KERNEL adam(const __grid_constant__ optimizer_params p) {
+    if (!applies(p))
+        return;
     const range_params &r = p.range[blockIdx.y];
     scalars s(p, r);
     float beta1 = (float)p.beta1, beta2 = (float)p.beta2, rest1 = (float)(1 - p.beta1);

@@ -100,16 +100,12 @@ KERNEL softmax_xent_rows(const xent_params p) {
                           each * (p.classes * log_sum - sum_z);
         p.row[row].rank = rank;
     }
-    float scale = (float)p.grad_scale, other = (float)each, mine = (float)(each + 1 - p.smoothing);
+    double grad_scale = p.step ? p.grad_scale * p.step->loss_scale : p.grad_scale;
+    float scale = (float)grad_scale, other = (float)each, mine = (float)(each + 1 - p.smoothing);
     for (int j = lane; p.dlogits && j < p.classes; j += 32)
         p.dlogits[(int64_t)row * p.classes + j] =
             scale * (expf(z[j] - most) / sum - (j == label ? mine : other));
 }
-
-struct loss_totals {
-    double loss_sum;
-    long long top1, top5, rows;
-};
 
 // One block: each thread adds every 256th row, then all threads' sums in their order.
 KERNEL softmax_xent_total(const xent_params p) {
@@ -129,7 +125,7 @@ KERNEL softmax_xent_total(const xent_params p) {
             loss[t] += loss[t + half], top1[t] += top1[t + half], top5[t] += top5[t + half];
     }
     if (t == 0)
-        *(loss_totals *)p.totals = {loss[0], top1[0], top5[0], p.rows};
+        *p.totals = {loss[0], top1[0], top5[0], p.rows};
 }
 
 // ---- images

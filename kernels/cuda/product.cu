@@ -200,25 +200,25 @@ template <class Product> __device__ __forceinline__ void gemm(const gemm_params 
     Product t;
     int terms = at.k_end - at.k;
     if (p.trans_a && p.trans_b)
-        t.run(matrix_by_rows(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-              matrix_by_terms(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, matrix_by_rows(p.a, p.lda, at.row, o.m, at.k, at.k_end),
+                    matrix_by_terms(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     else if (p.trans_a)
-        t.run(matrix_by_rows(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-              matrix_by_rows(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, matrix_by_rows(p.a, p.lda, at.row, o.m, at.k, at.k_end),
+                    matrix_by_rows(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     else if (p.trans_b)
-        t.run(matrix_by_terms(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-              matrix_by_terms(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, matrix_by_terms(p.a, p.lda, at.row, o.m, at.k, at.k_end),
+                    matrix_by_terms(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     else
-        t.run(matrix_by_terms(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-              matrix_by_rows(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, matrix_by_terms(p.a, p.lda, at.row, o.m, at.k, at.k_end),
+                    matrix_by_rows(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     put_all(t, o, at);
 }
 
 template <class Product> __device__ __forceinline__ void conv_forward(const conv_params &p) {
     place at(p.out, p.out.k);
     Product t;
-    t.run(patches_by_terms(p, at.row, at.k, at.k_end),
-          matrix_by_terms(p.b, p.out.k, at.column, p.out.n, at.k, at.k_end), at.k_end - at.k);
+    product_run(t, patches_by_terms(p, at.row, at.k, at.k_end),
+                matrix_by_terms(p.b, p.out.k, at.column, p.out.n, at.k, at.k_end), at.k_end - at.k);
     put_all(t, p.out, at);
 }
 
@@ -228,8 +228,8 @@ template <class Product> __device__ __forceinline__ void conv_data(const conv_pa
     if (at.row >= f.rows(p))
         return;
     Product t;
-    t.run(gradients_by_terms(p, f, at.row, at.k, at.k_end),
-          filters_by_rows(p, f, at.column, at.k, at.k_end), at.k_end - at.k);
+    product_run(t, gradients_by_terms(p, f, at.row, at.k, at.k_end),
+                filters_by_rows(p, f, at.column, at.k, at.k_end), at.k_end - at.k);
 #pragma unroll
     for (int e = 0; e < 16; e++) {
         int row = at.row + t.row(e), column = at.column + t.column(e);
@@ -244,8 +244,8 @@ template <class Product> __device__ __forceinline__ void conv_data(const conv_pa
 template <class Product> __device__ __forceinline__ void conv_weight(const conv_params &p) {
     place at(p.out, p.out.k);
     Product t;
-    t.run(matrix_by_rows(p.a, p.o, at.row, p.out.m, at.k, at.k_end),
-          patches_by_rows(p, at.column, at.k, at.k_end), at.k_end - at.k);
+    product_run(t, matrix_by_rows(p.a, p.o, at.row, p.out.m, at.k, at.k_end),
+                patches_by_rows(p, at.column, at.k, at.k_end), at.k_end - at.k);
     put_all(t, p.out, at);
 }
 
@@ -256,11 +256,17 @@ KERNEL gemm_float(const gemm_params p) {
 KERNEL gemm_bf16(const gemm_params p) {
     gemm<bfloat_product>(p);
 }
+KERNEL gemm_half(const gemm_params p) {
+    gemm<half_product>(p);
+}
 KERNEL conv_forward_float(const conv_params p) {
     conv_forward<float_product<false>>(p);
 }
 KERNEL conv_forward_bf16(const conv_params p) {
     conv_forward<bfloat_product>(p);
+}
+KERNEL conv_forward_half(const conv_params p) {
+    conv_forward<half_product>(p);
 }
 KERNEL conv_data_float(const conv_params p) {
     conv_data<float_product<false>>(p);
@@ -268,11 +274,17 @@ KERNEL conv_data_float(const conv_params p) {
 KERNEL conv_data_bf16(const conv_params p) {
     conv_data<bfloat_product>(p);
 }
+KERNEL conv_data_half(const conv_params p) {
+    conv_data<half_product>(p);
+}
 KERNEL conv_weight_float(const conv_params p) {
     conv_weight<float_product<false>>(p);
 }
 KERNEL conv_weight_bf16(const conv_params p) {
     conv_weight<bfloat_product>(p);
+}
+KERNEL conv_weight_half(const conv_params p) {
+    conv_weight<half_product>(p);
 }
 
 // The splits of one element, in their order.

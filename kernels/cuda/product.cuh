@@ -21,16 +21,83 @@ template <class Operand> __device__ __forceinline__ int place_term(int i) {
     return Operand::by_terms ? threadIdx.x % STEP : threadIdx.x / TILE + 4 * i;
 }
 
-// bfloat16 bits, to nearest, ties to even.
-__device__ __forceinline__ unsigned short bfloat(float v) {
+// The two narrow types: bits of a number to nearest, ties to even, and back.
+struct bfloat {
+    static const bool tensor = __CUDA_ARCH__ >= 800; // cores for this type
+    static __device__ __forceinline__ unsigned short bits(float v) {
 #if __CUDA_ARCH__ >= 800
-    unsigned short h;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(v));
-    return h;
+        unsigned short h;
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(v));
+        return h;
 #else
-    u32 bits = __float_as_uint(v);
-    return v != v ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        u32 bits = __float_as_uint(v);
+        return v != v ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 #endif
+    }
+    static __device__ __forceinline__ float round(float v) {
+        return __uint_as_float((u32)bits(v) << 16);
+    }
+    static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0,
+                                                    u32 b1) {
+#if __CUDA_ARCH__ >= 800
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+    }
+};
+
+struct half {
+    static __device__ __forceinline__ unsigned short bits(float v) {
+        unsigned short h;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
+        return h;
+    }
+    static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0,
+                                                    u32 b1) {
+#if __CUDA_ARCH__ >= 800
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+        eight(d, a[0], a[1], b0), eight(d, a[2], a[3], b1);
+#endif
+    }
+    // Eight terms of the sixteen: all that sm_75 does at once.
+    static __device__ __forceinline__ void eight(float (&d)[4], u32 a0, u32 a1, u32 b) {
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5}, {%6}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a0), "r"(a1), "r"(b));
+    }
+};
+
+// The pipeline of every product: while one stage is multiplied the next one is loaded.
+template <class Product, class A, class B>
+__device__ __forceinline__ void product_run(Product &t, A a, B b, int terms) {
+    typename Product::stage *stage = (typename Product::stage *)dynamic_shared;
+    float va[LOADS], vb[LOADS];
+    for (int i = 0; i < 16; i++)
+        t.sum[i / 4][i % 4] = 0.0f;
+    if (terms <= 0)
+        return;
+    a.load(va), b.load(vb);
+    Product::template put<A>(stage[0].a, va), Product::template put<B>(stage[0].b, vb);
+    __syncthreads(); // the first stage is full
+    for (int at = 0, now = 0; at < terms; at += STEP, now ^= 1) {
+        bool more = at + STEP < terms;
+        if (more)
+            a.load(va), b.load(vb);
+        t.template step<A, B>(stage[now]);
+        if (more) {
+            Product::template put<A>(stage[now ^ 1].a, va);
+            Product::template put<B>(stage[now ^ 1].b, vb);
+        }
+        __syncthreads(); // the next stage is full, and this one is free
+    }
+    t.end();
 }
 
 // ---- float: 4 x 4 outputs of a thread; rows 2 y, 2 y + 1, 32 + 2 y, …, columns x, x + 16, …
@@ -42,22 +109,22 @@ struct float_stage {
 };
 static_assert(2 * sizeof(float_stage) == CUDA_PRODUCT_SHARED, "what the host asks for");
 
-template <class Operand, bool ROUND>
-__device__ __forceinline__ void float_put(float (*to)[FLOAT_PITCH], const float (&v)[LOADS]) {
-    for (int i = 0; i < LOADS; i++)
-        to[place_term<Operand>(i)][place_row<Operand>(i)] =
-            ROUND ? __uint_as_float((u32)bfloat(v[i]) << 16) : v[i];
-}
-
 template <bool ROUND> struct float_product {
+    typedef float_stage stage;
     float sum[4][4];
+    template <class Operand>
+    static __device__ __forceinline__ void put(float (*to)[FLOAT_PITCH], const float (&v)[LOADS]) {
+        for (int i = 0; i < LOADS; i++)
+            to[place_term<Operand>(i)][place_row<Operand>(i)] = ROUND ? bfloat::round(v[i]) : v[i];
+    }
+    __device__ __forceinline__ void end() {}
     // Element e of 16.
     __device__ __forceinline__ int row(int e) const {
         return threadIdx.x / 16 * 2 + e / 4 % 2 + e / 8 * 32;
     }
     __device__ __forceinline__ int column(int e) const { return threadIdx.x % 16 + e % 4 * 16; }
 
-    __device__ __forceinline__ void step(const float_stage &s) {
+    template <class A, class B> __device__ __forceinline__ void step(const float_stage &s) {
 #pragma unroll
         for (int k = 0; k < STEP; k++) {
             float2 low = *(const float2 *)&s.a[k][row(0)], high = *(const float2 *)&s.a[k][row(8)];
@@ -71,58 +138,26 @@ template <bool ROUND> struct float_product {
             }
         }
     }
-
-    template <class A, class B> __device__ __forceinline__ void run(A a, B b, int terms) {
-        float_stage *stage = (float_stage *)dynamic_shared;
-        float va[LOADS], vb[LOADS];
-        for (int i = 0; i < 16; i++)
-            sum[i / 4][i % 4] = 0.0f;
-        if (terms <= 0)
-            return;
-        a.load(va), b.load(vb);
-        float_put<A, ROUND>(stage[0].a, va), float_put<B, ROUND>(stage[0].b, vb);
-        __syncthreads(); // the first stage is full
-        for (int at = 0, now = 0; at < terms; at += STEP, now ^= 1) {
-            bool more = at + STEP < terms;
-            if (more)
-                a.load(va), b.load(vb);
-            step(stage[now]);
-            if (more) {
-                float_put<A, ROUND>(stage[now ^ 1].a, va);
-                float_put<B, ROUND>(stage[now ^ 1].b, vb);
-            }
-            __syncthreads(); // the next stage is full, and this one is free
-        }
-    }
 };
 
-// ---- bfloat16: a warp makes 32 rows and 16 columns, with mma.sync
-// -----------------------------------
-#if __CUDA_ARCH__ >= 800
+// ---- narrow types: a warp makes 32 rows and 16 columns, with mma.sync
+// -------------------------------
 // An operand is kept as it is loaded: by rows, 24 apart, or by terms, 72 apart; ldmatrix
 // transposes.
 enum { BY_TERMS_PITCH = STEP + 8, BY_ROWS_PITCH = TILE + 8 };
-union bfloat_tile {
+union narrow_tile {
     unsigned short by_terms[TILE][BY_TERMS_PITCH];
     unsigned short by_rows[STEP][BY_ROWS_PITCH];
 };
-struct bfloat_stage {
-    bfloat_tile a, b;
+struct narrow_stage {
+    narrow_tile a, b;
 };
-static_assert(2 * sizeof(bfloat_stage) <= CUDA_PRODUCT_SHARED, "what the host asks for");
-
-template <class Operand>
-__device__ __forceinline__ void bfloat_put(bfloat_tile &to, const float (&v)[LOADS]) {
-    for (int i = 0; i < LOADS; i++) {
-        int term = place_term<Operand>(i), row = place_row<Operand>(i);
-        *(Operand::by_terms ? &to.by_terms[row][term] : &to.by_rows[term][row]) = bfloat(v[i]);
-    }
-}
+static_assert(2 * sizeof(narrow_stage) <= CUDA_PRODUCT_SHARED, "what the host asks for");
 
 // Four matrices of 8 x 8 out of 16 rows and 16 terms. terms_first: the second has the other terms,
 // not the other rows.
 template <bool by_terms, bool terms_first>
-__device__ __forceinline__ void bfloat_get(u32 (&r)[4], const bfloat_tile &from, int row) {
+__device__ __forceinline__ void narrow_get(u32 (&r)[4], const narrow_tile &from, int row) {
     int lane = threadIdx.x % 32, half = lane / 8 % 2 * 8, quarter = lane / 16 * 8;
     int of_row = terms_first ? quarter : half, of_term = terms_first ? half : quarter;
     if (by_terms) {
@@ -140,52 +175,32 @@ __device__ __forceinline__ void bfloat_get(u32 (&r)[4], const bfloat_tile &from,
     }
 }
 
-__device__ __forceinline__ void bfloat_multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-struct bfloat_product {
+template <class Type> struct narrow_product {
+    typedef narrow_stage stage;
     float sum[4][4]; // [row tile, column tile][element of an mma]
+    template <class Operand>
+    static __device__ __forceinline__ void put(narrow_tile &to, const float (&v)[LOADS]) {
+        for (int i = 0; i < LOADS; i++) {
+            int term = place_term<Operand>(i), row = place_row<Operand>(i);
+            *(Operand::by_terms ? &to.by_terms[row][term] : &to.by_rows[term][row]) =
+                Type::bits(v[i]);
+        }
+    }
     __device__ __forceinline__ int first_row() const { return threadIdx.x / 128 * 32; }
     __device__ __forceinline__ int first_column() const { return threadIdx.x / 32 % 4 * 16; }
 
-    template <class A, class B> __device__ __forceinline__ void step(const bfloat_stage &s) {
+    template <class A, class B> __device__ __forceinline__ void step(const narrow_stage &s) {
         u32 a[2][4], b[4];
-        bfloat_get<A::by_terms, false>(a[0], s.a, first_row());
-        bfloat_get<A::by_terms, false>(a[1], s.a, first_row() + 16);
-        bfloat_get<B::by_terms, true>(b, s.b, first_column());
+        narrow_get<A::by_terms, false>(a[0], s.a, first_row());
+        narrow_get<A::by_terms, false>(a[1], s.a, first_row() + 16);
+        narrow_get<B::by_terms, true>(b, s.b, first_column());
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            bfloat_multiply(sum[i], a[i / 2], b[i % 2 * 2], b[i % 2 * 2 + 1]);
-    }
-
-    template <class A, class B> __device__ __forceinline__ void run(A a, B b, int terms) {
-        bfloat_stage *stage = (bfloat_stage *)dynamic_shared;
-        float va[LOADS], vb[LOADS];
-        for (int i = 0; i < 16; i++)
-            sum[i / 4][i % 4] = 0.0f;
-        if (terms <= 0)
-            return;
-        a.load(va), b.load(vb);
-        bfloat_put<A>(stage[0].a, va), bfloat_put<B>(stage[0].b, vb);
-        __syncthreads(); // the first stage is full
-        for (int at = 0, now = 0; at < terms; at += STEP, now ^= 1) {
-            bool more = at + STEP < terms;
-            if (more)
-                a.load(va), b.load(vb);
-            step<A, B>(stage[now]);
-            if (more)
-                bfloat_put<A>(stage[now ^ 1].a, va), bfloat_put<B>(stage[now ^ 1].b, vb);
-            __syncthreads(); // the next stage is full, and this one is free
-        }
-        exchange();
+            Type::multiply(sum[i], a[i / 2], b[i % 2 * 2], b[i % 2 * 2 + 1]);
     }
     // From two neighbours in one of 8 rows to one element in rows r and r + 4, eight lanes in each:
     // a store fills whole sectors.
-    __device__ __forceinline__ void exchange() {
+    __device__ __forceinline__ void end() {
         int lane = threadIdx.x % 32, from = lane / 8 * 4 + lane % 8 / 2;
 #pragma unroll
         for (int e = 0; e < 16; e += 2) {
@@ -204,9 +219,11 @@ struct bfloat_product {
         return first_column() + e / 4 % 2 * 8 + threadIdx.x % 8;
     }
 };
-#else
-struct bfloat_product : float_product<true> {};
-#endif
+
+template <bool tensor> struct bfloat_choice { typedef narrow_product<bfloat> type; };
+template <> struct bfloat_choice<false> { typedef float_product<true> type; };
+typedef bfloat_choice<bfloat::tensor>::type bfloat_product;
+typedef narrow_product<half> half_product;
 
 // ---- the end of a product
 // ---------------------------------------------------------------------------

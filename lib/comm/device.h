@@ -44,6 +44,11 @@ struct comm_device_table {
     // host's stall_timeout_ms_max: e names the call and the rank that is missing, and all ranks
     // get that error. All enqueued calls are aborted.
     int (*watch)(struct comm_device *d, uint64_t ticket, int64_t waited_ms, struct err *e);
+    // Calls that a captured graph has were enqueued once more. Returns the ticket of the first.
+    uint64_t (*again)(struct comm_device *d, const struct comm_call *calls, int count);
+    // A function that is called before calls are aborted, so that graphs with them are freed: NCCL
+    // waits for those.
+    void (*before_abort)(struct comm_device *d, void (*release)(void *arg), void *arg);
     const char *(*about)(const struct comm_device *d); // "NCCL 2.28.9 of PATH"
     void (*close)(struct comm_device *d);              // never waits for others; NULL is allowed
 };

@@ -30,7 +30,9 @@ struct comm_device {
     uint64_t calls; // enqueued so far; a ticket is its number, from 1
     uint64_t said;  // the newest ticket that this rank said it waits for
     struct comm_call record[NCCL_RECORDS];
-    struct err broken; // code ERR_NONE: not broken
+    struct err broken;          // code ERR_NONE: not broken
+    void (*release)(void *arg); // before an abort; or NULL
+    void *release_arg;
     char about[COMM_DEVICE_ABOUT_BYTES_MAX];
 };
 
@@ -378,9 +380,23 @@ static int nccl_watch(struct comm_device *d, uint64_t ticket, int64_t waited_ms,
     if (d->calls - ticket < NCCL_RECORDS)
         comm_blame(d->host, &d->record[(ticket - 1) % NCCL_RECORDS], e);
     d->broken = *e;
+    if (d->release)
+        d->release(d->release_arg);
     (void)d->library->abort(d->comm); // what waits in the device ends
     d->comm = NULL;
     return -1;
+}
+
+static uint64_t nccl_again(struct comm_device *d, const struct comm_call *calls, int count) {
+    uint64_t first = d->calls + 1;
+    for (int i = 0; i < count; i++)
+        d->record[d->calls++ % NCCL_RECORDS] = calls[i];
+    return first;
+}
+
+static void nccl_before_abort(struct comm_device *d, void (*release)(void *arg), void *arg) {
+    d->release = release;
+    d->release_arg = arg;
 }
 
 static const char *nccl_about(const struct comm_device *d) {
@@ -393,5 +409,7 @@ const struct comm_device_table comm_nccl = {.name = "nccl",
                                             .enqueue = nccl_enqueue,
                                             .exchange = nccl_exchange,
                                             .watch = nccl_watch,
+                                            .again = nccl_again,
+                                            .before_abort = nccl_before_abort,
                                             .about = nccl_about,
                                             .close = nccl_close};

@@ -242,6 +242,14 @@ static const struct option_row rows[] = {
      .help = "Way of gradients between GPUs: nccl, from GPU to GPU by libnccl.so.2 (2.18 or newer, "
              "found beside the program, as DTCTL_NCCL, with CUDA, by the loader or with PyTorch); "
              "host, through the memory of the hosts; auto, nccl where every rank has it."},
+    {.key = "train.graph",
+     .type = OPTION_CHOICE,
+     AT(graph),
+     .text = "auto",
+     .choices = train_graph_words,
+     .help = "Step of a GPU as one CUDA graph: captured once and launched again, so that the "
+             "processor starts one graph and not hundreds of kernels: auto, where the driver and "
+             "the run allow; on, or the run ends; off, kernel by kernel with the same numbers."},
 };
 
 const struct option_table options_parallel = {"Native trainer, parallel modes", rows,

@@ -102,6 +102,7 @@ struct train_config {
     int recompute;                   // enum train_recompute
     int wire;                        // enum train_wire
     int collectives;                 // enum train_collectives
+    int graph;                       // enum train_graph
 };
 
 extern const struct option_table options_train, options_rate, options_parallel;

@@ -109,6 +109,9 @@
     X(TRAIN_COLLECTIVES_AUTO, "auto")                                                              \
     X(TRAIN_COLLECTIVES_NCCL, "nccl") X(TRAIN_COLLECTIVES_HOST, "host")
 
+#define TRAIN_GRAPH_NAMES(X)                                                                       \
+    X(TRAIN_GRAPH_AUTO, "auto") X(TRAIN_GRAPH_ON, "on") X(TRAIN_GRAPH_OFF, "off")
+
 // Collectives that are measured (--bench).
 #define TRAIN_BENCH_NAMES(X)                                                                       \
     X(TRAIN_BENCH_NONE, "none")                                                                    \
@@ -117,7 +120,7 @@
     X(TRAIN_BENCH_REDUCE_SCATTER, "reduce-scatter")                                                \
     X(TRAIN_BENCH_SENDRECV, "sendrecv") /* to the next rank, and from the one before */
 
-#define TRAIN_DTYPE_NAMES(X) X(TRAIN_F32, "f32") X(TRAIN_BF16, "bf16")
+#define TRAIN_DTYPE_NAMES(X) X(TRAIN_F32, "f32") X(TRAIN_BF16, "bf16") X(TRAIN_F16, "f16")
 
 // list of names, its enum, how many there are, the words
 #define TRAIN_NAMES(X)                                                                             \
@@ -140,6 +143,7 @@
     X(TRAIN_PLACEMENT_NAMES, train_placement, TRAIN_PLACEMENTS, train_placement_words)             \
     X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)                                 \
     X(TRAIN_COLLECTIVES_NAMES, train_collectives, TRAIN_COLLECTIVES, train_collectives_words)      \
+    X(TRAIN_GRAPH_NAMES, train_graph, TRAIN_GRAPHS, train_graph_words)                             \
     X(TRAIN_BENCH_NAMES, train_bench, TRAIN_BENCHES, train_bench_words)                            \
     X(TRAIN_RECOMPUTE_NAMES, train_recompute, TRAIN_RECOMPUTES, train_recompute_words)             \
     X(TRAIN_DTYPE_NAMES, train_dtype, TRAIN_DTYPES, train_dtype_words)

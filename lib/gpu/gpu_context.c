@@ -52,7 +52,7 @@ static bool look(struct gpu_context *ctx, int64_t *deadline) {
 }
 
 // Polls, so that a device that hangs is found.
-static bool await(struct gpu_context *ctx, CUevent event) {
+bool gpu_context_await(struct gpu_context *ctx, CUevent event) {
     enum { SPINS = 2000, PAUSE_NS = 20000 };
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     int64_t now = now_ms(), deadline = now + GPU_STALL_MS_MAX, next = now + BESIDE_LOOK_MS;
@@ -129,37 +129,45 @@ int gpu_context_reserve(struct gpu_context *ctx, size_t bytes) {
     return 0;
 }
 
-static void stage_free(struct gpu_context *ctx, struct gpu_stage *s) {
+void gpu_stage_free(struct gpu_context *ctx, struct gpu_stage *s) {
     give_back(ctx, (void *)(uintptr_t)s->device);
     if (s->host)
         (void)ctx->gpu->driver.host_free(s->host);
-    s->host = NULL;
-    s->device = 0;
-    s->bytes = 0;
+    if (s->used)
+        (void)ctx->gpu->driver.event_free(s->used);
+    *s = (struct gpu_stage){0};
 }
 
-static CUresult stage_make(struct gpu_context *ctx, struct gpu_stage *s, size_t bytes) {
+CUresult gpu_stage_make(struct gpu_context *ctx, struct gpu_stage *s, size_t bytes, bool device) {
     const struct gpu_driver *d = &ctx->gpu->driver;
-    stage_free(ctx, s);
-    CUresult r = s->used ? CUDA_SUCCESS : d->event_new(&s->used, CU_EVENT_DISABLE_TIMING);
+    gpu_stage_free(ctx, s);
+    CUresult r = d->event_new(&s->used, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS)
         r = d->host_alloc(&s->host, bytes, 0);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS && device)
         r = d->memory_alloc(&s->device, bytes);
     s->bytes = r == CUDA_SUCCESS ? bytes : 0;
     return r;
 }
 
+static struct gpu_stage *next_stage(struct gpu_context *ctx, size_t bytes) {
+    bool small = bytes <= GPU_SMALL_BYTES;
+    int *next = small ? &ctx->next_small : &ctx->next;
+    struct gpu_stage *s = small ? &ctx->small[*next] : &ctx->stage[*next];
+    *next = (*next + 1) % (small ? GPU_SMALL_STAGES : GPU_STAGES);
+    return s;
+}
+
 struct gpu_stage *gpu_context_stage(struct gpu_context *ctx, size_t bytes) {
-    struct gpu_stage *s = &ctx->stage[ctx->next];
-    ctx->next = (ctx->next + 1) % GPU_STAGES;
-    if (ctx->failure[0] || (s->bytes && !await(ctx, s->used)))
+    struct gpu_stage *s = next_stage(ctx, bytes);
+    if (ctx->failure[0] || (s->bytes && !gpu_context_await(ctx, s->used)))
         return NULL;
-    size_t room = s->bytes > GPU_STAGE_BYTES ? s->bytes : GPU_STAGE_BYTES;
+    size_t least = bytes <= GPU_SMALL_BYTES ? GPU_SMALL_BYTES : GPU_STAGE_BYTES;
+    size_t room = s->bytes > least ? s->bytes : least;
     while (room < bytes)
         room *= 2;
     if (room > s->bytes &&
-        !gpu_context_good(ctx, stage_make(ctx, s, room), "memory for copies to the GPU"))
+        !gpu_context_good(ctx, gpu_stage_make(ctx, s, room, true), "memory for copies to the GPU"))
         return NULL;
     return s;
 }
@@ -190,7 +198,7 @@ void gpu_context_read(struct gpu_context *ctx, void *to, const void *from, size_
             gpu_context_good(ctx, d->copy_out(s->host, address(from) + at, n, ctx->stream),
                              "copying from the GPU") &&
             gpu_context_good(ctx, d->event_record(s->used, ctx->stream), "copying from the GPU") &&
-            await(ctx, s->used);
+            gpu_context_await(ctx, s->used);
         if (!good) {
             memset((char *)to + at, 0, bytes - at);
             return;
@@ -225,11 +233,12 @@ int gpu_context_open(struct gpu_context **out, const struct kernel_config *cfg) 
 void gpu_context_close(struct gpu_context *ctx) {
     if (!ctx)
         return;
-    for (int i = 0; i < GPU_STAGES; i++) {
-        stage_free(ctx, &ctx->stage[i]);
-        if (ctx->stage[i].used)
-            (void)ctx->gpu->driver.event_free(ctx->stage[i].used);
-    }
+    for (int i = 0; i < GPU_STAGES; i++)
+        gpu_stage_free(ctx, &ctx->stage[i]);
+    for (int i = 0; i < GPU_SMALL_STAGES; i++)
+        gpu_stage_free(ctx, &ctx->small[i]);
+    for (int i = 0; i < LATE_READS; i++)
+        gpu_stage_free(ctx, &ctx->late[i]);
     give_back(ctx, ctx->queue.workspace);
     gpu_beside_close(ctx);
     if (ctx->stream)

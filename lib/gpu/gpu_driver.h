@@ -17,6 +17,8 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
 
 enum {
     CUDA_SUCCESS = 0,
@@ -39,6 +41,7 @@ enum {
     CU_FUNC_DYNAMIC_SHARED = 8,
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_DISABLE_TIMING = 2,
+    CU_CAPTURE_THREAD_LOCAL = 1,
 };
 
 // field, symbol, parameters
@@ -72,6 +75,13 @@ enum {
     X(copy_in, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t n, CUstream s))   \
     X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t n, CUstream s))        \
     X(fill, "cuMemsetD8Async", (CUdeviceptr to, unsigned char byte, size_t n, CUstream s))         \
+    X(capture_begin, "cuStreamBeginCapture_v2", (CUstream s, int mode))                            \
+    X(capture_end, "cuStreamEndCapture", (CUstream s, CUgraph * g))                                \
+    X(graph_make, "cuGraphInstantiateWithFlags",                                                   \
+      (CUgraphExec * x, CUgraph g, unsigned long long flags))                                      \
+    X(graph_free, "cuGraphDestroy", (CUgraph g))                                                   \
+    X(graph_launch, "cuGraphLaunch", (CUgraphExec x, CUstream s))                                  \
+    X(graph_exec_free, "cuGraphExecDestroy", (CUgraphExec x))                                      \
     X(launch, "cuLaunchKernel",                                                                    \
       (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
        unsigned shared, CUstream s, void **params, void **extra))

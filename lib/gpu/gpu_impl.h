@@ -13,6 +13,8 @@ enum {
     GPU_STALL_MS_MAX = 300 * 1000, // work that does not end
     GPU_STAGES = 4,                // pinned buffers that copies go through, in turn
     GPU_STAGE_BYTES = 1 << 20,     // of each, at first
+    GPU_SMALL_STAGES = 32,         // the same for small copies, of which a step has several
+    GPU_SMALL_BYTES = 16 << 10,    // of each
     GPU_PACE_BYTES = 4 << 20,      // of one copy
 };
 
@@ -40,15 +42,17 @@ struct gpu_context {
     struct cuda_queue queue; // first: a queue is its context
     struct gpu *gpu;
     CUstream stream;
-    struct gpu_stage stage[GPU_STAGES];
-    int next; // stage
+    struct gpu_stage stage[GPU_STAGES], small[GPU_SMALL_STAGES];
+    int next, next_small;              // stage
+    struct gpu_stage late[LATE_READS]; // gpu_capture.c
     // gpu_beside.c
     CUstream beside; // made when it is first used
     CUevent ready;   // what it comes after
     CUevent mark[BESIDE_MARKS_MAX];
     int (*look)(void *arg);
     void *look_arg;
-    char failure[256]; // the first one; empty: none
+    CUresult uncaptured; // why the capture did not begin
+    char failure[256];   // the first one; empty: none
     char isa[16];
 };
 
@@ -75,10 +79,21 @@ void gpu_beside_end(struct gpu_context *ctx, int mark);
 void gpu_beside_await(struct gpu_context *ctx, int mark);
 int gpu_beside_done(struct gpu_context *ctx, int mark);
 void gpu_beside_close(struct gpu_context *ctx);
+// gpu_capture.c: work that is kept to run again, and reads that the host looks at later.
+void gpu_capture_begin(struct gpu_context *ctx);
+void *gpu_capture_end(struct gpu_context *ctx, const char **why);
+void gpu_capture_replay(struct gpu_context *ctx, void *captured);
+void gpu_capture_free(struct gpu_context *ctx, void *captured);
+void gpu_late_start(struct gpu_context *ctx, int slot, const void *from, size_t bytes);
+void gpu_late_end(struct gpu_context *ctx, int slot, void *to, size_t bytes);
 // Keeps the first failure; true: code is none, and there was none.
 bool gpu_context_good(struct gpu_context *ctx, CUresult code, const char *what);
 // The next stage, of at least so many bytes and free to be written; NULL after a failure. Behind
 // its last use on the stream, the caller records `used`.
 struct gpu_stage *gpu_context_stage(struct gpu_context *ctx, size_t bytes);
+// A stage of so many bytes; its pinned buffer alone, unless `device`.
+CUresult gpu_stage_make(struct gpu_context *ctx, struct gpu_stage *s, size_t bytes, bool device);
+void gpu_stage_free(struct gpu_context *ctx, struct gpu_stage *s); // with its event
+bool gpu_context_await(struct gpu_context *ctx, CUevent event);    // false: the device has failed
 
 #endif

@@ -250,11 +250,43 @@ static void sum_squares(struct kernel_ctx *ctx, size_t n, const void *x, double 
 }
 
 static void sgd(struct kernel_ctx *ctx, const struct sgd_args *a) {
-    cuda_sgd(&gpu_context_of(ctx)->queue, a, NULL);
+    cuda_sgd(&gpu_context_of(ctx)->queue, a);
 }
 
 static void adam(struct kernel_ctx *ctx, const struct adam_args *a) {
-    cuda_adam(&gpu_context_of(ctx)->queue, a, NULL);
+    cuda_adam(&gpu_context_of(ctx)->queue, a);
+}
+
+static void read_start(struct kernel_ctx *ctx, int slot, const void *src, size_t bytes) {
+    gpu_late_start(gpu_context_of(ctx), slot, src, bytes);
+}
+
+static void read_end(struct kernel_ctx *ctx, int slot, void *host_dst, size_t bytes) {
+    gpu_late_end(gpu_context_of(ctx), slot, host_dst, bytes);
+}
+
+static void capture_begin(struct kernel_ctx *ctx) {
+    gpu_capture_begin(gpu_context_of(ctx));
+}
+
+static void *capture_end(struct kernel_ctx *ctx, const char **why) {
+    return gpu_capture_end(gpu_context_of(ctx), why);
+}
+
+static void replay(struct kernel_ctx *ctx, void *captured) {
+    gpu_capture_replay(gpu_context_of(ctx), captured);
+}
+
+static void capture_free(struct kernel_ctx *ctx, void *captured) {
+    gpu_capture_free(gpu_context_of(ctx), captured);
+}
+
+static void step_totals(struct kernel_ctx *ctx, const struct step_totals_args *a) {
+    cuda_step_totals(&gpu_context_of(ctx)->queue, a);
+}
+
+static void step_judge(struct kernel_ctx *ctx, const struct step_judge_args *a) {
+    cuda_step_judge(&gpu_context_of(ctx)->queue, a);
 }
 
 const struct kernel_backend gpu_kernels = {
@@ -275,6 +307,14 @@ const struct kernel_backend gpu_kernels = {
     .beside_await = beside_await,
     .beside_done = beside_done,
     .while_waiting = while_waiting,
+    .read_start = read_start,
+    .read_end = read_end,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .replay = replay,
+    .capture_free = capture_free,
+    .step_totals = step_totals,
+    .step_judge = step_judge,
     .narrow = narrow,
     .widen = widen,
     .gemm_workspace = gemm_workspace,

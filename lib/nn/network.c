@@ -278,8 +278,12 @@ void network_forward_layers(struct network *net, int n, enum network_mode mode, 
 
 void network_forward(struct network *net, int n, enum network_mode mode) {
     network_forward_layers(net, n, mode, 1, net->model->layers);
-    if (mode == NETWORK_TRAIN)
-        net->tracked++;
+    network_count_pass(net, mode);
+}
+
+void network_count_pass(struct network *net, enum network_mode mode) {
+    net->ran_train = mode != NETWORK_EVAL;
+    net->tracked += mode == NETWORK_TRAIN;
 }
 
 const void *network_logits(const struct network *net) {
@@ -294,8 +298,10 @@ void network_loss(struct network *net, int n, double smoothing, double grad_scal
                                   .labels = net->labels,
                                   .smoothing = smoothing,
                                   .grad_scale = grad_scale};
-    if (net->ran_train)
+    if (net->ran_train) {
         a.dlogits = network_output_gradient(net);
+        a.step = net->step;
+    }
     net->k->softmax_xent(net->ctx, &a, &net->losses[net->unfetched_pending++]);
 }
 

@@ -75,10 +75,11 @@ struct network {
     struct loss_totals *losses; // NETWORK_LOSSES_MAX, of which so many are not yet read
     double *squares;            // one per layer, of which so many are not yet read
     int unfetched_pending, squares_pending;
-    int64_t tracked;         // training passes that updated the running statistics
-    bool ran_train;          // which plan the arena follows now
-    int settled;             // layers below are no longer trained (network_settle) …
-    size_t settled_elements; // … which have so many parameters
+    const struct kernel_step *step; // of a remote backend, whose loss scale counts; or NULL
+    int64_t tracked;                // training passes that updated the running statistics
+    bool ran_train;                 // which plan the arena follows now
+    int settled;                    // layers below are no longer trained (network_settle) …
+    size_t settled_elements;        // … which have so many parameters
 };
 
 // Everything zero but running variances, which are 1. ERR_LIMIT when there is not enough memory.
@@ -101,6 +102,9 @@ const void *network_logits(const struct network *net); // n x classes, of the la
 void *network_output(const struct network *net, enum network_mode mode);
 void *network_output_gradient(const struct network *net); // before backward; it scribbles on it
 void *network_input_gradient(const struct network *net);  // after backward
+
+// A training pass that the backend runs by itself (kernel_backend.replay).
+void network_count_pass(struct network *net, enum network_mode mode);
 
 // Cross-entropy on the logits of the last forward; after a training forward it also sets their
 // gradient, scaled by grad_scale. network_losses waits for the results: those since its last call,

@@ -26,7 +26,8 @@ static void apply_sgd(const struct update *u) {
                          .lr = u->lr,
                          .momentum = o->momentum,
                          .grad_scale = u->grad_scale,
-                         .nesterov = o->nesterov};
+                         .nesterov = o->nesterov,
+                         .step = o->now};
     net->k->sgd(net->ctx, &a);
 }
 
@@ -45,7 +46,8 @@ static void apply_adam(const struct update *u) {
                           .eps = o->eps,
                           .grad_scale = u->grad_scale,
                           .step = o->step,
-                          .decoupled = o->kind == TRAIN_ADAMW};
+                          .decoupled = o->kind == TRAIN_ADAMW,
+                          .now = o->now};
     net->k->adam(net->ctx, &a);
 }
 

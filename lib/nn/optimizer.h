@@ -11,17 +11,18 @@ struct optimizer {
     double momentum; // sgd
     bool nesterov;   // sgd
     double weight_decay;
-    double beta1, beta2, eps;   // adam, adamw
-    enum train_decay decay;     // what weight decay acts on
-    double shift_lr;            // learning rate of the shifts of norms, as a factor; 0: 1
-    double ema;                 // decay of the average of weights, the last state; 0: none
-    double lookahead;           // base of the slow weights, the last state; 0: none
-    double keep;                // of them in this update; below 0: they take no part
-    bool rounds;                // an outer optimizer acts on the parameters now and then …
-    double outer_lr;            // … which is this
-    double outer_momentum;      // its momentum is the last state; 0: none
-    int64_t step;               // updates done; raised by optimizer_begin
-    struct optim_range *ranges; // from optimizer_open
+    double beta1, beta2, eps;      // adam, adamw
+    enum train_decay decay;        // what weight decay acts on
+    double shift_lr;               // learning rate of the shifts of norms, as a factor; 0: 1
+    double ema;                    // decay of the average of weights, the last state; 0: none
+    double lookahead;              // base of the slow weights, the last state; 0: none
+    double keep;                   // of them in this update; below 0: they take no part
+    bool rounds;                   // an outer optimizer acts on the parameters now and then …
+    double outer_lr;               // … which is this
+    double outer_momentum;         // its momentum is the last state; 0: none
+    int64_t step;                  // updates done; raised by optimizer_begin
+    const struct kernel_step *now; // of a remote backend, instead of lr and grad_scale; or NULL
+    struct optim_range *ranges;    // from optimizer_open
     size_t nranges, ranges_room;
 };
 

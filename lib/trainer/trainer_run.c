@@ -23,7 +23,7 @@ static void tail_get(struct trainer *t, float tail[NETWORK_TAIL]) {
 }
 
 // In epochs, with so many samples of this one used.
-static double progress(const struct trainer *t, int64_t consumed) {
+double trainer_progress(const struct trainer *t, int64_t consumed) {
     return (double)t->at.epoch + (double)consumed / (double)t->at.samples;
 }
 
@@ -169,7 +169,7 @@ static int run_load(struct step_run *r, const struct step_item *it, struct err *
 }
 
 // Of each row's loss in the mean.
-static double loss_scale(const struct step_run *r) {
+double trainer_loss_scale(const struct step_run *r) {
     return 1.0 / ((double)r->rows * trainer_local_shards(r->t));
 }
 
@@ -177,7 +177,7 @@ static double loss_scale(const struct step_run *r) {
 static void collect_losses(struct step_run *r) {
     struct loss_totals losses[NETWORK_LOSSES_MAX];
     int count = network_losses(&tail_chunk(r->t)->net, losses);
-    double scale = loss_scale(r);
+    double scale = trainer_loss_scale(r);
     for (const struct loss_totals *loss = losses; loss < losses + count; loss++) {
         r->loss += loss->loss_sum;
         r->top1 += (double)loss->top1;
@@ -198,11 +198,16 @@ static void add_loss(struct step_run *r, struct network *net, int micro, int row
     bool train = r->mode == RUN_TRAIN;
     if (net->unfetched_pending == NETWORK_LOSSES_MAX)
         collect_losses(r);
-    network_loss(net, rows, train ? r->t->options->label_smoothing : 0, train ? loss_scale(r) : 0);
+    network_loss(net, rows, train ? r->t->options->label_smoothing : 0,
+                 train ? trainer_loss_scale(r) : 0);
+}
+
+static void note_pass(struct step_run *r, const struct step_item *it, int rows) {
+    r->t->last_rows = rows;
+    r->t->last_slot = it->slot;
 }
 
 static int run_forward(struct step_run *r, const struct step_item *it, struct err *e) {
-    struct trainer *t = r->t;
     struct network *net;
     int rows = rows_of(r, it->micro);
     if (rows == 0)
@@ -214,10 +219,8 @@ static int run_forward(struct step_run *r, const struct step_item *it, struct er
     if (!net->model->has_after)
         add_loss(r, net, it->micro, rows);
     r->times.compute_ns += clock_mono_ns() - since;
-    if (r->mode == RUN_TRAIN && it->chunk == 0) {
-        t->last_rows = rows;
-        t->last_slot = it->slot;
-    }
+    if (r->mode == RUN_TRAIN && it->chunk == 0)
+        note_pass(r, it, rows);
     return 0;
 }
 
@@ -238,7 +241,7 @@ static int run_backward(struct step_run *r, const struct step_item *it, struct e
 // ---- the step ----------------------------------------------------------------------------------
 
 // Whether this rank was asked to stop, or to save.
-static void set_requests(struct step_run *r) {
+void trainer_set_requests(struct step_run *r) {
     struct trainer *t = r->t;
     sig_atomic_t saves = t->config->save ? *t->config->save : 0;
     r->tail[TAIL_STOP] = t->config->stop && *t->config->stop ? 1 : 0;
@@ -251,9 +254,12 @@ static int run_reduce(struct step_run *r, const struct step_item *it, struct err
     struct chunk *c;
     struct bucket *b = bucket_of(t, it, &c);
     int64_t since = clock_mono_ns();
-    if (!t->apart && it->bucket == 0) {
+    if (trainer_is_ahead(r)) {
+        if (it->bucket == 0 && !t->ahead.joined)
+            trainer_ahead_totals(r);
+    } else if (!t->apart && it->bucket == 0) {
         collect_losses(r);
-        set_requests(r);
+        trainer_set_requests(r);
         tail_set(t, r->tail);
     }
     int result = trainer_average_start(t, c, b, it->bucket, e);
@@ -287,7 +293,7 @@ static int add_totals(struct step_run *r, struct err *e) {
     bool counts = t->data_rank == 0 || t->options->zero; // else another rank has the same squares
     double sums[TOTALS] = {[SQUARES] = counts ? r->squares : 0};
     int64_t since = clock_mono_ns();
-    set_requests(r);
+    trainer_set_requests(r);
     for (int i = 0; i < SQUARES; i++)
         sums[i] = (double)r->tail[i] / t->mesh.data;
     if (comm_all_reduce_f64(t->comm, sums, TOTALS, COMM_SUM, e) < 0)
@@ -302,7 +308,7 @@ static int add_totals(struct step_run *r, struct err *e) {
 // Share of the slow weights that stays when the fast ones join them in this step; below 0: they do
 // not. The more of the run is done, the slower they are (Jordan, 2024). Before lookahead_epochs
 // they follow the fast ones.
-static double lookahead(const struct step_run *r) {
+double trainer_lookahead(const struct step_run *r) {
     const struct trainer *t = r->t;
     const struct train_config *o = t->options;
     bool due = (t->at.step + 1) % o->lookahead_every == 0;
@@ -310,7 +316,7 @@ static double lookahead(const struct step_run *r) {
         return -1;
     if (t->at.epoch < o->lookahead_epochs)
         return due ? 0 : -1;
-    double done = progress(t, r->consumed) / (double)o->epochs;
+    double done = trainer_progress(t, r->consumed) / (double)o->epochs;
     return due ? pow(o->lookahead, (double)o->lookahead_every) * pow(done, o->lookahead_power) : 1;
 }
 
@@ -334,7 +340,7 @@ static int judge_totals(struct step_run *r, struct err *e) {
 static int judge_alone(struct step_run *r, struct err *e) {
     if (trainer_device_check(r->t, e) < 0)
         return -1;
-    set_requests(r);
+    trainer_set_requests(r);
     return trainer_round_judge(r, e);
 }
 
@@ -346,6 +352,8 @@ static int run_judge(struct step_run *r, const struct step_item *it, struct err 
     struct trainer *t = r->t;
     double clip = t->options->clip_norm;
     int64_t since = clock_mono_ns();
+    if (trainer_is_ahead(r))
+        return trainer_ahead_judge(r, e);
     collect_losses(r);
     for (int c = 0; c < t->chunks; c++)
         r->squares += network_squares_sum(&t->chunk[c].net);
@@ -356,10 +364,11 @@ static int run_judge(struct step_run *r, const struct step_item *it, struct err 
         return -1;
     t->grad_norm = sqrt(r->squares);
     r->grad_scale = clip > 0 ? fmin(1, clip / (t->grad_norm + TINY)) : 1;
-    t->lr = lr_schedule_rate(&t->schedule, progress(t, t->at.consumed), progress(t, r->consumed));
+    t->lr = lr_schedule_rate(&t->schedule, trainer_progress(t, t->at.consumed),
+                             trainer_progress(t, r->consumed));
     for (int c = 0; c < t->chunks; c++) {
         optimizer_begin(&t->chunk[c].optimizer);
-        t->chunk[c].optimizer.keep = lookahead(r);
+        t->chunk[c].optimizer.keep = trainer_lookahead(r);
     }
     return 0;
 }
@@ -447,10 +456,22 @@ int trainer_device_check(const struct trainer *t, struct err *e) {
     return why ? err_set(e, ERR_FAILED, "%s", why) : 0;
 }
 
+int trainer_run_item(struct step_run *r, const struct step_item *it, struct err *e) {
+    return run_item[it->op](r, it, e);
+}
+
+void trainer_skip_item(struct step_run *r, const struct step_item *it) {
+    int rows = rows_of(r, it->micro);
+    if (it->op != STEP_FORWARD || rows == 0)
+        return;
+    network_count_pass(&r->t->chunk[it->chunk].net, mode_of(r, it));
+    note_pass(r, it, rows);
+}
+
 int trainer_run_program(struct step_run *r, const struct step_program *p, struct err *e) {
     struct trainer *t = r->t;
     for (int i = 0; i < p->items; i++)
-        if (run_item[p->item[i].op](r, &p->item[i], e) < 0)
+        if (trainer_run_item(r, &p->item[i], e) < 0)
             return -1;
     int64_t since = clock_mono_ns();
     collect_losses(r);

@@ -135,6 +135,8 @@ static int eval_batch(const struct trainer *t) {
 
 // One stage of this rank: what it needs beside the ones before.
 static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
+    static const enum kernel_type types[TRAIN_DTYPES] = {
+        [TRAIN_F32] = KERNEL_FLOAT, [TRAIN_BF16] = KERNEL_BF16, [TRAIN_F16] = KERNEL_HALF};
     const struct train_config *o = t->options;
     struct chunk *c = &t->chunk[i];
     const struct trainer_device *device = t->config->device;
@@ -145,7 +147,7 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
         .kernel = {.threads = t->cores.threads,
                    .cpus = t->cores.pinned ? t->cores.cpu : NULL,
                    .device = device ? device->handle : NULL},
-        .type = o->dtype == TRAIN_BF16 ? KERNEL_BF16 : KERNEL_FLOAT,
+        .type = types[o->dtype],
         .batch = t->micro_batch,
         .eval_batch = eval_batch(t),
         .slots = t->slots,
@@ -181,6 +183,11 @@ int trainer_open_network(struct trainer *t, struct err *e) {
         return err_set(e, ERR_CONFIG,
                        "train.pipeline: stages of a pipeline run on processors only (try: "
                        "train.pipeline 1, or train.device cpu)");
+    if (t->options->dtype == TRAIN_F16 && !t->ahead.on && !t->planning)
+        return err_set(e, ERR_CONFIG,
+                       "train.dtype is f16, and %s: the scale of the loss has no place there (try: "
+                       "train.dtype bf16)",
+                       t->config->device ? t->ahead.why : "this run computes on processors");
     if (trainer_pipe_cut(t, e) < 0)
         return -1;
     set_rules(t);
@@ -232,7 +239,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || trainer_feed_open(t, e) < 0 ||
         wait_for_data(t, e) < 0 || open_comm(t, e) < 0 || trainer_open_model(t, e) < 0 ||
         trainer_open_network(t, e) < 0 || trainer_pipe_open(t, e) < 0 ||
-        trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
+        trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0 || trainer_ahead_open(t, e) < 0)
         return -1;
     if (t->rank == 0)
         trainer_report_open(t);
@@ -243,6 +250,7 @@ void trainer_close(struct trainer *t) {
     checkpoint_thread_close(t->writer);
     trainer_pipe_close(t);
     bool apart = t->device != NULL;
+    trainer_ahead_close(t);
     trainer_device_close(t);
     comm_close(t->comm);
     trainer_data_close(t);

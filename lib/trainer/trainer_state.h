@@ -60,6 +60,34 @@ struct round {
     double loss; // of this rank in that step
 };
 
+// A step that the host has enqueued, or a part of one that is captured.
+enum { AHEAD_STEPS = 2, AHEAD_GRAPHS_MAX = 132 };
+struct ahead_step {
+    struct step_done done;
+    uint64_t ticket; // of its first collective; 0: none
+};
+struct ahead_graph {
+    int64_t rows; // of the step
+    int segment;  // of the step
+    void *captured;
+    struct comm_call *calls; // its collectives
+    size_t ncalls, room;
+};
+
+// trainer_ahead.c: steps of which nothing needs the host.
+struct ahead {
+    bool on, joined;          // joined: a collective of their own adds up the totals
+    bool capture, seen;       // steps are captured; one was made without
+    char why[256];            // not
+    struct kernel_step *step; // of the device
+    struct ahead_graph graph[AHEAD_GRAPHS_MAX], *capturing;
+    int graphs;
+    struct ahead_step pending[AHEAD_STEPS + 1];
+    int64_t enqueued, settled; // steps
+    uint64_t ticket;           // of the first collective of the step that is enqueued; 0: none
+    int64_t since_ns;          // the step before was settled
+};
+
 // A stage of the model, known to every rank.
 struct part {
     struct nn_model model;
@@ -128,6 +156,7 @@ struct trainer {
     struct step_program program, last_program; // of a step; of the last one of an epoch
     struct step_program eval_program;
     struct round round;
+    struct ahead ahead;
 
     struct train_position at;
     struct train_position
@@ -188,6 +217,29 @@ int trainer_run_program(struct step_run *r, const struct step_program *p, struct
 int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
                          struct err *e);
 int trainer_local_shards(const struct trainer *t);
+int trainer_run_item(struct step_run *r, const struct step_item *it, struct err *e);
+// Counts an item that the device runs by itself.
+void trainer_skip_item(struct step_run *r, const struct step_item *it);
+double trainer_progress(const struct trainer *t, int64_t consumed); // in epochs
+double trainer_loss_scale(const struct step_run *r); // of each row's loss in the mean
+void trainer_set_requests(struct step_run *r);       // in the tail: whether to stop, or to save
+double trainer_lookahead(const struct step_run *r);  // optimizer.keep of this step
+// trainer_ahead.c
+void trainer_ahead_plan(struct trainer *t); // before apart is decided
+int trainer_ahead_open(struct trainer *t, struct err *e);
+void trainer_ahead_close(struct trainer *t);
+void trainer_ahead_say(const struct trainer *t, struct strbuf *line);
+bool trainer_is_ahead(const struct step_run *r);
+void trainer_ahead_totals(struct step_run *r);
+int trainer_ahead_judge(struct step_run *r, struct err *e);
+// Enqueues a step; accounts for the one AHEAD_STEPS before.
+int trainer_ahead_step(struct step_run *r, const struct step_program *p, struct step_done *d,
+                       struct err *e);
+int trainer_ahead_drain(struct trainer *t, struct err *e); // accounts for all
+void trainer_ahead_forget(void *trainer);                  // what is captured
+// A collective was enqueued; the ticket of the first one that may be under way, 0: none.
+void trainer_ahead_called(struct trainer *t, const struct comm_call *call, uint64_t ticket);
+uint64_t trainer_ahead_ticket(const struct trainer *t);
 // trainer_round.c: rounds of local steps. Between a step and the next, parameters and running
 // statistics are the same on all ranks only where round.taken is 0.
 int trainer_round_judge(struct step_run *r, struct err *e); // a step inside a round
@@ -260,6 +312,8 @@ int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node co
 // A copy of what was resumed from, where it is wanted.
 int trainer_checkpoint_keep(struct trainer *t, bool wanted, struct err *e);
 // trainer_step.c
+// The totals of a step are known, on all ranks at the same point.
+void trainer_account(struct trainer *t, const struct step_done *d, const float tail[NETWORK_TAIL]);
 int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until stop_seen
 // trainer_check.c: each returns -1 with the sentence that ends the run.
 int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e);

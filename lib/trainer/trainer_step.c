@@ -33,8 +33,7 @@ static void count_step(struct trainer *t, const float tail[NETWORK_TAIL],
     t->at.epoch_seconds += (double)times->total_ns / 1e9;
 }
 
-// The totals of a step are known, on all ranks at the same point.
-static void account(struct trainer *t, const struct step_done *d, const float tail[NETWORK_TAIL]) {
+void trainer_account(struct trainer *t, const struct step_done *d, const float tail[NETWORK_TAIL]) {
     count_step(t, tail, d);
     if (t->config->on_step)
         t->config->on_step(t->config->on_step_ctx, d->step, (double)tail[TAIL_LOSS]);
@@ -49,7 +48,7 @@ static int account_round(struct trainer *t, const struct step_done *d, bool told
                          int64_t *began_ns, struct err *e) {
     struct round *round = &t->round;
     if (told)
-        account(t, &round->last, round->tail);
+        trainer_account(t, &round->last, round->tail);
     round->last = *d;
     round->taken++;
     if (round->taken < round->steps && !last && !t->stop_seen && !t->save_seen)
@@ -59,7 +58,7 @@ static int account_round(struct trainer *t, const struct step_done *d, bool told
     int64_t now = clock_mono_ns();
     round->last.times.total_ns += now - *began_ns;
     *began_ns = now;
-    account(t, &round->last, round->tail);
+    trainer_account(t, &round->last, round->tail);
     return 0;
 }
 
@@ -67,6 +66,8 @@ static int account_round(struct trainer *t, const struct step_done *d, bool told
 static int step(struct trainer *t, struct step_run *r, struct step_done *d, int64_t *began_ns,
                 struct err *e) {
     bool told = t->round.pending;
+    if (t->ahead.on)
+        return trainer_ahead_step(r, r->last ? &t->last_program : &t->program, d, e);
     if (trainer_run_program(r, r->last ? &t->last_program : &t->program, e) < 0)
         return -1;
     for (int c = 0; c < t->chunks; c++)
@@ -83,7 +84,7 @@ static int step(struct trainer *t, struct step_run *r, struct step_done *d, int6
     *began_ns = now;
     if (t->round.steps)
         return account_round(t, d, told, r->last, began_ns, e);
-    account(t, d, r->tail);
+    trainer_account(t, d, r->tail);
     return 0;
 }
 
@@ -95,7 +96,10 @@ static bool passed(const struct trainer *t, int64_t every) {
 // Checks and checkpoints that are due where all ranks have the same parameters.
 static int run_due(struct trainer *t, struct err *e) {
     bool checkpoint = t->save_seen || passed(t, t->options->checkpoint_every_steps);
-    if (passed(t, t->options->check_every) && trainer_check_ranks(t, e) < 0)
+    bool check = passed(t, t->options->check_every);
+    if ((checkpoint || check || t->stop_seen) && trainer_ahead_drain(t, e) < 0)
+        return -1;
+    if (check && trainer_check_ranks(t, e) < 0)
         return -1;
     t->boundary_step = t->at.step;
     if (t->stop_seen || !checkpoint) // the last checkpoint follows
@@ -107,8 +111,13 @@ static int run_due(struct trainer *t, struct err *e) {
 // The first layer may have been trained for long enough.
 static void settle(struct trainer *t) {
     int64_t epochs = t->options->first_layer_epochs;
-    for (int c = 0; c < t->chunks && epochs > 0 && t->at.epoch >= epochs; c++)
-        network_settle(&t->chunk[c].net);
+    for (int c = 0; c < t->chunks && epochs > 0 && t->at.epoch >= epochs; c++) {
+        struct network *net = &t->chunk[c].net;
+        int before = net->settled;
+        network_settle(net);
+        if (net->settled != before)
+            trainer_ahead_forget(t);
+    }
 }
 
 int trainer_epoch(struct trainer *t, struct err *e) {
@@ -144,5 +153,5 @@ int trainer_epoch(struct trainer *t, struct err *e) {
         if (t->stop_seen)
             return 0;
     }
-    return 0;
+    return trainer_ahead_drain(t, e);
 }

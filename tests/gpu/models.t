@@ -6,17 +6,10 @@
 # checkpoints with running statistics go from one to the other.
 # shellcheck disable=SC2317 # functions that ok calls
 source "${0%/*}/../lib.sh"
-GPU=$BUILD/gpu
-cuda=$BIN/dttrain-cuda
-[ -x "$cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
-[ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
+source "${0%/*}/runs.sh"
 
 # Small images, and steps so small that rounding does not grow: batch norm of few numbers is steep.
-for images in 80 40; do
-    dtctl data make-shapes shapes$images --images $images --test-images 8 --image-size 8 \
-        >made.log 2>&1 || diag "$(cat made.log)"
-done
-on_gpu() { env LD_LIBRARY_PATH="$GPU" DTTRAIN_EMULATED=1 EMU_DEVICES=2 "$@"; }
+small_shapes 80 40
 common=(print_every=1 threads=1 eval=false epochs=1 seed=3 "data=$WORK/shapes80")
 # train FOLDER COMMAND… -- KEY=VALUE…
 train() {
@@ -28,17 +21,6 @@ train() {
     mkdir -p "$folder"
     (cd "$folder" && "${command[@]}" >out 2>&1) || { diag "$(tail -n 5 "$folder/out")" && false; }
 }
-losses() { # FOLDER: of every step
-    sed -n 's/.*"event":"train".*"loss":\([^,}]*\).*/\1/p' "$1"/dttrain-output/metrics.jsonl
-}
-# close A B BOUND: two folders with the same losses, but for a relative difference; 10 at least
-close() {
-    paste <(losses "$1") <(losses "$2") | awk -v bound="$3" '
-        { d = $1 - $2; d = d < 0 ? -d : d; n++
-          if (NF != 2 || $1 != $1 + 0 || d > bound * $2) { print "# step " n ": " $0; bad = 1 } }
-        END { exit bad || n < 10 }'
-}
-two=("$BIN/dtrun" --standalone --nproc-per-node 2 --no-python)
 
 # same NAME BOUND KEY=VALUE…
 same() {
@@ -55,6 +37,23 @@ same resnet18 1e-4 "${resnet18[@]}"
 same resnet50 1e-3 'model=resnet50(stem=cifar,width=2)' batch=8 lr=0.0001
 same vit 1e-5 "${vit[@]}"
 same vit-bf16 1e-2 "${vit[@]}" dtype=bf16
+ok 'vit-f16: the kernels for a T4 train' train vit-f16 on_gpu env EMU_CC=75 "$cuda" -- "${vit[@]}" \
+    dtype=f16
+like "$(cat vit-f16/out)" 'kernels cuda sm_75' 'vit-f16: the start names the kernels'
+ok 'vit-f16: the losses are those of float' close vit-f16 vit.cpu 1e-2
+ok 'resnet18-f16: the kernels for GPUs train' train resnet18-f16 on_gpu "$cuda" -- \
+    "${resnet18[@]}" dtype=f16
+is "$(grep -c '"grad_norm":null' resnet18-f16/dttrain-output/metrics.jsonl)" 1 \
+    'resnet18-f16: the gradients of one step overflow'
+ok 'the CPU backend trains without a change' train still "$BIN/dttrain" -- "${resnet18[@]}" lr=1e-9
+# shellcheck disable=SC2016 # for awk
+ok 'resnet18-f16: that step has no update, and the next ones have' awk '
+    { d = $1 - $2; d = d < 0 ? -d : d; off = d > 1e-2 * $2 }
+    NR <= 2 && off { exit 1 } NR > 2 && off { moved = 1 } END { exit !moved || NR != 10 }' \
+    <(paste <(losses resnet18-f16) <(losses still))
+ok 'f16 is refused on processors' fails train f16.cpu "$BIN/dttrain" -- "${vit[@]}" dtype=f16
+like "$(cat f16.cpu/out)" 'dtype is f16, and this run computes on processors.*dtype bf16' \
+    'f16: the refusal says why'
 same linformer 1e-5 'model=linformer(dim=16,depth=1,heads=2,mlp=2,patch=4,keys=2)' batch=8 lr=0.02
 
 # ---- two ranks ----------------------------------------------------------------------------------

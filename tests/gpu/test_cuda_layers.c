@@ -68,7 +68,8 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
     if (broken)
         z[n / 2] = NAN;
     struct loss_totals want, *d = device_empty(sizeof want), got;
-    struct softmax_xent_args a = {rows, classes, z, labels, smoothing, 1.0 / rows, dz}, at = a;
+    struct softmax_xent_args a = {rows, classes, z, labels, smoothing, 1.0 / rows, dz, NULL},
+                             at = a;
     at.logits = at.dlogits = device_floats(z, n);
     at.labels = device_copy(labels, (size_t)rows * sizeof *labels);
     cuda_softmax_xent(&test.queue, &at, d);
@@ -295,8 +296,12 @@ static void optimizer_case(size_t n, int variant, int adam) {
     int many = n >= 200;
     void *d_p = device_floats(p, n), *d_g = device_floats(g, n), *d_m = device_floats(m, n);
     void *d_v = device_floats(v, n);
-    struct cuda_step step = {0.02, 0.5, 1 - pow(0.9, 3), 1 - pow(0.999, 3)};
-    struct cuda_step *d_step = variant & 4 ? device_copy(&step, sizeof step) : NULL;
+    struct kernel_step step = {.lr = 0.02,
+                               .grad_scale = 0.5,
+                               .correct1 = 1 - pow(0.9, 3),
+                               .correct2 = 1 - pow(0.999, 3),
+                               .apply = 1};
+    struct kernel_step *d_step = variant & 4 ? device_copy(&step, sizeof step) : NULL;
     struct sgd_args s = {many ? ranges : all,
                          many ? 70 : 2,
                          p,
@@ -305,23 +310,25 @@ static void optimizer_case(size_t n, int variant, int adam) {
                          0.02,
                          variant & 1 ? 0.9 : 0,
                          0.5,
-                         variant >> 1 & 1};
+                         variant >> 1 & 1,
+                         NULL};
     struct adam_args a = {
         many ? ranges : all, many ? 70 : 2, p, g, m, v, 0.02, 0.9, 0.999, 1e-8, 0.5, 3,
-        variant & 1};
+        variant & 1,         NULL};
     struct sgd_args d_s = s;
     struct adam_args d_a = a;
     d_s.p = d_a.p = d_p, d_s.g = d_a.g = d_g, d_a.m = d_m, d_a.v = d_v;
     d_s.momentum_buf = s.momentum_buf ? d_m : NULL;
+    d_s.step = d_a.now = d_step;
     if (d_step) // those of the arguments are not looked at
         d_s.lr = d_a.lr = 100, d_s.grad_scale = d_a.grad_scale = -100, d_a.step = 1;
     for (size_t i = 0; i < n; i++)
         one[i] = 3;
     if (adam) {
-        cuda_adam(&test.queue, &d_a, d_step);
+        cuda_adam(&test.queue, &d_a);
         REFERENCE(adam, &a);
     } else {
-        cuda_sgd(&test.queue, &d_s, d_step);
+        cuda_sgd(&test.queue, &d_s);
         REFERENCE(sgd, &s);
     }
     case_close(d_p, p, one, n, roundings(6), adam ? "adam" : "sgd");
@@ -338,9 +345,61 @@ static void flat(void) {
     }
 }
 
+// ---- the step itself --------------------------------------------------------------------------
+// One step with these squares and this loss; what the device makes of *s.
+static void judge(struct kernel_step *s, double squares, double loss, int scaling) {
+    struct loss_totals losses[2] = {{loss, 3, 5, 8}, {1, 2, 4, 8}};
+    double two[2] = {squares, 0};
+    float tail[8] = {0};
+    case_begin(0);
+    struct kernel_step *d = device_copy(s, sizeof *s);
+    float *d_tail = device_copy(tail, sizeof tail);
+    double *d_two = device_copy(two, sizeof two);
+    struct step_totals_args t = {
+        d, device_copy(losses, sizeof losses), 2, 1.0 / 16, d_tail, 1, d_two, 0};
+    struct step_judge_args j = {d, d_tail, d_two, 2, 0.9, 0.999, scaling};
+    cuda_step_totals(&test.queue, &t);
+    cuda_step_judge(&test.queue, &j);
+    memcpy(s, ptx_host((uint64_t)d, sizeof *s), sizeof *s);
+    case_end();
+}
+
+static struct kernel_step new_step(double scale) {
+    return (struct kernel_step){
+        .lr = 1, .clip = 0.5, .request = {0, 1}, .loss_scale = scale, .power1 = 1, .power2 = 1};
+}
+
+static void step(void) {
+    struct kernel_step s = new_step(1);
+    judge(&s, 4, 7, 0);
+    ok(fabs(s.totals[0] - 0.5) < 1e-6 && fabs(s.totals[1] - 5.0 / 16) < 1e-6 && s.totals[3] == 0 &&
+           s.totals[4] == 1 && s.totals[5] == 4 && s.own_loss == 8,
+       "step: wrong result unless the totals are these");
+    ok(s.apply == 1 && fabs(s.grad_scale - 0.5 / (2 + 1e-6)) < 1e-12 && s.updates == 1 &&
+           fabs(s.correct1 - 0.1) < 1e-12 && fabs(s.correct2 - 0.001) < 1e-12,
+       "step: wrong result unless the norm is clipped");
+    judge(&s, (double)INFINITY, 7, 0);
+    ok(s.apply == 0 && s.halted == 1 && s.updates == 1, "step: wrong result unless it halts");
+    judge(&s, 4, 7, 0);
+    ok(s.apply == 0, "step: wrong result unless it stays halted");
+    s = new_step(8), s.clip = 0;
+    judge(&s, 64, 7, 1);
+    ok(s.apply == 1 && s.grad_scale == 0.125 && s.totals[5] == 1 && s.good == 1,
+       "step: wrong result unless the loss scale is taken out");
+    judge(&s, (double)NAN, 7, 1);
+    ok(s.apply == 0 && s.halted == 0 && s.loss_scale == 4 && s.good == 0 && s.updates == 1,
+       "step: wrong result unless an overflow leaves out one update");
+    s.good = STEP_SCALE_UPDATES - 1;
+    judge(&s, 1, 7, 1);
+    ok(s.apply == 1 && s.loss_scale == 8 && s.good == 0 && s.grad_scale == 0.25,
+       "step: wrong result unless the loss scale grows");
+    judge(&s, 1, (double)NAN, 1);
+    ok(s.apply == 0 && s.halted == 1, "step: wrong result unless a loss that is no number halts");
+}
+
 int main(int argc, char **argv) {
-    static const struct case_family families[] = {{"pool", pool},           {"loss", loss},
-                                                  {"image", image},         {"tokens", tokens},
-                                                  {"attention", attention}, {"flat", flat}};
-    return case_main(argc, argv, families, 6);
+    static const struct case_family families[] = {
+        {"pool", pool},           {"loss", loss}, {"image", image}, {"tokens", tokens},
+        {"attention", attention}, {"flat", flat}, {"step", step}};
+    return case_main(argc, argv, families, 7);
 }

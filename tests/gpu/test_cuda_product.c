@@ -4,7 +4,7 @@
 // reference makes of absolute operands.
 #include "tests/gpu/cuda_case.h"
 
-static const char *const type_names[KERNEL_TYPES] = {"float", "bf16"};
+static const char *const type_names[KERNEL_TYPES] = {"float", "bf16", "half"};
 
 static void gemm_case(struct gemm_args a, const char *what) {
     size_t na = (size_t)(a.trans_a ? a.k : a.m) * (size_t)a.lda, nc = (size_t)a.m * (size_t)a.ldc;
@@ -33,9 +33,9 @@ static void gemm(void) {
                                     {4, 3, 0},     {0, 3, 5}};
     char what[128];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int way = 0; way < 8; way++) {
+        for (int way = 0; way < 12; way++) {
             int m = shapes[i][0], n = shapes[i][1], k = shapes[i][2], gap = way % 3;
-            struct gemm_args a = {.type = way / 4 ? KERNEL_BF16 : KERNEL_FLOAT,
+            struct gemm_args a = {.type = (enum kernel_type)(way / 4),
                                   .m = m,
                                   .n = n,
                                   .k = k,
@@ -140,8 +140,8 @@ static void conv(void) {
 // Whole tiles: shared memory without conflicts, whole sectors, and no byte of a tile read twice.
 static void counts(void) {
     enum { M = 128, N = 64, K = 48, TILE = 64 };
-    for (int way = 0; way < 8; way++) {
-        struct gemm_args a = {.type = way / 4 ? KERNEL_BF16 : KERNEL_FLOAT,
+    for (int way = 0; way < 12; way++) {
+        struct gemm_args a = {.type = (enum kernel_type)(way / 4),
                               .m = M,
                               .n = N,
                               .k = K,

@@ -5,13 +5,8 @@
 # other; and everything that is wrong with a driver or a GPU is one sentence.
 # shellcheck disable=SC2317 # functions that ok and run call
 source "${0%/*}/../lib.sh"
-GPU=$BUILD/gpu
-cuda=$BIN/dttrain-cuda
-[ -x "$cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
-[ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
+source "${0%/*}/runs.sh"
 
-# on_gpu COMMAND…, with the stand-in
-on_gpu() { env LD_LIBRARY_PATH="$GPU" DTTRAIN_EMULATED=1 EMU_DEVICES=2 "$@"; }
 # settings KEY=VALUE…: flags
 settings() {
     flags=()
@@ -22,17 +17,6 @@ settings() {
 train() {
     mkdir -p "$1"
     (cd "$1" && shift && "$@" "${flags[@]}" >out 2>&1) || { diag "$(tail -n 5 "$1/out")" && false; }
-}
-# losses FOLDER: of every step
-losses() {
-    sed -n 's/.*"event":"train".*"loss":\([^,}]*\).*/\1/p' "$1"/dttrain-output/metrics.jsonl
-}
-# close A B BOUND: two folders with the same losses, but for a relative difference; at least 10
-close() {
-    paste <(losses "$1") <(losses "$2") | awk -v bound="$3" '
-        { d = $1 - $2; d = d < 0 ? -d : d; n++
-          if (NF != 2 || $1 != $1 + 0 || d > bound * $2) { print "# step " n ": " $0; bad = 1 } }
-        END { exit bad || n < 10 }'
 }
 
 # ---- what is wrong is said ----------------------------------------------------------------------
@@ -97,7 +81,6 @@ hands_over to-cpu on_gpu "$cuda" -- "$BIN/dttrain"
 hands_over to-gpu "$BIN/dttrain" -- on_gpu "$cuda"
 
 # ---- two ranks ----------------------------------------------------------------------------------
-two=("$BIN/dtrun" --standalone --nproc-per-node 2 --no-python)
 settings "${small[@]}" model=mlp hidden=8 train_size=80
 ok 'two ranks on processors' train two.cpu "${two[@]}" "$BIN/dttrain"
 # travel NAME BOUND KEY=VALUE…: by NCCL two ranks have the losses of two processors

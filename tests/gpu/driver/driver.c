@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // driver.c: devices, contexts, modules, memory and errors of the stand-in for libcuda.so.1. Its
 // device is called "emulated (tests only)". The environment sets what it pretends to be: EMU_CC
-// (compute capability, 80), EMU_SEED, EMU_DEVICES (1), EMU_MEMORY_MB (8192), EMU_DRIVER (13000).
+// (compute capability, 80), EMU_SEED, EMU_DEVICES (1), EMU_MEMORY_MB (8192), EMU_DRIVER (13000),
+// and for graphs what graph.c says.
 #include "tests/gpu/driver/driver.h"
 
 #include <pthread.h>
@@ -86,7 +87,7 @@ CUresult driver_unsafe(const char *call) {
     driver_unlock();                                                                               \
     return r
 
-static long setting(const char *name, long otherwise) {
+long driver_setting(const char *name, long otherwise) {
     const char *s = getenv(name);
     return s && *s ? strtol(s, NULL, 10) : otherwise;
 }
@@ -95,18 +96,18 @@ static long setting(const char *name, long otherwise) {
 API CUresult cuInit(unsigned flags) {
     driver_lock();
     if (!initialised) {
-        cc = (int)setting("EMU_CC", 80);
-        devices = (int)setting("EMU_DEVICES", 1);
-        driver_version = (int)setting("EMU_DRIVER", 13000);
-        memory_bytes = (size_t)setting("EMU_MEMORY_MB", 8192) << 20;
-        schedule = (uint64_t)setting("EMU_SEED", 1);
+        cc = (int)driver_setting("EMU_CC", 80);
+        devices = (int)driver_setting("EMU_DEVICES", 1);
+        driver_version = (int)driver_setting("EMU_DRIVER", 13000);
+        memory_bytes = (size_t)driver_setting("EMU_MEMORY_MB", 8192) << 20;
+        schedule = (uint64_t)driver_setting("EMU_SEED", 1);
         initialised = true;
     }
     driver_unlock();
     return flags ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 API CUresult cuDriverGetVersion(int *version) {
-    *version = (int)setting("EMU_DRIVER", 13000);
+    *version = (int)driver_setting("EMU_DRIVER", 13000);
     return 0;
 }
 API CUresult cuDeviceGetCount(int *n) {
@@ -347,6 +348,7 @@ static const struct {
     {600, "CUDA_ERROR_NOT_READY", "device not ready"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
     {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",

@@ -70,6 +70,8 @@ struct node {
     struct node *after[DEPENDENCIES_MAX];
     size_t n_after;
     bool done, joined; // joined: another node, or the origin's end, comes behind it
+    bool lost;         // not run
+    const struct stream *in;
     struct node *next;
 };
 
@@ -91,7 +93,8 @@ void driver_unlock(void);
 __attribute__((format(printf, 2, 3))) CUresult driver_fail(CUresult code, const char *fmt, ...);
 // As driver_fail; from then on every call fails with code, as after a fault on a device.
 __attribute__((format(printf, 1, 2))) CUresult driver_broken(const char *fmt, ...);
-CUresult driver_state(void); // 0, or the code that every call returns
+long driver_setting(const char *name, long otherwise); // of the environment
+CUresult driver_state(void);                           // 0, or the code that every call returns
 // A call that no capture permits.
 CUresult driver_unsafe(const char *call);
 // Marks that the calling thread is in a host function, which may not call the driver.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // graph.c: capture of streams into a graph, and its replay in a random order that its edges allow.
-// Calls that the real driver refuses during a capture are refused here, too.
+// Calls that the real driver refuses during a capture are refused here, too. EMU_GRAPHS=0: none can
+// be captured. EMU_GRAPH_REPORT=1 says what each graph of several nodes has. EMU_LOSE_NODE=n and
+// EMU_LOSE_EDGE=n leave out the n-th node of it, or the n-th edge between two streams, from 0.
 #include "tests/gpu/driver/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +37,7 @@ CUresult graph_add(struct stream *s, struct op *o) {
     if (!node)
         abort();
     node->op = *o;
+    node->in = s;
     for (size_t k = 0; k < s->n_last; k++) {
         depends(node->after, &node->n_after, s->last[k]);
         s->last[k]->joined = true;
@@ -72,6 +76,8 @@ CUresult graph_wait(struct stream *s, struct event *e) {
 
 static CUresult begin(CUstream s) {
     CUresult r = driver_unsafe("a second capture");
+    if (!r && !driver_setting("EMU_GRAPHS", 1))
+        return driver_fail(CUDA_ERROR_NOT_SUPPORTED, "no capture, as EMU_GRAPHS says");
     if (r || !s)
         return r ? r : CUDA_ERROR_INVALID_HANDLE;
     static uint64_t last_id;
@@ -97,6 +103,26 @@ static bool all_joined(const struct stream *origin, const struct graph *g) {
     return true;
 }
 
+static void forget_edge(struct node *n, size_t k) {
+    n->after[k] = n->after[--n->n_after];
+}
+
+// Leaves out a part for the test of a test.
+static void spoil(struct graph *g) {
+    long lost_node = driver_setting("EMU_LOSE_NODE", -1), nodes = 0, edges = 0, kernels = 0;
+    long lost_edge = driver_setting("EMU_LOSE_EDGE", -1);
+    for (struct node *n = g->nodes; n && g->n > 1; n = n->next) {
+        kernels += n->op.kind == K_LAUNCH;
+        n->lost = nodes++ == lost_node;
+        for (size_t k = 0; k < n->n_after; k++)
+            if (n->after[k]->in != n->in && edges++ == lost_edge)
+                forget_edge(n, k--);
+    }
+    if (nodes && driver_setting("EMU_GRAPH_REPORT", 0))
+        fprintf(stderr, "emulated CUDA: a graph of %ld nodes, %ld kernels, %ld edges\n", nodes,
+                kernels, edges);
+}
+
 static CUresult end(CUstream s, CUgraph *out) {
     struct graph *g = capturing;
     if (!g || !s || s->capture != g || !s->origin)
@@ -111,8 +137,10 @@ static CUresult end(CUstream s, CUgraph *out) {
         }
     capturing = NULL;
     *out = g;
-    if (!g->invalid && joined)
+    if (!g->invalid && joined) {
+        spoil(g);
         return 0;
+    }
     *out = NULL;
     CUresult r = g->invalid
                      ? driver_fail(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the capture is invalid")
@@ -140,7 +168,7 @@ CUresult graph_run(struct graph *g) {
         }
         if (!pick)
             return driver_broken("a graph of which no node can run");
-        CUresult r = op_run(&pick->op);
+        CUresult r = pick->lost ? 0 : op_run(&pick->op);
         if (r)
             return r;
         pick->done = true;

@@ -50,8 +50,8 @@ static void decay(const struct kernel_backend *b, int kind, float *p) {
         m[i] = v[i] = 0;
     }
     for (int64_t step = 1; step <= STEPS; step++) {
-        struct adam_args adam = {&all, 1, p, g, m, v, 1e-3, 0.9, 0.9, 1e-8, 1, step, 0};
-        struct sgd_args sgd = {&all, 1, p, g, m, 1e-3, 0.9, 1, 0};
+        struct adam_args adam = {&all, 1, p, g, m, v, 1e-3, 0.9, 0.9, 1e-8, 1, step, 0, NULL};
+        struct sgd_args sgd = {&all, 1, p, g, m, 1e-3, 0.9, 1, 0, NULL};
         if (kind == 0)
             b->adam(ctx, &adam);
         else

@@ -177,7 +177,7 @@ static double smoothing;
 
 static void loss_forward(struct check *c) {
     struct loss_totals t;
-    struct softmax_xent_args a = {loss_rows, loss_classes, c->x, labels, smoothing, 1, NULL};
+    struct softmax_xent_args a = {loss_rows, loss_classes, c->x, labels, smoothing, 1, NULL, NULL};
     k->softmax_xent(ctx, &a, &t);
     c->y[0] = t.loss_sum;
 }
@@ -190,7 +190,7 @@ static void test_loss(double smooth) {
     struct loss_totals t;
     smoothing = smooth;
     c.x = new_random(n);
-    struct softmax_xent_args a = {loss_rows, loss_classes, c.x, labels, smooth, 1, d};
+    struct softmax_xent_args a = {loss_rows, loss_classes, c.x, labels, smooth, 1, d, NULL};
     k->softmax_xent(ctx, &a, &t);
     compare(&c, c.x, d, n, smooth > 0 ? "smoothed cross-entropy: logits" : "cross-entropy: logits");
     free(c.x), free(d);

@@ -219,7 +219,7 @@ static void one_loss(int rows, int classes, double smoothing) {
         logits[i] = roundf(logits[i] * 40) / 4; // with ties
     for (int i = 0; i < rows; i++)
         labels[i] = i * 7 % classes;
-    struct softmax_xent_args a = {rows, classes, logits, labels, smoothing, 0.25, NULL};
+    struct softmax_xent_args a = {rows, classes, logits, labels, smoothing, 0.25, NULL, NULL};
     for (int i = 0; i < runners; i++) {
         dlogits[i] = new_random(n);
         a.dlogits = dlogits[i];
@@ -244,7 +244,7 @@ static void test_loss_by_hand(void) {
     float logits[] = {0, logf(3), NAN, 1}, d[4];
     int32_t labels[] = {1, 1};
     struct loss_totals t;
-    struct softmax_xent_args a = {1, 2, logits, labels, 0, 1, d};
+    struct softmax_xent_args a = {1, 2, logits, labels, 0, 1, d, NULL};
     runner[by_one].k->softmax_xent(runner[by_one].ctx, &a, &t);
     near(t.loss_sum, log(4.0 / 3), 1e-6, "%s: -log(3/4)", isa_name);
     near(d[0], 0.25, 1e-6, "%s: gradient of the other class", isa_name);
@@ -307,9 +307,11 @@ static void step_optimizer(int kind, int i, size_t n, int64_t step, float *p, co
     // A gap that must not move, a part without decay, one with twice the rate.
     const struct optim_range ranges[] = {
         {3, n / 2, 0.1, 1}, {n / 2, n / 2 + 5, 0, 1}, {n / 2 + 7, n, 0.01, 2}};
-    struct adam_args a = {ranges, 3, p, g, m, v, 1e-2, 0.9, 0.999, 1e-8, 0.5, step, kind == adamw};
+    struct adam_args a = {ranges,        3,   p, g, m, v, 1e-2, 0.9, 0.999, 1e-8, 0.5, step,
+                          kind == adamw, NULL};
     struct sgd_args s = {
-        ranges, 3, p, g, kind == sgd ? NULL : m, 0.1, kind == sgd ? 0 : 0.9, 0.5, kind == nesterov};
+        ranges,           3,   p, g, kind == sgd ? NULL : m, 0.1, kind == sgd ? 0 : 0.9, 0.5,
+        kind == nesterov, NULL};
     if (kind <= adamw)
         runner[i].k->adam(runner[i].ctx, &a);
     else
@@ -342,7 +344,7 @@ static void test_optimizers(size_t n) {
 static void test_optimizers_by_hand(void) {
     struct optim_range all = {0, 1, 0.1, 1};
     float p = 1, g = 0.5F, m = 0, v = 0;
-    struct adam_args a = {&all, 1, &p, &g, &m, &v, 0.01, 0.9, 0.999, 1e-8, 1, 1, 0};
+    struct adam_args a = {&all, 1, &p, &g, &m, &v, 0.01, 0.9, 0.999, 1e-8, 1, 1, 0, NULL};
     runner[by_one].k->adam(runner[by_one].ctx, &a); // step 1 moves by lr * sign(g + decay * p)
     near(p, 0.99, 1e-6, "%s: first step of Adam is the rate", isa_name);
     near(m, 0.06, 1e-6, "%s: Adam adds decay to the gradient", isa_name);
@@ -356,7 +358,7 @@ static void test_optimizers_by_hand(void) {
     near((double)v / (0.0001 * 0.25), 1, 2e-7, "%s: the second moment has all its digits",
          isa_name);
     p = 1, m = 0;
-    struct sgd_args s = {&all, 1, &p, &g, &m, 0.1, 0.9, 1, 1};
+    struct sgd_args s = {&all, 1, &p, &g, &m, 0.1, 0.9, 1, 1, NULL};
     runner[by_one].k->sgd(runner[by_one].ctx, &s); // d = 0.6; step = 0.6 + 0.9 * 0.6
     near(p, 1 - 0.1 * 1.14, 1e-6, "%s: Nesterov's first step", isa_name);
 }

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of a device of which nothing needs the host. Their scalars go to the device before them,
+// the device itself adds up the losses and decides about the update, and the host looks at the
+// results AHEAD_STEPS steps later, on every rank at the same step. The work of a step is always
+// the same, so it is captured once for each number of rows and launched again (train.graph). The
+// images and labels of each micro-batch are copied outside of what is captured.
+#include "base/array.h"
+#include "base/clock.h"
+#include "trainer/trainer_state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct network *net_of(const struct trainer *t) {
+    return (struct network *)&t->chunk[0].net;
+}
+
+static const char *why_not(const struct trainer *t) {
+    if (t->round.steps)
+        return "the ranks take local steps";
+    if (t->mesh.data > 1 && !t->device)
+        return "the hosts pass the gradients on";
+    return t->options->accumulate * t->micros > NETWORK_LOSSES_MAX
+               ? "train.accumulate has too many parts"
+               : NULL;
+}
+
+void trainer_ahead_plan(struct trainer *t) {
+    const char *why = why_not(t);
+    t->ahead.on = t->config->device && t->config->shards <= 1 && !why;
+    snprintf(t->ahead.why, sizeof t->ahead.why, "%s", why ? why : "");
+}
+
+bool trainer_is_ahead(const struct step_run *r) {
+    return r->t->ahead.on && r->mode == RUN_TRAIN;
+}
+
+// ---- opening and closing -----------------------------------------------------------------------
+
+static bool is_scaling(const struct trainer *t) {
+    return t->options->dtype == TRAIN_F16;
+}
+
+static int make_step(struct trainer *t, struct err *e) {
+    struct network *net = net_of(t);
+    struct optimizer *o = &t->chunk[0].optimizer;
+    bool adam = o->kind != TRAIN_SGD;
+    struct kernel_step first = {.loss_scale = is_scaling(t) ? STEP_SCALE_FIRST : 1,
+                                .updates = (double)o->step,
+                                .power1 = adam ? pow(o->beta1, (double)o->step) : 0,
+                                .power2 = adam ? pow(o->beta2, (double)o->step) : 0};
+    t->ahead.step = net->k->mem_alloc(net->ctx, sizeof first);
+    if (!t->ahead.step)
+        return err_set(e, ERR_LIMIT, "no memory for the scalars of a step");
+    net->k->mem_write(net->ctx, t->ahead.step, &first, sizeof first);
+    o->now = t->ahead.step;
+    net->step = is_scaling(t) ? t->ahead.step : NULL;
+    return trainer_device_check(t, e);
+}
+
+// Captures something small, and launches it.
+static bool can_capture(struct trainer *t) {
+    struct network *net = net_of(t);
+    const char *why = NULL;
+    net->k->capture_begin(net->ctx);
+    net->k->zero(net->ctx, NETWORK_TAIL,
+                 net->grads + net->model->param_elements * net->k->real_bytes);
+    void *captured = net->k->capture_end(net->ctx, &why);
+    if (!captured) {
+        snprintf(t->ahead.why, sizeof t->ahead.why, "the driver captures no graph: %.200s", why);
+        return false;
+    }
+    net->k->replay(net->ctx, captured);
+    net->k->capture_free(net->ctx, captured);
+    return true;
+}
+
+// All ranks capture their steps, or none.
+static int agree(struct trainer *t, bool *can, struct err *e) {
+    unsigned char mine = *can, *all = heap_alloc((size_t)t->world * sizeof *all);
+    int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
+    for (int i = 0; i < t->world && r == 0; i++)
+        if (!all[i] && *can) {
+            snprintf(t->ahead.why, sizeof t->ahead.why, "rank %d cannot capture a graph", i);
+            *can = false;
+        }
+    free(all);
+    return r;
+}
+
+int trainer_ahead_open(struct trainer *t, struct err *e) {
+    struct ahead *a = &t->ahead;
+    int wanted = t->options->graph;
+    if (a->on) {
+        a->joined = t->apart && t->mesh.data > 1;
+        a->capture = wanted != TRAIN_GRAPH_OFF && can_capture(t);
+        if (wanted == TRAIN_GRAPH_OFF)
+            snprintf(a->why, sizeof a->why, "train.graph is off");
+        if (make_step(t, e) < 0 || agree(t, &a->capture, e) < 0)
+            return -1;
+        if (t->device)
+            t->config->device->collectives->before_abort(t->device, trainer_ahead_forget, t);
+    }
+    if (wanted != TRAIN_GRAPH_ON || a->capture)
+        return 0;
+    return err_set(e, ERR_CONFIG, "train.graph is on, and %s (try: train.graph auto)",
+                   t->config->device ? a->why : "this run computes on processors");
+}
+
+void trainer_ahead_forget(void *trainer) {
+    struct trainer *t = trainer;
+    struct network *net = net_of(t);
+    for (int i = 0; i < t->ahead.graphs; i++) {
+        net->k->capture_free(net->ctx, t->ahead.graph[i].captured);
+        free(t->ahead.graph[i].calls);
+        t->ahead.graph[i] = (struct ahead_graph){0};
+    }
+    t->ahead.graphs = 0;
+}
+
+void trainer_ahead_close(struct trainer *t) {
+    struct network *net = net_of(t);
+    if (!net->k)
+        return;
+    trainer_ahead_forget(t);
+    if (t->ahead.step)
+        net->k->mem_free(net->ctx, t->ahead.step, sizeof *t->ahead.step);
+    t->ahead.step = NULL;
+}
+
+void trainer_ahead_say(const struct trainer *t, struct strbuf *line) {
+    if (t->ahead.capture)
+        strbuf_addf(line, "; a step is one CUDA graph");
+    else
+        strbuf_addf(line, "; steps start kernel by kernel: %s", t->ahead.why);
+}
+
+// ---- what a step enqueues ----------------------------------------------------------------------
+
+static float *tail_of(const struct trainer *t) {
+    const struct network *net = net_of(t);
+    return (float *)(void *)(net->grads + net->model->param_elements * net->k->real_bytes);
+}
+
+void trainer_ahead_totals(struct step_run *r) {
+    struct trainer *t = r->t;
+    struct network *net = net_of(t);
+    bool joined = t->ahead.joined, counts = t->data_rank == 0 || t->options->zero;
+    const struct step_totals_args a = {.step = t->ahead.step,
+                                       .losses = net->losses,
+                                       .nlosses = net->unfetched_pending,
+                                       .scale = trainer_loss_scale(r),
+                                       .tail = joined ? NULL : tail_of(t),
+                                       .ranks = t->mesh.data,
+                                       .squares = net->squares,
+                                       .nsquares = joined && counts ? net->squares_pending : 0};
+    net->k->step_totals(net->ctx, &a);
+}
+
+// Where the totals do not travel behind the gradients, a collective of their own adds them up.
+static int join_totals(struct step_run *r, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c = &t->chunk[0];
+    struct bucket totals = {0};
+    int mark = c->part->buckets.count; // behind those of the buckets
+    const struct comm_call call = {.kind = COMM_ALL_REDUCE,
+                                   .type = COMM_F64,
+                                   .op = COMM_SUM,
+                                   .buf =
+                                       (char *)t->ahead.step + offsetof(struct kernel_step, totals),
+                                   .count = KERNEL_TOTALS};
+    trainer_ahead_totals(r);
+    if (trainer_device_start(t, c, &totals, mark, &call, e) < 0)
+        return err_wrap(e, "adding up step %lld", (long long)t->at.step);
+    trainer_device_after(c, mark);
+    return 0;
+}
+
+int trainer_ahead_judge(struct step_run *r, struct err *e) {
+    struct trainer *t = r->t;
+    struct network *net = net_of(t);
+    const struct optimizer *o = &t->chunk[0].optimizer;
+    const struct step_judge_args a = {.step = t->ahead.step,
+                                      .tail = t->ahead.joined ? NULL : tail_of(t),
+                                      .squares = net->squares,
+                                      .nsquares = net->squares_pending,
+                                      .beta1 = o->beta1,
+                                      .beta2 = o->beta2,
+                                      .scaling = is_scaling(t)};
+    if (t->ahead.joined && join_totals(r, e) < 0)
+        return -1;
+    net->k->step_judge(net->ctx, &a);
+    return 0;
+}
+
+void trainer_ahead_called(struct trainer *t, const struct comm_call *call, uint64_t ticket) {
+    struct ahead_graph *g = t->ahead.capturing;
+    if (!t->ahead.ticket)
+        t->ahead.ticket = ticket;
+    if (!g)
+        return;
+    array_grow(g->calls, &g->room, g->ncalls + 1);
+    g->calls[g->ncalls++] = *call;
+}
+
+uint64_t trainer_ahead_ticket(const struct trainer *t) {
+    const struct ahead *a = &t->ahead;
+    return a->settled < a->enqueued ? a->pending[a->settled % (AHEAD_STEPS + 1)].ticket : a->ticket;
+}
+
+// ---- captured parts ----------------------------------------------------------------------------
+
+static struct ahead_graph *find(struct ahead *a, int64_t rows, int segment) {
+    for (int i = 0; i < a->graphs; i++)
+        if (a->graph[i].rows == rows && a->graph[i].segment == segment)
+            return &a->graph[i];
+    return NULL;
+}
+
+static int run_items(struct step_run *r, const struct step_item *it, const struct step_item *end,
+                     struct err *e) {
+    for (; it < end; it++)
+        if (trainer_run_item(r, it, e) < 0)
+            return -1;
+    return 0;
+}
+
+static struct ahead_graph *capture(struct step_run *r, int segment, const struct step_item *it,
+                                   const struct step_item *end, struct err *e) {
+    struct ahead *a = &r->t->ahead;
+    struct network *net = net_of(r->t);
+    struct ahead_graph *g = &a->graph[a->graphs];
+    const char *why = NULL;
+    must(a->graphs < AHEAD_GRAPHS_MAX);
+    *g = (struct ahead_graph){.rows = r->rows, .segment = segment};
+    a->capturing = g;
+    net->k->capture_begin(net->ctx);
+    int result = run_items(r, it, end, e);
+    g->captured = net->k->capture_end(net->ctx, &why);
+    a->capturing = NULL;
+    a->graphs++;
+    if (result == 0 && !g->captured)
+        result = err_set(e, ERR_FAILED, "capturing a step: %s (try: train.graph off)", why);
+    return result < 0 ? NULL : g;
+}
+
+// The items between two loads, or behind the last one.
+static int run_segment(struct step_run *r, int segment, const struct step_item *it,
+                       const struct step_item *end, struct err *e) {
+    struct trainer *t = r->t;
+    struct ahead *a = &t->ahead;
+    struct network *net = net_of(t);
+    // Slow weights join with factors that change: those few steps are not captured.
+    if (!a->capture || !a->seen || t->chunk[0].optimizer.keep >= 0)
+        return run_items(r, it, end, e);
+    struct ahead_graph *g = find(a, r->rows, segment);
+    if (!g) {
+        g = capture(r, segment, it, end, e);
+    } else {
+        for (; it < end; it++)
+            trainer_skip_item(r, it);
+        uint64_t ticket = 0;
+        if (g->ncalls)
+            ticket = t->config->device->collectives->again(t->device, g->calls, (int)g->ncalls);
+        a->ticket = a->ticket ? a->ticket : ticket;
+    }
+    if (!g)
+        return -1;
+    net->k->replay(net->ctx, g->captured);
+    return 0;
+}
+
+static int run_segments(struct step_run *r, const struct step_program *p, struct err *e) {
+    const struct step_item *end = p->item + p->items, *it = p->item;
+    for (int segment = 0; it < end; segment++) {
+        const struct step_item *next = it + 1;
+        while (next < end && next->op != STEP_LOAD)
+            next++;
+        if (trainer_run_item(r, it, e) < 0 || run_segment(r, segment, it + 1, next, e) < 0)
+            return -1;
+        it = next;
+    }
+    return trainer_device_check(r->t, e);
+}
+
+// ---- the step ----------------------------------------------------------------------------------
+
+static int settle(struct trainer *t, struct err *e) {
+    struct ahead *a = &t->ahead;
+    struct network *net = net_of(t);
+    int slot = (int)(a->settled % (AHEAD_STEPS + 1));
+    struct step_done *d = &a->pending[slot].done;
+    struct kernel_step s;
+    float tail[NETWORK_TAIL] = {0};
+    int64_t since = clock_mono_ns();
+    net->k->read_end(net->ctx, slot, &s, sizeof s);
+    a->settled++;
+    if (trainer_device_check(t, e) < 0)
+        return -1;
+    for (int i = 0; i < KERNEL_TOTALS - 1; i++)
+        tail[i] = (float)s.totals[i];
+    if (!isfinite(tail[TAIL_LOSS]))
+        return trainer_rank_diverged(t, "the loss", s.own_loss, d->step, e);
+    if (s.halted != 0)
+        return trainer_gradient_diverged(t, d->step, e);
+    trainer_proven(t);
+    t->proven = false;
+    t->chunk[0].optimizer.step = (int64_t)s.updates;
+    t->grad_norm = d->grad_norm = sqrt(s.totals[KERNEL_TOTALS - 1]);
+    int64_t now = clock_mono_ns();
+    d->times.compute_ns += now - since;
+    d->times.total_ns = now - a->since_ns;
+    a->since_ns = now;
+    trainer_account(t, d, tail);
+    return 0;
+}
+
+int trainer_ahead_drain(struct trainer *t, struct err *e) {
+    while (t->ahead.settled < t->ahead.enqueued)
+        if (settle(t, e) < 0)
+            return -1;
+    return 0;
+}
+
+// The scalars of this step, which the device reads when it comes to it.
+static void write_scalars(struct step_run *r) {
+    struct trainer *t = r->t;
+    struct network *net = net_of(t);
+    t->lr = lr_schedule_rate(&t->schedule, trainer_progress(t, t->at.consumed),
+                             trainer_progress(t, r->consumed));
+    trainer_set_requests(r);
+    const double scalars[] = {t->lr, t->options->clip_norm, (double)r->tail[TAIL_STOP],
+                              (double)r->tail[TAIL_SAVE]};
+    _Static_assert(sizeof scalars == offsetof(struct kernel_step, loss_scale), "its first members");
+    net->k->mem_write(net->ctx, t->ahead.step, scalars, sizeof scalars);
+}
+
+int trainer_ahead_step(struct step_run *r, const struct step_program *p, struct step_done *d,
+                       struct err *e) {
+    struct trainer *t = r->t;
+    struct ahead *a = &t->ahead;
+    struct network *net = net_of(t);
+    struct optimizer *o = &t->chunk[0].optimizer;
+    int slot = (int)(a->enqueued % (AHEAD_STEPS + 1));
+    if (a->enqueued == a->settled)
+        a->since_ns = clock_mono_ns();
+    if (a->graphs > AHEAD_GRAPHS_MAX / 2)
+        trainer_ahead_forget(t);
+    net->unfetched_pending = net->squares_pending = 0;
+    a->ticket = 0;
+    o->keep = trainer_lookahead(r);
+    write_scalars(r);
+    if (run_segments(r, p, e) < 0)
+        return -1;
+    optimizer_pull_stats(o, net);
+    net->k->read_start(net->ctx, slot, a->step, sizeof *a->step);
+    a->seen = true;
+    t->at.step++;
+    t->at.consumed = r->consumed;
+    d->step = t->at.step;
+    d->images = r->rows * t->shards;
+    d->lr = t->lr;
+    d->times = r->times;
+    a->pending[slot] = (struct ahead_step){*d, a->ticket};
+    a->enqueued++;
+    net->unfetched_pending = net->squares_pending = 0;
+    return a->enqueued - a->settled > AHEAD_STEPS ? settle(t, e) : 0;
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A step as one captured graph (train.graph): the same losses to the last bit as kernel by kernel,
+# alone and on two ranks; where steps are not captured, the start says why; and the losses of the
+# step change, or its run fails, without any node of the graph and any edge between its streams.
+# shellcheck disable=SC2317 # functions that ok calls
+source "${0%/*}/../lib.sh"
+source "${0%/*}/runs.sh"
+SEEDS=3 # orders in which a missing edge may show
+
+small_shapes 34
+common=(print_every=1 threads=1 eval=false epochs=1 seed=3 "data=$WORK/shapes34" model=mlp hidden=8
+    batch=4 lr=0.05 device=gpu)
+# train FOLDER COMMAND… -- KEY=VALUE…
+train() {
+    local folder=$1 command=() s
+    shift
+    while [ "$1" != -- ]; do command+=("$1") && shift; done
+    shift
+    for s in "${common[@]}" "$@"; do command+=(--set "train.$s"); done
+    rm -rf "$folder" && mkdir -p "$folder"
+    (cd "$folder" && "${command[@]}" >out 2>&1) || { diag "$(tail -n 5 "$folder/out")" && false; }
+}
+same_losses() { # A B STEPS
+    is "$(losses "$1")" "$(losses "$2")" "$1: the same losses to the last bit"
+    is "$(losses "$1" | wc -l)" "$3" "$1: $3 steps"
+}
+# both NAME STEPS COMMAND… -- KEY=VALUE…: captured, and kernel by kernel
+both() {
+    local name=$1 steps=$2
+    shift 2
+    ok "$name: captured" train "$name" "$@" graph=on
+    like "$(cat "$name/out")" 'a step is one CUDA graph' "$name: the start says so"
+    ok "$name: kernel by kernel" train "$name.off" "$@" graph=off
+    like "$(cat "$name.off/out")" 'kernel by kernel: train.graph is off' \
+        "$name: the start says that"
+    same_losses "$name" "$name.off" "$steps"
+}
+both alone 9 on_gpu "$cuda" --
+both clipped 18 on_gpu "$cuda" -- optimizer=adamw clip_norm=0.5 ema=0.9 epochs=2 hidden=8,8
+both parts 5 on_gpu "$cuda" -- accumulate=2
+both slow 9 on_gpu "$cuda" -- lookahead=0.9 lookahead_every=3
+pair=(on_gpu "${two[@]}" "$cuda" --)
+both pair 5 "${pair[@]}" hidden=32 bucket_bytes=4096
+both parted 5 "${pair[@]}" hidden=32 bucket_bytes=4096 zero=true clip_norm=0.5
+both rounded 5 "${pair[@]}" wire=bf16
+
+# ---- a checkpoint in the middle, and the end of a run that diverges -----------------------------
+ok 'checkpoints in an epoch' train saved on_gpu "$cuda" -- checkpoint_every_steps=4 check_every=3
+same_losses saved alone 9
+for graph in on off; do
+    ok "graph $graph: a run that diverges fails" fails \
+        train "diverged.$graph" on_gpu "$cuda" -- lr=1000 hidden=16,16,16,16,16,16 \
+        momentum=0.99 epochs=2 "graph=$graph"
+    like "$(cat diverged.$graph/out)" 'no longer a finite number at step [0-9]+ ' \
+        "graph $graph: the step is named"
+done
+
+# ---- where steps are not captured ---------------------------------------------------------------
+ok 'a driver without capture' train without on_gpu env EMU_GRAPHS=0 "$cuda" --
+like "$(cat without/out)" \
+    'kernel by kernel: the driver captures no graph: CUDA_ERROR_NOT_SUPPORTED' 'the start says why'
+same_losses without alone 9
+ok 'graph=on is refused there' fails \
+    train refused on_gpu env EMU_GRAPHS=0 "$cuda" -- graph=on
+like "$(cat refused/out)" 'train.graph is on, and the driver .* \(try: train.graph auto\)' 'the refusal says why'
+# shellcheck disable=SC2016 # for the shells of the ranks
+other='[ $RANK = 0 ] || export EMU_GRAPHS=0; exec "$0" "$@"'
+ok 'one rank of two without capture' train mixed on_gpu "${two[@]}" bash -c "$other" "$cuda" --
+like "$(cat mixed/out)" 'kernel by kernel: rank 1 cannot capture a graph' 'no rank captures'
+ok 'gradients through the hosts' train hosts "${pair[@]}" collectives=host
+like "$(cat hosts/out)" 'kernel by kernel: the hosts pass the gradients on' 'the start says it'
+
+# ---- every node and every edge counts -----------------------------------------------------------
+# The kernels of a step are a noted number: more of them make small models slow.
+ok 'a step of two ranks is reported' \
+    train report on_gpu env EMU_GRAPH_REPORT=1 "${two[@]}" "$cuda" -- batch=8 clip_norm=0.1
+report=$(grep -o 'a graph of .*' report/out | head -n 1)
+is "$report" 'a graph of 19 nodes, 18 kernels, 2 edges' 'launches of a step as noted'
+IFS=' ' read -r _ _ _ nodes _ _ _ edges _ <<<"$report"
+# missed VARIABLE NUMBER SEED: without it the run ends well and has the losses of `report`
+missed() {
+    train lost on_gpu env "$1=$2" EMU_SEED="$3" EMU_NCCL_SECONDS=5 "${two[@]}" "$cuda" -- batch=8 \
+        clip_norm=0.1 >/dev/null || return 1
+    [ "$(losses lost)" = "$(losses report)" ]
+}
+for ((n = 0; n < nodes; n++)); do
+    ok "the losses need node $n" fails missed EMU_LOSE_NODE "$n" 1
+done
+for ((n = 0; n < edges; n++)); do
+    found=0
+    for ((seed = 1; seed <= SEEDS && !found; seed++)); do
+        missed EMU_LOSE_EDGE "$n" "$seed" || found=1
+    done
+    ok "the losses need edge $n between streams" [ $found = 1 ]
+done
+done_testing

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034
+# Runs of the trainer for GPUs on the stand-in for the driver. Sourced by scripts, after lib.sh.
+GPU=$BUILD/gpu
+cuda=$BIN/dttrain-cuda
+two=("$BIN/dtrun" --standalone --nproc-per-node 2 --no-python)
+[ -x "$cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
+[ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
+
+# on_gpu COMMAND…, with the stand-in
+on_gpu() { env LD_LIBRARY_PATH="$GPU" DTTRAIN_EMULATED=1 EMU_DEVICES=4 "$@"; }
+# losses FOLDER: of every step
+losses() {
+    sed -n 's/.*"event":"train".*"loss":\([^,}]*\).*/\1/p' "$1"/dttrain-output/metrics.jsonl
+}
+# close A B BOUND: two folders with the same losses, but for a relative difference; at least 10
+close() {
+    paste <(losses "$1") <(losses "$2") | awk -v bound="$3" '
+        { d = $1 - $2; d = d < 0 ? -d : d; n++
+          if (NF != 2 || $1 != $1 + 0 || d > bound * $2) { print "# step " n ": " $0; bad = 1 } }
+        END { exit bad || n < 10 }'
+}
+# small_shapes IMAGES…: a folder of so many small training images each
+small_shapes() {
+    local images
+    for images; do
+        dtctl data make-shapes "shapes$images" --images "$images" --test-images 8 --image-size 8 \
+            >made.log 2>&1 || diag "$(cat made.log)"
+    done
+}
+# fails COMMAND…: it does, and says nothing here
+fails() { ! "$@" >/dev/null; }
