@@ -6,14 +6,16 @@
 unset "${!AWS_@}" SSL_CERT_FILE
 
 s3_start() { # [NAME=VALUE…]: sets S3 to its address
+    local word address=127.0.0.1
+    for word; do [[ $word != ADDRESS=* ]] || address=${word#*=}; done
     rm -f "$WORK/s3.port"
     env "$@" python3 "$SRC/tests/tools/s3.py" "$WORK/s3.port" \
         2>"$WORK/s3.err" &
     S3_PID=$!
     wait_for 10 test -s "$WORK/s3.port" || bail_out "$(cat "$WORK/s3.err")"
-    S3=http://127.0.0.1:$(cat "$WORK/s3.port")
+    S3=http://$address:$(cat "$WORK/s3.port")
     export AWS_ENDPOINT_URL=$S3 AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=SECRETTEST
-    export AWS_EC2_METADATA_DISABLED=true NO_PROXY=127.0.0.1
+    export AWS_EC2_METADATA_DISABLED=true NO_PROXY=$address
 }
 
 s3_stop() {

@@ -10,7 +10,8 @@
 //     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
 //
 // Standard output is lines of JSON. `list`: {"folder":true|false,"ca":"PEM"}, then for each object
-// {"path","name","url","size","etag","id"}, then {"end":N}. `get` reads just that, and writes
+// {"path","name","url","size","etag","id"}, then {"end":N}. `get` reads just that; a line may have
+// "sha256" as well, then content of that hash in the store is the object. It writes
 // {"i":N,"sha256":"…"} for each object, in any order; {"done":N,"total":N} on the way; and
 // {"end":N,"read":BYTES,"again":N}. `put` writes done, total and end; `results` also writes
 // {"end":FILES,"sent":BYTES,"there":FILES not sent again,"links":N} as its last line. The last line
@@ -116,10 +117,11 @@ static int read_want(struct input *in, const struct json *j, struct err *e) {
                                .url = json_get_str(j, "url", NULL),
                                .etag = json_get_str(j, "etag", "")};
     int64_t size = json_get_int(j, "size", -1);
-    const char *id = json_get_str(j, "id", "");
+    const char *id = json_get_str(j, "id", ""), *hash = json_get_str(j, "sha256", "");
     if (!want.name || !want.url || size < 0 || !hash_is_hex(id) || in->count == S3_OBJECTS_MAX ||
         str_unhex(want.id, HASH_BYTES, id, e) < 0)
         return err_set(e, ERR_FORMAT, "line %zu of the input is no object", in->count + 2);
+    want.hashed = hash_is_hex(hash) && str_unhex(want.hash, HASH_BYTES, hash, e) == 0;
     want.size = (uint64_t)size;
     if (in->count == in->room) {
         in->room = in->room ? in->room * 2 : 256;

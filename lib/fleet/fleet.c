@@ -447,6 +447,11 @@ static size_t take_back(struct fleet *f, const bool *failed_before, void *const 
 }
 
 int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
+    return fleet_each_resumed_of(f, operation, start, FLEET_MOVING_NODES_MAX, e);
+}
+
+int fleet_each_resumed_of(struct fleet *f, const char *operation, fleet_start *start,
+                          size_t at_once, struct err *e) {
     struct arena *a = f->context->arena;
     bool *failed_before = arena_new(a, bool, f->count + 1);
     void **work = arena_new(a, void *, f->count + 1);
@@ -454,7 +459,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
         failed_before[i] = f->nodes[i].failed;
         work[i] = f->nodes[i].work;
     }
-    int result = fleet_each_of(f, operation, start, FLEET_MOVING_NODES_MAX, e);
+    int result = fleet_each_of(f, operation, start, at_once, e);
     for (int retry = 0; result == 0 && retry < FLEET_RETRIES_MAX; retry++) {
         if (take_back(f, failed_before, work) == 0)
             break;
@@ -462,7 +467,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
         if (result == 0)
             result = fleet_connect(f, true, e);
         if (result == 0)
-            result = fleet_each_of(f, operation, start, FLEET_MOVING_NODES_MAX, e);
+            result = fleet_each_of(f, operation, start, at_once, e);
     }
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].left_out = NULL;

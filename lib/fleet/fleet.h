@@ -95,6 +95,9 @@ int fleet_each_of(struct fleet *f, const char *operation, fleet_start *start, si
 // are reconnected and started again, up to FLEET_RETRIES_MAX times. At most FLEET_MOVING_NODES_MAX
 // nodes are in progress: more cost memory and are not faster.
 int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
+// The same with at most at_once nodes in progress.
+int fleet_each_resumed_of(struct fleet *f, const char *operation, fleet_start *start,
+                          size_t at_once, struct err *e);
 // Ends the step for this node; e NULL or ERR_NONE: success. Safe to call twice.
 void fleet_done(struct fleet_node *n, const struct err *e);
 void fleet_fail(struct fleet_node *n, const struct err *e); // marks a node as failed outside a step

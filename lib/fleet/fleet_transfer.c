@@ -4,6 +4,8 @@
 
 #include "xfer/fanout.h"
 
+_Static_assert((int)FLEET_SHARE_NODES_MAX <= (int)FANOUT_NODES_MAX, "one chain has all nodes");
+
 struct transfer {
     fleet_transfer_start *start;
     void *ctx;
@@ -43,20 +45,25 @@ static int start_node(struct fleet_node *n, struct err *e) {
     return e->code == ERR_NONE ? 0 : -1;
 }
 
-int fleet_transfer_each(struct fleet *f, const char *operation, fleet_transfer_start *start,
-                        void *ctx, struct transfer_totals *totals, struct err *e) {
+static int each(struct fleet *f, const char *operation, fleet_transfer_start *start, void *ctx,
+                struct transfer_totals *totals, size_t at_once, struct err *e) {
     struct transfer *all = arena_new(f->context->arena, struct transfer, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         all[i] = (struct transfer){start, ctx, totals, NULL};
         f->nodes[i].work = &all[i];
     }
-    int result = fleet_each_resumed(f, operation, start_node, e);
+    int result = fleet_each_resumed_of(f, operation, start_node, at_once, e);
     for (size_t i = 0; i < f->count; i++) {
         if (all[i].xfer)
             xfer_cancel(all[i].xfer); // the step was interrupted
         f->nodes[i].work = NULL;
     }
     return result;
+}
+
+int fleet_transfer_each(struct fleet *f, const char *operation, fleet_transfer_start *start,
+                        void *ctx, struct transfer_totals *totals, struct err *e) {
+    return each(f, operation, start, ctx, totals, FLEET_MOVING_NODES_MAX, e);
 }
 
 // ---- manifests to all nodes --------------------------------------------------------------------
@@ -66,6 +73,7 @@ struct send {
     const char *dest;
     enum xfer_mode mode;
     struct fanout *fanout;
+    struct xfer_peers *peers; // per node; NULL: content is read here
 };
 
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
@@ -78,6 +86,7 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
         .mode = s->mode,
         .manifest = s->manifests[n->index],
         .fanout = s->fanout,
+        .peers = s->peers ? &s->peers[n->index] : NULL,
         .address = n->info->address,
     };
     return spec.manifest ? xfer_push(n->link, &spec, events, n, e) : NULL;
@@ -88,8 +97,20 @@ int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest
                          struct err *e) {
     struct transfer_totals ignored = {0};
     bool alone = f->count < 2 || f->context->config->cluster.fanout == CONFIG_FANOUT_OFF;
-    struct send s = {manifests, dest, mode, alone ? NULL : fanout_new(f->context->loop)};
+    struct send s = {manifests, dest, mode, alone ? NULL : fanout_new(f->context->loop), NULL};
     int result = fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
+    fanout_free(s.fanout);
+    return result;
+}
+
+int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,
+                         const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
+                         struct err *e) {
+    struct manifest **all = arena_new(f->context->arena, struct manifest *, f->count + 1);
+    struct send s = {all, dest, XFER_MERGE, fanout_new(f->context->loop), peers};
+    for (size_t i = 0; i < f->count; i++)
+        all[i] = m;
+    int result = each(f, operation, start, &s, totals, FLEET_SHARE_NODES_MAX, e);
     fanout_free(s.fanout);
     return result;
 }

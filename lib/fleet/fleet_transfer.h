@@ -8,6 +8,8 @@
 #include "fleet/fleet.h"
 #include "xfer/xfer.h"
 
+enum { FLEET_SHARE_NODES_MAX = 64 };
+
 struct transfer_totals {
     uint64_t bytes, bytes_wire; // transferred, over all nodes
     uint64_t bytes_all;         // at the destination in the end
@@ -32,6 +34,12 @@ int fleet_send_manifest(struct fleet *f, const char *operation, const struct man
 // NULL.
 int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
                          const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
+                         struct err *e);
+// Puts a manifest into place on every node, with content that is on some of the nodes alone: they
+// give it to each other, at most FLEET_SHARE_NODES_MAX at once. peers: per node, with their lacks;
+// a node that lacks some in the end has not got everything in place.
+int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,
+                         const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
                          struct err *e);
 
 #endif

@@ -13,6 +13,7 @@
 #include "node/push_destination.h"
 #include "sys/file.h"
 #include "xfer/xfer_frame.h"
+#include "xfer/xfer_give.h"
 #include "xfer/xfer_receiver.h"
 #include "xfer/xfer_relay.h"
 #include "xfer/xfer_sender.h"
@@ -155,10 +156,22 @@ static int relay_to(struct node *n, struct relay *relay, const struct xfer_relay
     return 1;
 }
 
+static int relay_give(struct node *n, struct receive *r, struct relay *relay,
+                      const struct xfer_frame *f, struct err *e) {
+    struct err why = {0};
+    bool lost;
+    if (xfer_give(r, relay, f, &lost, &why, e) < 0)
+        return -1;
+    if (lost)
+        relay_lost(n, &why);
+    return 1;
+}
+
 // The relay's part of a frame from dtctl or (from_peer) from the node before. 1: the frame is the
 // relay's alone, 0: it is the receiver's, too.
-static int relay_frame(struct node *n, struct relay *relay, const struct xfer_frame *f,
-                       const void *wire, bool from_peer, struct err *e) {
+static int relay_frame(struct node *n, struct receive *r, struct relay *relay,
+                       const struct xfer_frame *f, const void *wire, bool from_peer,
+                       struct err *e) {
     struct xfer_relay_peer peer;
     struct err why;
     if (!from_peer && (f->type == XFER_RELAY_FROM || f->type == XFER_RELAY_TO)) {
@@ -166,6 +179,8 @@ static int relay_frame(struct node *n, struct relay *relay, const struct xfer_fr
             return -1;
         return f->type == XFER_RELAY_FROM ? relay_from(n, relay, &peer) : relay_to(n, relay, &peer);
     }
+    if (!from_peer && f->type == XFER_RELAY_GIVE)
+        return relay_give(n, r, relay, f, e);
     if (f->type == XFER_RELAY_END && !relay->active)
         return 1; // both dtctl and the node before say it
     if (from_peer && f->type != XFER_BATCH && f->type != XFER_CHUNK && f->type != XFER_BAD &&
@@ -222,7 +237,7 @@ static int push_frame(struct node *n, struct receive *r, struct relay *relay, st
     if (push_next(n, relay, &f, &wire, &source, e) < 0)
         return -1;
     if (source != PEER_GONE) {
-        int rc = relay_frame(n, relay, &f, wire, source == FROM_PEER, e);
+        int rc = relay_frame(n, r, relay, &f, wire, source == FROM_PEER, e);
         if (rc == 0)
             rc = xfer_receive_frame(r, &f, &n->out, e);
         if (rc >= 0 || source == FROM_DTCTL || e->code != ERR_FORMAT)
@@ -230,7 +245,7 @@ static int push_frame(struct node *n, struct receive *r, struct relay *relay, st
     }
     static const unsigned char end[XFER_HEAD_BYTES] = {[4] = XFER_RELAY_END};
     f = (struct xfer_frame){.type = XFER_RELAY_END, .wire_bytes = sizeof end};
-    int rc = relay_frame(n, relay, &f, end, false, e);
+    int rc = relay_frame(n, r, relay, &f, end, false, e);
     return rc == 0 ? xfer_receive_frame(r, &f, &n->out, e) : rc < 0 ? -1 : 0;
 }
 
@@ -269,6 +284,7 @@ static int push(struct node *n, struct err *e) {
         .replace = hello.replace,
         .keep = true,
         .acks = true,
+        .peers = hello.peers && !hello.extra,
     };
     struct relay relay = RELAY_CLOSED;
     int rc = xfer_receive_open(&r, &config, e);

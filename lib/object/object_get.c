@@ -236,16 +236,26 @@ static int fill(struct work *w, struct slot *s, struct err *e) {
 
 // ---- before and around --------------------------------------------------------------------------
 
-// True when the store has the object.
-static bool is_there(struct work *w, size_t i, unsigned char hash[HASH_BYTES]) {
+static bool has_content(const struct object_get *g, const unsigned char *hash, uint64_t size) {
+    return size <= OBJECT_SMALL_BYTES_MAX ? cas_has_small(g->store, hash, size)
+                                          : cas_has_object(g->store, hash, size);
+}
+
+// 1: the store has the object, 0: it has not. Content that another node has read and given to this
+// one becomes known.
+static int is_there(struct work *w, size_t i, unsigned char hash[HASH_BYTES], struct err *e) {
     struct object_get *g = w->g;
     const struct object_want *want = &g->wants[i];
     const unsigned char *found = want->etag[0] ? known_find(g->known, want->id) : NULL;
+    if (want->hashed && has_content(g, want->hash, want->size)) {
+        memcpy(hash, want->hash, HASH_BYTES);
+        bool known = !want->etag[0] || (found && memcmp(found, hash, HASH_BYTES) == 0);
+        return known || known_add(g->known, want->id, hash, e) == 0 ? 1 : -1;
+    }
     if (!found)
-        return false;
+        return 0;
     memcpy(hash, found, HASH_BYTES);
-    return want->size <= OBJECT_SMALL_BYTES_MAX ? cas_has_small(g->store, hash, want->size)
-                                                : cas_has_object(g->store, hash, want->size);
+    return has_content(g, hash, want->size);
 }
 
 static int look(struct work *w, struct err *e) {
@@ -257,7 +267,10 @@ static int look(struct work *w, struct err *e) {
         const struct object_want *want = &g->wants[i];
         uint32_t units = 0;
         w->total += want->size;
-        if (is_there(w, i, hash)) {
+        int there = is_there(w, i, hash, e);
+        if (there < 0)
+            return -1;
+        if (there) {
             w->done += want->size;
             if (tell(w, i, hash, e) < 0)
                 return -1;
@@ -265,11 +278,11 @@ static int look(struct work *w, struct err *e) {
         }
         if (want->etag[0] && want->size > OBJECT_SMALL_BYTES_MAX)
             w->objects[i].have = cas_part_have(g->store, &w->arena, want->id, want->size, &units);
-        uint64_t there = (uint64_t)units * CAS_UNIT_BYTES;
-        there = there < want->size ? there : want->size;
-        w->done += there;
+        uint64_t begun = (uint64_t)units * CAS_UNIT_BYTES;
+        begun = begun < want->size ? begun : want->size;
+        w->done += begun;
         // A small one is in a pack of the store, and in its folder as well.
-        missing += (want->size - there) * (want->size <= OBJECT_SMALL_BYTES_MAX ? 2 : 1);
+        missing += (want->size - begun) * (want->size <= OBJECT_SMALL_BYTES_MAX ? 2 : 1);
     }
     if (missing == 0)
         return 0;

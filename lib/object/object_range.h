@@ -18,6 +18,8 @@ struct object_want {
     const char *url, *etag; // etag without quotes; "": none, then one request reads all of it
     uint64_t size;
     unsigned char id[HASH_BYTES]; // stands for this content alone
+    bool hashed;                  // hash is known: another node has read it
+    unsigned char hash[HASH_BYTES];
 };
 
 struct object_range {

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "run/input_fanout.h"
 #include "run/monitor.h"
 #include "run/results.h"
 #include "run/results_part.h"
@@ -159,7 +160,8 @@ static void send_next(struct revive_node *x) {
     const struct fleet_node *n = x->agent.node;
     // Objects that this node has read are in its store. The newest state replaces an earlier run's.
     const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL,
-                                      l->remote ? l->remote[n->index].files : NULL, x->state};
+                                      l->remote ? l->remote[n->index].files : NULL,
+                                      input_fanout_files(l), x->state};
     struct xfer_push_spec spec = {
         .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};
     struct err e = {0};

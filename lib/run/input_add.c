@@ -5,6 +5,7 @@
 #include "content/ignore.h"
 #include "fleet/hashing.h"
 #include "run/input_deal.h"
+#include "run/input_fanout.h"
 #include "run/input_from_run.h"
 #include "run/input_remote.h"
 #include "run/input_samples.h"
@@ -78,6 +79,10 @@ static int give(struct run_start *l, const struct run_start_input *in, size_t no
     struct arena *a = l->context->arena;
     if (config_input_is_streamed(in->config))
         return input_stream_add(l, node, in, entry, e);
+    if (in->remote && !in->share) // every node gets it
+        return node ? 0
+                    : input_fanout_add(l, in->remote, entry,
+                                       arena_printf(a, "%s/%s", in->path, entry->path), e);
     return in->remote ? input_remote_add(l, node, in->remote, entry,
                                          arena_printf(a, "%s/%s", in->path, entry->path), e)
                       : copy_entry(l->shards[node], a, entry, in->path, e);

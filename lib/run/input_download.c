@@ -4,13 +4,14 @@
 #include "run/input_remote.h"
 
 #include "fleet/embedded_files.h"
+#include "run/input_fanout.h"
 #include "sys/file.h"
 
 #include <string.h>
 
 struct download {
     struct fleet_node *node;
-    struct run_start_remote *remote;
+    struct input_remote_list *list;
     struct transport_run *run;
     size_t sent;         // bytes of the input
     struct strbuf line;  // of an answer that has begun
@@ -22,18 +23,22 @@ struct download {
 };
 
 static void finish(struct download *d, const struct err *e) {
+    static const struct err none;
+    bool ours = e->code && d->list->tolerant && e->code != ERR_NO_STATUS;
+    if (ours)
+        d->list->why = *e;
     if (d->run)
         transport_run_close(d->run);
     d->run = NULL;
     strbuf_fini(&d->line);
     strbuf_fini(&d->words);
     arena_fini(&d->scratch);
-    fleet_done(d->node, e);
+    fleet_done(d->node, ours ? &none : e);
 }
 
 static void on_room(struct transport_run *r, void *ctx) {
     struct download *d = ctx;
-    const struct strbuf *input = &d->remote->input;
+    const struct strbuf *input = d->list->input;
     while (d->sent < input->len) {
         size_t n = transport_run_send(r, input->data + d->sent, input->len - d->sent);
         d->sent += n;
@@ -45,11 +50,22 @@ static void on_room(struct transport_run *r, void *ctx) {
 static int take_hash(struct download *d, const struct json *j, struct err *e) {
     int64_t i = json_get_int(j, "i", -1);
     const char *hex = json_get_str(j, "sha256", "");
-    struct manifest *m = d->remote->files;
-    if (i < 0 || (uint64_t)i >= m->count || !hash_is_hex(hex))
+    const struct input_remote_list *list = d->list;
+    unsigned char hash[HASH_BYTES];
+    if (i < 0 || (uint64_t)i >= list->count || !hash_is_hex(hex))
         return err_set(e, ERR_FORMAT, "dtdata answers with an object that it was not asked for");
+    if (str_unhex(hash, HASH_BYTES, hex, e) < 0)
+        return -1;
+    size_t at = list->entries ? list->entries[i] : (size_t)i;
+    struct manifest_entry *entry = &list->files->entries[at];
     d->known++;
-    return str_unhex(m->entries[i].hash, HASH_BYTES, hex, e);
+    if (list->came && list->came[at] && memcmp(entry->hash, hash, HASH_BYTES) != 0)
+        return err_set(e, ERR_HASH, "'%s' is another one than the node before has read",
+                       entry->source);
+    if (list->came)
+        list->came[at] = true;
+    memcpy(entry->hash, hash, HASH_BYTES);
+    return 0;
 }
 
 static int take_line(struct download *d, struct err *e) {
@@ -98,7 +114,7 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
         .end = *end, .out = strbuf_cstr(&d->words), .out_len = d->words.len, .err_text = ""};
     struct err e = {0};
     (void)r;
-    if (fleet_answer(&result, &e) == 0 && (!d->ended || d->known != d->remote->files->count))
+    if (fleet_answer(&result, &e) == 0 && (!d->ended || d->known != d->list->count))
         err_set(&e, ERR_NO_STATUS, "dtdata ended without an answer");
     d->run = NULL;
     finish(d, &e);
@@ -109,15 +125,14 @@ static int start(struct fleet_node *n, struct err *e) {
         .on_output = on_output, .on_room = on_room, .on_end = on_end};
     struct download *d = n->work;
     struct arena *a = n->fleet->context->arena;
-    if (d->remote->files->count == 0) {
+    if (d->list->count == 0) {
         fleet_done(n, NULL);
         return 0;
     }
     // From its beginning, also when the connection was lost: the store has what came.
-    *d = (struct download){.node = n, .remote = d->remote};
-    if (strcmp(strbuf_cstr(&d->remote->input) + d->remote->input.len - strlen(INPUT_REMOTE_END),
-               INPUT_REMOTE_END) != 0)
-        strbuf_adds(&d->remote->input, INPUT_REMOTE_END);
+    *d = (struct download){.node = n, .list = d->list};
+    if (!str_ends(strbuf_cstr(d->list->input), INPUT_REMOTE_END))
+        strbuf_adds(d->list->input, INPUT_REMOTE_END);
     const char *program = file_join(a, n->facts.root, embedded_program_path(a, "dtdata"));
     struct transport_command command = {
         .line = arena_printf(a, "%s get %s", transport_path_word(a, program),
@@ -139,25 +154,24 @@ static void release(struct download *d) {
 }
 
 static void tell(const struct run_start *l) {
-    char size[STR_HUMAN_BYTES_MAX];
+    char read[STR_HUMAN_BYTES_MAX], given[STR_HUMAN_BYTES_MAX];
+    struct strbuf text = {0};
+    strbuf_addf(&text, "inputs   nodes read %s", str_human_bytes(read, l->downloaded));
+    if (l->passed_on)
+        strbuf_addf(&text, " and gave each other %s", str_human_bytes(given, l->passed_on));
     if (l->again)
-        screen_note(l->context->screen, "inputs   nodes read %s, %llu request%s made again",
-                    str_human_bytes(size, l->downloaded), (unsigned long long)l->again,
+        strbuf_addf(&text, ", %llu request%s made again", (unsigned long long)l->again,
                     l->again == 1 ? " was" : "s were");
-    else
-        screen_note(l->context->screen, "inputs   nodes read %s",
-                    str_human_bytes(size, l->downloaded));
+    screen_note(l->context->screen, "%s", strbuf_cstr(&text));
+    strbuf_fini(&text);
 }
 
-int input_remote_send(struct run_start *l, struct fleet *f, struct err *e) {
+int input_remote_read(struct run_start *l, struct fleet *f, struct input_remote_list *lists,
+                      struct err *e) {
     struct download *all = arena_new(l->context->arena, struct download, f->count + 1);
-    struct manifest **files = arena_new(l->context->arena, struct manifest *, f->count + 1);
-    if (!l->remote)
-        return 0;
     for (size_t i = 0; i < f->count; i++) {
-        all[i] = (struct download){.node = &f->nodes[i], .remote = &l->remote[i]};
+        all[i] = (struct download){.node = &f->nodes[i], .list = &lists[i]};
         f->nodes[i].work = &all[i];
-        files[i] = l->remote[i].files->count ? l->remote[i].files : NULL;
     }
     int result = fleet_each_resumed(f, "download", start, e);
     for (size_t i = 0; i < f->count; i++) {
@@ -165,10 +179,38 @@ int input_remote_send(struct run_start *l, struct fleet *f, struct err *e) {
         l->again += all[i].again;
         release(&all[i]);
     }
-    if (result == 0 && fleet_failures(f) == 0)
-        tell(l);
+    return result;
+}
+
+// Objects of which each node has its own part.
+static int send_parts(struct run_start *l, struct fleet *f, struct err *e) {
+    struct manifest **files = arena_new(l->context->arena, struct manifest *, f->count + 1);
+    struct input_remote_list *lists =
+        arena_new(l->context->arena, struct input_remote_list, f->count + 1);
+    size_t count = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        struct run_start_remote *r = &l->remote[i];
+        lists[i] = (struct input_remote_list){
+            .input = &r->input, .files = r->files, .count = r->files->count};
+        files[i] = r->files->count ? r->files : NULL;
+        count += r->files->count;
+    }
+    if (count == 0)
+        return 0;
+    int result = input_remote_read(l, f, lists, e);
     // The order of the lists that were sent is not needed any more.
     for (size_t i = 0; result == 0 && i < f->count; i++)
         result = files[i] ? manifest_sort(files[i], e) : 0;
     return result < 0 ? -1 : fleet_send_manifests(f, "place", files, "", XFER_MERGE, &l->sent, e);
+}
+
+int input_remote_send(struct run_start *l, struct fleet *f, struct err *e) {
+    if (!l->remote && !l->shared)
+        return 0;
+    int result = l->remote ? send_parts(l, f, e) : 0;
+    if (result == 0)
+        result = input_fanout_send(l, f, e);
+    if (result == 0 && fleet_failures(f) == 0)
+        tell(l);
+    return result;
 }

@@ -37,6 +37,19 @@ int input_remote_add_program(struct run_start *l, struct err *e);
 // Adds an entry of the list to what this node reads; path: where it goes.
 int input_remote_add(struct run_start *l, size_t node, const struct input_remote *from,
                      const struct manifest_entry *entry, const char *path, struct err *e);
+// The reading of one node in a step.
+struct input_remote_list {
+    struct strbuf *input;   // the lines for dtdata, without the last one
+    struct manifest *files; // whose entries get the hashes
+    const size_t *entries;  // the entry of each line; NULL: in order
+    bool *came;             // by entry: its hash is known, and must come again; NULL: no matter
+    size_t count;           // of lines
+    bool tolerant;          // a failure of dtdata goes into `why` and is none of the node
+    struct err why;
+};
+// One list for each node of the fleet; an empty one is skipped. Adds to l->downloaded and l->again.
+int input_remote_read(struct run_start *l, struct fleet *f, struct input_remote_list *lists,
+                      struct err *e);
 // Every node reads what was added, then has it put into place. Failures are kept per node.
 int input_remote_send(struct run_start *l, struct fleet *f, struct err *e);
 void input_remote_close(struct run_start *l);

@@ -11,6 +11,7 @@
 #include "fleet/hashing.h"
 #include "provider/cluster_backup.h"
 #include "run/input_add.h"
+#include "run/input_fanout.h"
 #include "run/input_remote.h"
 #include "run/input_stream.h"
 #include "sys/file.h"
@@ -144,6 +145,7 @@ void run_start_close(struct run_start *l) {
     input_add_close(l);
     input_remote_close(l);
     input_stream_close(l);
+    input_fanout_close(l);
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         manifest_free(l->shards[n]);
     memset(l->spec.key, 0, sizeof l->spec.key);

@@ -38,6 +38,7 @@ struct run_start_share {
 };
 
 struct input_remote;
+struct input_fanout;
 
 // The part of one node in the streamed inputs, for dtdata.
 struct run_start_stream {
@@ -85,7 +86,9 @@ struct run_start {
     struct run_start_remote *remote;  // per node, NULL without inputs from servers
     struct run_start_stream *streams; // per node, NULL without streamed inputs
     bool has_dtdata;                  // the program is among the files
+    struct input_fanout *shared;      // objects that every node gets; NULL: none
     uint64_t downloaded, again;       // bytes that nodes read, and requests made again
+    uint64_t passed_on;               // bytes of them that nodes got from other nodes
     struct run_start_input *inputs;
     size_t input_count;
     struct input_parts parts;            // of split archives

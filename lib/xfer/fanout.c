@@ -17,6 +17,7 @@ struct fanout_chain {
     unsigned char key[XFER_RELAY_KEY_BYTES];
     size_t count; // of its nodes that have not said what they still lack
     bool started;
+    bool gives; // the first has the content of the plan
     struct timer deadline;
     struct fanout_chain *next;
 };
@@ -26,7 +27,7 @@ struct fanout {
     struct fanout_member *members;
     struct fanout_chain *chains;
     struct timer wait;
-    bool waits;
+    bool waits, late; // late: peers that still compare are no longer awaited
 };
 
 struct fanout *fanout_new(struct loop *loop) {
@@ -92,7 +93,12 @@ static void chain_check(struct fanout_chain *c) {
     timer_stop(&c->deadline);
     struct send_plan plan = c->plan;
     c->plan = (struct send_plan){0};
-    xfer_push_relay_head(c->first->push, &plan);
+    if (!c->gives) {
+        xfer_push_relay_head(c->first->push, &plan);
+        return;
+    }
+    xfer_push_relay_give(c->first->push, &plan);
+    xfer_send_plan_fini(&plan);
 }
 
 static void on_deadline(struct timer *t) {
@@ -107,23 +113,27 @@ static void on_deadline(struct timer *t) {
 }
 
 static void chain_make(struct fanout *g, struct fanout_member *const *list, size_t count,
-                       struct send_plan *plan) {
+                       struct send_plan *plan, bool gives) {
     struct fanout_chain *c = heap_alloc(sizeof *c);
     uint64_t bytes = plan->bytes;
-    *c = (struct fanout_chain){
-        .group = g, .first = list[0], .plan = *plan, .count = count, .next = g->chains};
+    *c = (struct fanout_chain){.group = g,
+                               .first = list[0],
+                               .plan = *plan,
+                               .count = count,
+                               .gives = gives,
+                               .next = g->chains};
     g->chains = c;
     hash_random(c->key, sizeof c->key);
     timer_start(g->loop, &c->deadline, FANOUT_CONNECT_MS, on_deadline);
     for (size_t i = 0; i < count; i++) {
         struct fanout_member *m = list[i];
         m->state = FANOUT_RELAYED;
-        m->chains++;
+        m->chains += !gives || i == 0;
         m->chain = c;
         m->linked = false;
         m->before = i ? list[i - 1] : NULL;
         m->behind = i + 1 < count ? list[i + 1] : NULL;
-        xfer_push_relayed(m->push, bytes);
+        xfer_push_relayed(m->push, gives && i == 0 ? 0 : bytes);
     }
     for (size_t i = 1; i < count; i++) {
         struct xfer_relay_peer at = {.address = list[i]->address};
@@ -182,7 +192,7 @@ static void form(struct fanout *g, const struct manifest *list) {
     xfer_send_plan_init(&all, list);
     xfer_send_plan_unite(&all, plans, count);
     if (count > 1 && bytes - all.bytes >= FANOUT_SAVED_BYTES_MIN) {
-        chain_make(g, members, count, &all);
+        chain_make(g, members, count, &all, false);
         return;
     }
     xfer_send_plan_fini(&all);
@@ -190,9 +200,106 @@ static void form(struct fanout *g, const struct manifest *list) {
         alone(members[i]);
 }
 
+// ---- peers --------------------------------------------------------------------------------------
+
+// Marks with 1 the entries that a node lacks.
+static void mark_lacks(unsigned char *lacks, const struct send_plan *p) {
+    memset(lacks, 0, p->m->count + 1);
+    for (size_t i = 0; i < p->small_count; i++)
+        lacks[p->small[i]] = 1;
+    for (size_t i = 0; i < p->count; i++)
+        lacks[p->units[i].entry] = 1;
+}
+
+// The bytes of a plan that a node has which lacks these entries. The plan is left unchanged.
+static uint64_t can_give(const struct send_plan *wanted, const unsigned char *lacks) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < wanted->small_count; i++)
+        bytes += lacks[wanted->small[i]] ? 0 : wanted->m->entries[wanted->small[i]].size;
+    for (size_t i = 0; i < wanted->count; i++)
+        bytes += lacks[wanted->units[i].entry] ? 0 : wanted->units[i].bytes;
+    return bytes;
+}
+
+static bool shares_entry(const struct send_plan *p, const unsigned char *given) {
+    for (size_t i = 0; i < p->small_count; i++)
+        if (given[p->small[i]])
+            return true;
+    for (size_t i = 0; i < p->count; i++)
+        if (given[p->units[i].entry])
+            return true;
+    return false;
+}
+
+// The member that can give most of what is wanted; NULL: none can.
+static struct fanout_member *find_giver(struct fanout_member *const *list, size_t count,
+                                        const struct send_plan *wanted, unsigned char *lacks) {
+    struct fanout_member *best = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i]->chains == FANOUT_CHAINS_MAX)
+            continue;
+        mark_lacks(lacks, &list[i]->push->plan);
+        uint64_t bytes = can_give(wanted, lacks);
+        if (bytes > most) {
+            most = bytes;
+            best = list[i];
+        }
+    }
+    return best;
+}
+
+// A chain from a node to those that lack some of what it has. False: no node can give anything.
+static bool form_giving(struct fanout *g, struct fanout_member *const *list, size_t count) {
+    const struct send_plan *plans[FANOUT_NODES_MAX];
+    struct fanout_member *chain[FANOUT_NODES_MAX];
+    struct send_plan wanted, given;
+    const struct manifest *m = list[0]->push->m;
+    unsigned char *lacks = heap_alloc(m->count + 1);
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        plans[i] = &list[i]->push->plan;
+    xfer_send_plan_init(&wanted, m);
+    xfer_send_plan_unite(&wanted, plans, count);
+    chain[length++] = find_giver(list, count, &wanted, lacks);
+    if (chain[0]) {
+        mark_lacks(lacks, &chain[0]->push->plan);
+        xfer_send_plan_init(&given, m);
+        xfer_send_plan_without(&given, &wanted, lacks);
+        mark_lacks(lacks, &given);
+        for (size_t i = 0; i < count; i++)
+            if (list[i] != chain[0] && shares_entry(plans[i], lacks))
+                chain[length++] = list[i];
+        chain_make(g, chain, length, &given, true);
+    }
+    xfer_send_plan_fini(&wanted);
+    free(lacks);
+    return chain[0] != NULL;
+}
+
+// The next chain begins when the last one has ended, so that each content passes each node once.
+static void form_peers(struct fanout *g) {
+    struct fanout_member *list[FANOUT_NODES_MAX];
+    size_t count = 0;
+    for (struct fanout_member *m = g->members; m; m = m->next) {
+        if (m->state == FANOUT_RELAYED)
+            return;
+        if (m->state == FANOUT_WAITING && count < FANOUT_NODES_MAX)
+            list[count++] = m;
+    }
+    if (count == 0 || form_giving(g, list, count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        alone(list[i]);
+}
+
 static void form_all(struct fanout *g) {
     struct fanout_member *m = g->members;
     g->waits = false;
+    if (m && m->push->peers) {
+        form_peers(g);
+        return;
+    }
     while (m) {
         if (m->state == FANOUT_WAITING) {
             form(g, m->push->m);
@@ -204,6 +311,12 @@ static void form_all(struct fanout *g) {
 }
 
 static void on_wait(struct timer *t) {
+    struct fanout *g = container_of(t, struct fanout, wait);
+    g->late |= g->members && g->members->push->peers;
+    form_all(g);
+}
+
+static void on_turn(struct timer *t) {
     form_all(container_of(t, struct fanout, wait));
 }
 
@@ -211,12 +324,13 @@ static void consider(struct fanout *g) {
     bool waiting = false, more = false;
     for (const struct fanout_member *m = g->members; m; m = m->next) {
         waiting |= m->state == FANOUT_WAITING;
-        more |= m->state == FANOUT_COMPARING;
+        more |= m->state == FANOUT_COMPARING && !g->late;
     }
     if (waiting && !more)
-        timer_start(g->loop, &g->wait, 0, on_wait); // from the loop: a push may be calling
+        timer_start(g->loop, &g->wait, 0, on_turn); // from the loop: a push may be calling
     else if (waiting && !g->waits)
-        timer_start(g->loop, &g->wait, FANOUT_WAIT_MS, on_wait);
+        timer_start(g->loop, &g->wait,
+                    g->members->push->peers ? FANOUT_PEERS_WAIT_MS : FANOUT_WAIT_MS, on_wait);
     else if (!waiting)
         timer_stop(&g->wait);
     g->waits = waiting;
@@ -238,7 +352,9 @@ void fanout_join(struct fanout *g, struct fanout_member *m, struct push *p, cons
 void fanout_ready(struct fanout_member *m) {
     if (m->chain)
         forget(m); // it has sent RELAY_END to the one behind
-    if (m->state == FANOUT_ALONE || m->push->plan.files == 0 || m->chains == FANOUT_CHAINS_MAX)
+    bool peers = m->push->peers != NULL;
+    if (m->state == FANOUT_ALONE ||
+        (!peers && (m->push->plan.files == 0 || m->chains == FANOUT_CHAINS_MAX)))
         alone(m);
     else
         m->state = FANOUT_WAITING;

@@ -11,6 +11,10 @@
 // takes nothing for RELAY_STALL_MS), each node says what it still lacks; those nodes form another
 // chain, or get the rest from here. A node that compares its files for long does not hold up the
 // others.
+//
+// Peers: the content is on the nodes alone, each of which has a part (xfer_push_spec.peers). The
+// node that has most of what others lack is the first of a chain, and gives it from its own store.
+// Chains follow until no node can give anything more. All nodes are awaited before a push ends.
 #ifndef XFER_FANOUT_H
 #define XFER_FANOUT_H
 
@@ -23,7 +27,8 @@ enum {
     FANOUT_WAIT_MS = 1000,            // for further nodes, once the first one has compared
     FANOUT_CONNECT_MS = 5000,         // until all links of a chain stand
     FANOUT_SAVED_BYTES_MIN = 4 << 20, // less is sent from here
-    FANOUT_CHAINS_MAX = 3,            // that one push takes part in
+    FANOUT_PEERS_WAIT_MS = 10000,     // the same, for a node that may have what others lack
+    FANOUT_CHAINS_MAX = 3,            // that one push takes part in; of peers: that a node begins
     FANOUT_NODES_MAX = 64,            // in one chain
 };
 
@@ -47,7 +52,7 @@ struct fanout_member { // embedded in the push
     struct push *push;
     const char *address;
     enum fanout_state state;
-    int chains;                            // it took part in
+    int chains;                            // it took part in; of peers: it began
     struct fanout_chain *chain;            // RELAYED: until the chain's end or its own
     struct fanout_member *before, *behind; // in the chain
     struct fanout_member *prev, *next;     // in the group

@@ -50,6 +50,12 @@ enum xfer_mode {
     XFER_REPLACE, // the destination becomes equal to the manifest in one step
 };
 
+// Findings of a push whose content is on the nodes alone; in memory of the caller.
+struct xfer_peers {
+    bool *lacks;   // by entry of the manifest: no other node could give it
+    size_t lacked; // files that the node lacked at first
+};
+
 struct xfer_push_spec {
     const char *program; // node_facts.program
     const char *root;    // node_facts.root
@@ -59,7 +65,10 @@ struct xfer_push_spec {
     int connections;                 // 0: XFER_CONNECTIONS_DEFAULT
     bool no_compress;
     struct fanout *fanout; // pushes that may pass content from node to node (fanout.h); or NULL
-    const char *address;   // at which the other nodes reach this one; numeric; NULL: unknown
+    // NULL: content is read here. Else nodes of the group that have content give it to the others;
+    // a node that lacks some in the end places nothing more, which is no error.
+    struct xfer_peers *peers;
+    const char *address; // at which the other nodes reach this one; numeric; NULL: unknown
 };
 
 struct xfer_fetch_spec {

@@ -250,6 +250,7 @@ void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h) {
     xfer_put_uint(b, XFER_VERSION, 4);
     xfer_put_uint(b, h->extra, 1);
     xfer_put_uint(b, h->replace, 1);
+    xfer_put_uint(b, h->peers, 1);
     xfer_put_str(b, h->dest);
 }
 
@@ -261,6 +262,7 @@ int xfer_get_push_hello(const struct xfer_frame *f, struct arena *a, struct xfer
     h->version = bytes_u32(&r);
     h->extra = bytes_u8(&r);
     h->replace = bytes_u8(&r);
+    h->peers = bytes_u8(&r);
     h->dest = xfer_get_str(&r, a, UINT16_MAX);
     return check_version(h->version, &r, e);
 }

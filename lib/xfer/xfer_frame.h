@@ -27,6 +27,10 @@
 //     BATCH, CHUNK, RELAY_END (the first)  → the same frames to the next node
 //                                          ← ACK, NEED… NEED_END: what is still lacking
 //
+// In a push whose content is on the nodes alone (peers), the first node of a chain gets
+// RELAY_GIVE…, which names entries and units as NEED does, and sends them to the next node from its
+// own store. Every node waits for DONE. A node that still lacks files then places nothing more.
+//
 // Between two nodes each side first proves that it has the key of RELAY_FROM and RELAY_TO.
 #ifndef XFER_XFER_FRAME_H
 #define XFER_XFER_FRAME_H
@@ -42,7 +46,7 @@
 #include <stdint.h>
 
 enum {
-    XFER_VERSION = 2,
+    XFER_VERSION = 3,
     XFER_HEAD_BYTES = 8,
     XFER_FRAME_BYTES_MAX = 2 << 20,   // plain and packed
     XFER_SMALL_BYTES_MAX = 256 << 10, // files up to this size are sent whole, many in a frame
@@ -76,6 +80,7 @@ enum {
     X(XFER_RELAY_READY, "relay-ready")                                                             \
     X(XFER_RELAY_LOST, "relay-lost")                                                               \
     X(XFER_RELAY_END, "relay-end")                                                                 \
+    X(XFER_RELAY_GIVE, "relay-give")                                                               \
     X(XFER_FAIL, "fail")
 
 enum xfer_type {
@@ -135,6 +140,7 @@ struct xfer_push_hello {
     uint32_t version;
     bool extra; // an additional connection: carries content only
     bool replace;
+    bool peers; // content comes from other nodes alone
     const char *dest;
 };
 void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h);

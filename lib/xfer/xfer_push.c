@@ -135,13 +135,35 @@ static int64_t round_trip_us(const struct push *p) {
                                                     : transport_round_trip_us(p->x.link);
 }
 
+static void add_frame(struct push *p, enum xfer_type type, const void *data, size_t len) {
+    xfer_wire_frame(&p->conns[0].channel.out, type, data, len);
+    pump(&p->conns[0]);
+}
+
 static void begin_content(struct push *p, enum conn_state state) {
     p->x.progress.bytes_total = p->had_bytes + p->plan.bytes;
     p->x.progress.phase = state == CONN_DONE ? "place" : "send";
     p->conns[0].state = state;
 }
 
+// No other node has what this one lacks.
+static void end_peers(struct push *p) {
+    const struct send_plan *plan = &p->plan;
+    for (size_t i = 0; i < plan->small_count; i++)
+        p->peers->lacks[plan->small[i]] = true;
+    for (size_t i = 0; i < plan->count; i++)
+        p->peers->lacks[plan->units[i].entry] = true;
+    p->x.progress.bytes_total = p->had_bytes;
+    p->x.progress.phase = "place";
+    p->conns[0].state = CONN_DONE;
+    add_frame(p, XFER_DONE, NULL, 0);
+}
+
 void xfer_push_direct(struct push *p) {
+    if (p->peers) {
+        end_peers(p);
+        return;
+    }
     int64_t us = round_trip_us(p);
     xfer_send_plan_ready(&p->plan);
     log_debug("sending", "node=%s files=%zu bytes=%llu round_trip_us=%lld", p->x.node,
@@ -169,11 +191,6 @@ void xfer_push_relay_head(struct push *p, struct send_plan *chain) {
     log_debug("sending to a chain", "node=%s bytes=%llu", p->x.node,
               (unsigned long long)p->plan.bytes);
     begin_content(p, CONN_CONTENT);
-    pump(&p->conns[0]);
-}
-
-static void add_frame(struct push *p, enum xfer_type type, const void *data, size_t len) {
-    xfer_wire_frame(&p->conns[0].channel.out, type, data, len);
     pump(&p->conns[0]);
 }
 
@@ -215,8 +232,11 @@ static int take_need(struct push_conn *c, const struct xfer_frame *f, struct err
         return xfer_wire_unexpected(f, e);
     if (f->type == XFER_NEED)
         return xfer_send_plan_need(&p->plan, f, e);
-    if (!p->x.progress.files_total)
+    if (!p->x.progress.files_total) {
         p->x.progress.files_total = p->plan.files;
+        if (p->peers)
+            p->peers->lacked = p->plan.files;
+    }
     fanout_ready(&p->relay);
     return 0;
 }
@@ -352,7 +372,8 @@ static int greet(struct push_conn *c, struct transport_link *l, struct err *e) {
     xfer_send_stream_init(&c->stream, &p->plan, !is_main(c));
     c->has_stream = true;
     c->greet_ns = c->channel.stays ? clock_mono_ns() : 0;
-    struct xfer_push_hello hello = {.extra = !is_main(c), .replace = p->replace, .dest = p->dest};
+    struct xfer_push_hello hello = {
+        .extra = !is_main(c), .replace = p->replace, .peers = p->peers != NULL, .dest = p->dest};
     xfer_put_push_hello(&b, &hello);
     xfer_wire_frame(&c->channel.out, XFER_HELLO, b.data, b.len);
     strbuf_fini(&b);
@@ -427,6 +448,7 @@ struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *sp
     p->root = arena_strdup(&p->x.arena, spec->root);
     p->dest = arena_strdup(&p->x.arena, spec->dest);
     p->replace = spec->mode == XFER_REPLACE;
+    p->peers = spec->peers;
     p->no_compress = spec->no_compress || transport_is_local(l);
     p->connections = spec->connections > 0 ? spec->connections : XFER_CONNECTIONS_DEFAULT;
     if (p->connections > XFER_CONNECTIONS_MAX)

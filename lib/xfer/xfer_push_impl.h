@@ -43,7 +43,8 @@ struct push {
     size_t next_entry;
     uint64_t closed_bytes; // acknowledged on closed connections
     struct send_plan plan;
-    uint64_t had_bytes; // received before the present plan
+    uint64_t had_bytes;       // received before the present plan
+    struct xfer_peers *peers; // NULL: content is read here
     struct fanout_member relay;
     struct push_conn conns[XFER_CONNECTIONS_MAX]; // 0 is the main connection
 };
@@ -54,6 +55,8 @@ void xfer_push_direct(struct push *p);
 void xfer_push_relayed(struct push *p, uint64_t total);
 // The first node of a chain: the plan, already made, replaces that of the node.
 void xfer_push_relay_head(struct push *p, struct send_plan *chain);
+// The first node of a chain whose content is on nodes: it gives what the plan has.
+void xfer_push_relay_give(struct push *p, const struct send_plan *plan);
 void xfer_push_relay_peer(struct push *p, enum xfer_type type, const struct xfer_relay_peer *peer);
 void xfer_push_relay_end(struct push *p);
 

@@ -142,6 +142,8 @@ static int take_small(struct receive *r, const unsigned char *hash, const void *
     hash_of(real, data, len);
     if (memcmp(real, hash, HASH_BYTES) != 0) {
         struct err why;
+        if (r->config.peers)
+            return 0; // it stays needed
         (void)err_set(&why, ERR_HASH, "it changed while it was sent");
         for (uint32_t i = first; i; i = r->same[i - 1])
             if (r->states[i - 1] == ENTRY_NEEDED)
@@ -217,6 +219,12 @@ void xfer_receive_result(struct receive *r, uint64_t files, struct strbuf *out) 
 static int take_done(struct receive *r, struct strbuf *out, struct err *e) {
     if (cas_flush(&r->cas, e) < 0)
         return -1;
+    if (r->config.peers && r->need_files) {
+        if (xfer_receive_save(r, e) < 0)
+            return -1;
+        xfer_receive_result(r, r->placed, out);
+        return 0;
+    }
     if (r->config.dest) {
         r->phase = RECEIVE_FINISH;
         r->cursor = 0;

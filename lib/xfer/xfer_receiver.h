@@ -37,6 +37,7 @@ struct receive_config {
     bool replace;
     bool keep; // content stays in the store for later transfers
     bool acks;
+    bool peers; // content comes from other nodes alone: DONE ends the transfer, complete or not
 };
 
 enum receive_phase {
@@ -99,6 +100,9 @@ int xfer_receive_compare(struct receive *r, struct strbuf *out, struct err *e);
 // After a relay, complete or not: requests what is still lacking; without such files it finishes.
 int xfer_receive_again(struct receive *r, struct strbuf *out, struct err *e);
 int xfer_receive_finish(struct receive *r, struct strbuf *out, struct err *e);
+// Verifies a large file whose units have all arrived, and puts the content into the store. 0: it is
+// there, or it was damaged and is removed (the entry stays needed).
+int xfer_receive_verify(struct receive *r, size_t i, struct err *e);
 void xfer_receive_result(struct receive *r, uint64_t files, struct strbuf *out); // the last frame
 void xfer_receive_bad(struct receive *r, size_t entry, const struct err *why);
 static inline bool xfer_receive_is_small(const struct manifest_entry *n) {

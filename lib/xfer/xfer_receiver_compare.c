@@ -195,11 +195,11 @@ int xfer_receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
         return -1;
     flush_needs(r, out, true);
     // Without files to receive, skip one round trip.
-    r->phase = r->need_files ? RECEIVE_CONTENT : RECEIVE_FINISH;
+    r->phase = r->need_files || r->config.peers ? RECEIVE_CONTENT : RECEIVE_FINISH;
     r->cursor = 0;
     log_debug("compared", "entries=%zu needed=%zu bytes=%llu", r->m->count, r->need_files,
               (unsigned long long)r->need_bytes);
-    return r->need_files == 0;
+    return r->phase == RECEIVE_FINISH;
 }
 
 // ---- after a relay ----------------------------------------------------------------------------
@@ -223,8 +223,12 @@ int xfer_receive_again(struct receive *r, struct strbuf *out, struct err *e) {
     r->need_bytes = 0;
     for (size_t i = 0; i < r->m->count; i++) {
         const struct manifest_entry *n = &r->m->entries[i];
-        if (n->kind != MANIFEST_FILE || r->states[i] != ENTRY_NEEDED ||
-            (!xfer_receive_is_small(n) && has_all_units(r, n)))
+        if (n->kind != MANIFEST_FILE || r->states[i] != ENTRY_NEEDED)
+            continue;
+        bool whole = !xfer_receive_is_small(n) && has_all_units(r, n);
+        if (whole && r->config.peers && xfer_receive_verify(r, i, e) < 0)
+            return -1;
+        if (whole && (!r->config.peers || r->states[i] != ENTRY_NEEDED))
             continue;
         ask_for(r, i);
         flush_needs(r, out, false);
@@ -234,7 +238,7 @@ int xfer_receive_again(struct receive *r, struct strbuf *out, struct err *e) {
         cas_part_close(&r->part);
         r->part_open = false;
     }
-    r->phase = r->need_files ? RECEIVE_CONTENT : RECEIVE_FINISH;
+    r->phase = r->need_files || r->config.peers ? RECEIVE_CONTENT : RECEIVE_FINISH;
     r->cursor = 0;
     return 0;
 }

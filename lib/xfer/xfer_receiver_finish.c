@@ -68,6 +68,21 @@ static int verified(struct receive *r, size_t i, const char **path, struct err *
     return rc;
 }
 
+int xfer_receive_verify(struct receive *r, size_t i, struct err *e) {
+    const char *path = NULL;
+    int rc;
+    while ((rc = verified(r, i, &path, e)) == 0)
+        ;
+    if (rc < 0) {
+        bool damaged = e->code == ERR_HASH || e->code == ERR_NOT_FOUND;
+        return damaged ? 0 : err_wrap(e, "'%s'", r->m->entries[i].path);
+    }
+    for (uint32_t k = xfer_receive_find(r, r->m->entries[i].hash); k; k = r->same[k - 1])
+        if (r->states[k - 1] == ENTRY_NEEDED)
+            r->states[k - 1] = ENTRY_STORED;
+    return 0;
+}
+
 // Finishes all files with one content, so that the part is verified once. 0: continue in the next
 // step.
 static int finish_large(struct receive *r, size_t i, struct err *e) {

@@ -108,6 +108,21 @@ void xfer_send_plan_unite(struct send_plan *to, const struct send_plan *const *f
     free(all.units);
 }
 
+void xfer_send_plan_without(struct send_plan *to, const struct send_plan *from,
+                            const unsigned char *marks) {
+    for (size_t i = 0; i < from->small_count; i++)
+        if (!marks[from->small[i]])
+            add_small_file(to, from->small[i]);
+    to->files += to->small_count;
+    for (size_t i = 0; i < from->count; i++) {
+        const struct send_unit *u = &from->units[i];
+        if (marks[u->entry])
+            continue;
+        to->files += to->count == 0 || to->units[to->count - 1].entry != u->entry;
+        add_large_unit(to, u->entry, u->unit);
+    }
+}
+
 // Small files come first, since the connection that places them works from the front.
 void xfer_send_plan_ready(struct send_plan *p) {
     size_t large = p->count;

@@ -46,6 +46,9 @@ int xfer_send_plan_need(struct send_plan *p, const struct xfer_frame *f,
                         struct err *e); // a NEED frame
 // Adds what any of some plans of the same manifest has; before they and this one are ready.
 void xfer_send_plan_unite(struct send_plan *to, const struct send_plan *const *from, size_t count);
+// Adds what a plan has but for entries with a mark.
+void xfer_send_plan_without(struct send_plan *to, const struct send_plan *from,
+                            const unsigned char *marks);
 void xfer_send_plan_ready(struct send_plan *p);       // after the last NEED
 bool xfer_send_plan_empty(const struct send_plan *p); // all work is assigned
 

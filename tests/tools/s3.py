@@ -11,9 +11,11 @@ POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key (*EN
   short    fewer bytes than promised  whole   all of the object in place of a range, as 200
   bytes    one wrong byte             denied  403 AccessDenied
 POST /-/hold?key=KEY holds the answers to requests for a key (*END: of that end) back until /-/release.
+POST /-/refuse?peer=ADDRESS: requests from there get 403 AccessDenied from now on; no peer: from nobody.
+GET /-/bytes is "ADDRESS BYTES" for each client: what it got of objects since the last /-/forget.
 GET /-/log is one line for each request: METHOD PATH RANGE STATUS.
 GET /-/role/… plays the metadata service of an instance (version 2).
-CERTIFICATE and KEY in the environment: it speaks TLS.
+CERTIFICATE and KEY in the environment: it speaks TLS. ADDRESS: it listens there, not on loopback.
 """
 import base64
 import hashlib
@@ -31,6 +33,7 @@ from xml.sax.saxutils import escape
 SECRETS = {"AKTEST": "SECRETTEST", "AKROLE": "SECRETROLE"}
 PAGE = int(os.environ.get("PAGE", "1000"))
 objects, uploads, faults, log = {}, {}, {}, []
+given, refused = {}, set()  # by client
 BUCKETS = ("bucket", "public")  # exist from the start
 lock = threading.Lock()
 HOLD_S = 120  # at most
@@ -155,6 +158,8 @@ class Handler(BaseHTTPRequestHandler):
             data = bytes([data[0] ^ 1]) + data[1:]
         if fault == "short":
             data = data[:-1]
+        with lock:
+            given[self.client_address[0]] = given.get(self.client_address[0], 0) + len(data)
         if fault != "reset":
             return self.answer(status, data, headers)
         self.send_response(status)
@@ -200,8 +205,14 @@ class Handler(BaseHTTPRequestHandler):
                 released.notify_all()
         elif path == "/-/log":
             return self.answer(200, "\n".join(log).encode())
+        elif path == "/-/refuse":
+            refused.clear()
+            refused.add(fields.get("peer", ""))
+        elif path == "/-/bytes":
+            return self.answer(200, "\n".join(f"{c} {n}" for c, n in given.items()).encode())
         elif path == "/-/forget":
             log.clear()
+            given.clear()
         elif role == "api/token" and self.command == "PUT":
             return self.answer(200, b"imds-token")
         elif self.headers.get("x-aws-ec2-metadata-token") != "imds-token":
@@ -230,7 +241,7 @@ class Handler(BaseHTTPRequestHandler):
                 fault = queue.pop() if queue else ""
             if fault == "slow":
                 raise Refused(503, "SlowDown")
-            if fault == "denied":
+            if fault == "denied" or self.client_address[0] in refused:
                 raise Refused(403, "AccessDenied")
             if bucket != "public":
                 self.check(parts.path, query, body)
@@ -257,7 +268,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((os.environ.get("ADDRESS", "127.0.0.1"), 0), Handler)
     if os.environ.get("CERTIFICATE"):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(os.environ["CERTIFICATE"], os.environ["KEY"])

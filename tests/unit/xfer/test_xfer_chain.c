@@ -3,14 +3,19 @@
 // again.
 #include "tests/unit/xfer/memory.h"
 
-static void open_run(struct run *t, const struct manifest *m, const char *dest) {
+static void open_with(struct run *t, const struct manifest *m, const char *dest, bool peers) {
     struct receive_config config = {.dest = path_of(dest),
                                     .store = path_of(arena_printf(&arena, "%s-store", dest)),
-                                    .replace = true,
+                                    .replace = !peers,
+                                    .peers = peers,
                                     .keep = true,
                                     .acks = true};
     if (xfer_receive_open(&t->r, &config, &t->err) < 0 || run_list(t, m) < 0)
         bail_out("%s", t->err.text);
+}
+
+static void open_run(struct run *t, const struct manifest *m, const char *dest) {
+    open_with(t, m, dest, false);
 }
 
 static void close_run(struct run *t) {
@@ -83,6 +88,54 @@ static void test_relay(const struct manifest *m) {
     ok(same_tree("src", "relay-a") && same_tree("src", "relay-b"), "both nodes have all files");
 }
 
+// Content that is on nodes alone: damage on the way is noticed at the end of the relay, and the
+// node asks again for just what was damaged. DONE ends the transfer also when files are lacking.
+static void test_peers(const struct manifest *m) {
+    struct run t = {0};
+    open_with(&t, m, "peers", true);
+    for (int round = 0; round < 2; round++) {
+        struct send_plan all;
+        const struct send_plan *plans[] = {&t.plan};
+        struct send_stream s;
+        size_t frames = 0;
+        uint64_t lacking = t.plan.bytes;
+        xfer_send_plan_init(&all, m);
+        xfer_send_plan_unite(&all, plans, 1);
+        xfer_send_plan_ready(&all);
+        xfer_send_stream_init(&s, &all, false);
+        for (size_t from = 0; xfer_send_stream_fill(&s, &t.forth, false, &t.err) > 0; frames++) {
+            if (round == 0 && frames % 2 == 0)
+                t.forth.data[t.forth.len - 1] ^= 1; // of the last content in the frame
+            must(t.forth.len > from);
+            from = t.forth.len;
+        }
+        xfer_send_stream_fini(&s);
+        xfer_send_plan_fini(&all);
+        xfer_wire_frame(&t.forth, XFER_RELAY_END, NULL, 0);
+        int rc = deliver(&t);
+        xfer_send_plan_fini(&t.plan);
+        xfer_send_plan_init(&t.plan, m);
+        t.ready = false;
+        is_int(rc < 0 || answer(&t, NULL) < 0, 0, "damage ends no transfer: %s", t.err.text);
+        ok(t.ready && !t.result, "the node waits for more");
+        if (round == 0)
+            ok(t.plan.files > 0 && t.plan.bytes < lacking,
+               "the node lacks the damaged files alone");
+    }
+    is_uint(t.plan.files, 0, "the second relay brings the rest");
+    xfer_wire_frame(&t.forth, XFER_DONE, NULL, 0);
+    is_int(deliver(&t) < 0 || answer(&t, NULL) < 0, 0, "the files are put into place");
+    ok(t.result && same_tree("src", "peers"), "the node has all files");
+    close_run(&t);
+
+    struct run none = {0};
+    open_with(&none, m, "none", true);
+    xfer_wire_frame(&none.forth, XFER_DONE, NULL, 0);
+    is_int(deliver(&none) < 0 || answer(&none, NULL) < 0, 0, "a transfer ends without its files");
+    ok(none.result, "the end without files has a result");
+    close_run(&none);
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
@@ -90,6 +143,7 @@ int main(void) {
     make_tree();
     struct manifest *m = scan("src");
     test_relay(m);
+    test_peers(m);
     manifest_free(m);
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
     arena_fini(&arena);
