@@ -64,14 +64,14 @@ rm -rf "$WORK/node3/root/.dtctl/nodes/node3/cas" "$WORK/node3/root/.dtctl/nodes/
 train once
 is "$status" 0 'a run after a node has lost its store'
 ok 'all nodes have the input again' all_have once
-ok 'that node has read its own part alone' test "$(copies once)" -le 45
+ok 'the third node has read its own part alone' test "$(copies once)" -le 45
 
 # ---- a node that the bucket refuses
 content refused
 s3_ask '/-/refuse?peer=10.77.0.2' >/dev/null
 train refused
 is "$status" 0 'a run goes on although the bucket refuses one node'
-ok 'that node has all objects from the others' all_have refused
+ok 'the second node has all objects from the others' all_have refused
 ok 'the bucket has given each object once' test "$(copies refused)" -le 110
 is "$(readers)" 3 'the other three have read the objects'
 s3_ask /-/refuse >/dev/null
