@@ -28,7 +28,7 @@ enum {
 };
 
 static const unsigned char key[32] = "a key of thirty-two bytes, for a";
-static const struct channel_secret secret = {"bench", key, sizeof key};
+static const struct channel_secret secret = {.run = "bench", .key = key, .key_len = sizeof key};
 static struct loop *loop;
 static struct err e;
 

@@ -39,6 +39,6 @@ int generation_list(struct arena *a, const char *folder, int64_t number, char **
 // m: after manifest_hash.
 void generation_encode(const struct manifest *m, struct strbuf *out);
 // Bytes from another node: ERR_FORMAT or ERR_LIMIT. The result is sorted.
-int generation_decode(const void *list, size_t len, struct manifest **m, struct err *e);
+int generation_decode(const void *list, size_t len, struct manifest **out, struct err *e);
 
 #endif

@@ -178,9 +178,10 @@ static int share(struct run_start *l, struct fleet *f, struct err *e) {
     if (result == 0)
         result = read_rest(l, f, peers, e);
     for (size_t n = 0; n < f->count; n++) {
-        bool lacks = memchr(peers[n].lacks, true, s->files->count) != NULL;
-        rest[n] = lacks ? s->files : NULL;
-        any |= lacks;
+        rest[n] = NULL;
+        for (size_t i = 0; i < s->files->count && !rest[n]; i++)
+            rest[n] = peers[n].lacks[i] ? s->files : NULL;
+        any |= rest[n] != NULL;
     }
     return result == 0 && any ? fleet_send_manifests(f, "place", rest, "", XFER_MERGE, &l->sent, e)
                               : result;

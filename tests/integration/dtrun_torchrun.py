@@ -63,7 +63,7 @@ def serve(path):
     server.bind(path)
     server.listen(8)
     print("ready", flush=True)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer a call
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that answer a call are not waited for
     while True:
         peer, _ = server.accept()
         if os.fork() == 0:
