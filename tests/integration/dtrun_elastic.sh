@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# dtrun_elastic.sh: an elastic PyTorch program under torchrun and under dtrun, one after the other: it
+# dtrun_elastic.sh: an elastic PyTorch program under torchrun and under dtrun, in turn: it
 # writes its state after every step and continues from there with any number of workers, while nodes
 # leave and come.
 # shellcheck source=tests/integration/dtrun_compare.sh
@@ -36,7 +36,8 @@ elastic() { # NODES THEN WHO…: sets status_, out_ and count_ of ours and their
         began=${EPOCHREALTIME/./}
         if [ "$to" -lt "$from" ]; then kill "${agents[-1]}"; else agent "$who"; fi
         wait_for "${come[$who]}" has_come_to "10 $to"
-        diag "$(launcher "$who"): from $from to $to nodes in $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
+        began=$(((${EPOCHREALTIME/./} - began) / 1000))
+        diag "$(launcher "$who"): from $from to $to nodes in $began ms"
         allow 20
         wait_for "${finish[$who]}" has_come_to "20 $to" || kill -KILL "${agents[@]}" 2>/dev/null
         wait "${agents[0]}"

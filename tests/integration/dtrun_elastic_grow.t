@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# An elastic program on two nodes to which a third one comes, under dtrun. torchrun waits two minutes
-# there and then fails or not, as the table says, so it runs only with DTCTL_TEST_TORCHRUN=1.
+# An elastic program on two nodes to which a third one comes, under dtrun. torchrun waits two
+# minutes there, as the table says, so it runs only with DTCTL_TEST_TORCHRUN=1.
 # shellcheck source=tests/integration/dtrun_elastic.sh
 source "${0%/*}/dtrun_elastic.sh"
 

@@ -12,7 +12,7 @@ source "${0%/*}/../lib.sh"
 hosts_up 4
 
 IMAGES=1024
-RATE=100mbit          # of each host's link: a step waits for it, and leaves the processors to others
+RATE=100mbit          # of each host's link: a step waits for it, and not for the processors
 TRAIN_SECONDS=7       # undisturbed: enough for something to break in it
 ACCURACY_POINTS_MAX=10 # between two runs whose batches were put together differently
 WAIT=60               # seconds for anything that takes a few on an idle machine

@@ -40,7 +40,8 @@ source = "s3://bucket/set"
 deliver = "stream"
 END
 run dtctl train --dry-run -- true
-like "$err" 'input    set: 7 files, .*all to every node, streamed' 'the plan says that it is streamed'
+like "$err" 'input    set: 7 files, .*all to every node, streamed' \
+    'the plan says that it is streamed'
 s3_ask '/-/hold?key=*-5.tar' >/dev/null
 run dtctl train --name all -- python3 read.py "$S3"
 is "$status" 0 'ranks read while objects are still to come'
@@ -88,7 +89,8 @@ END
 s3_fault denied new/x 100
 run dtctl train --nodes 1 --name denied --set inputs.set.source=s3://bucket/new -- python3 change.py
 ok 'a rank that cannot read fails' test "$status" != 0
-like "$out$err" "502: 's3://bucket/new/x': the server answers 403 AccessDenied" 'the read gets the reason'
+like "$out$err" "502: 's3://bucket/new/x': the server answers 403 AccessDenied" \
+    'the read gets the reason'
 like "$err" "node0: 's3://bucket/new/x': the server answers 403" 'dtctl shows the reason'
 like "$(cat .dtctl/default/nodes/node0/runs/denied-*/agent.log)" 'cannot be read.*AccessDenied' \
     'the log of the agent has the reason'

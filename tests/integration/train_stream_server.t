@@ -13,7 +13,8 @@ dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
 cat >client.py <<'END'
 import http.client, json, os, socket, subprocess, sys, time, urllib.error, urllib.request
 
-listed = [json.loads(l) for l in subprocess.check_output(["dtdata", "list", sys.argv[1]]).split(b"\n") if l]
+listed = subprocess.check_output(["dtdata", "list", sys.argv[1]])
+listed = [json.loads(line) for line in listed.split(b"\n") if line]
 made = 0
 
 class Server:
@@ -22,7 +23,8 @@ class Server:
         made += 1
         self.run = os.path.abspath(f"r{made}")
         self.store = os.path.abspath(store or f"cas{made}")
-        lines = [{"ca": listed[0]["ca"]}, {"input": "set", "window": window, "cache_max": cache_max}]
+        lines = [{"ca": listed[0]["ca"]},
+                 {"input": "set", "window": window, "cache_max": cache_max}]
         lines += [dict(o, index=i) for i, o in enumerate(listed[1:-1])] + [{"end": True}]
         text = "".join(json.dumps(l) + "\n" for l in lines)
         out = subprocess.run(["dtdata", "serve", self.store, self.run], input=text, text=True,
@@ -114,7 +116,8 @@ wait(lambda: reads() == 1)
 get(s.urls[0], Range="bytes=0-0").read()
 wait(lambda: reads() == 2)
 ok(on_disk(s.store) < 3 * 3100000, "what is fetched ahead stays in the window")
-ok(get(s.urls[0]).read() == content(0) and get(s.urls[5]).read() == content(5), "any order is served")
+ok(get(s.urls[0]).read() == content(0) and get(s.urls[5]).read() == content(5),
+   "any order is served")
 s.end()
 ask("/-/forget")
 s = Server(window=3000000, cache_max=7000000)
@@ -152,7 +155,8 @@ ok(s.status(line("/set/part-0")) == 404 and s.status(line("/")) == 404, "nor doe
 ok(all(s.status(line(f"/{secret}/set/{p}")) == 404
        for p in ("../set/part-0", "..%2f..%2fetc/passwd", "part-9", "", "part-0/", "%00part-0")),
    "what is not in the list is not there")
-ok(s.status(line(s.path, "POST", "Content-Length: 2\r\n") + b"ab") in (405, 413), "only GET and HEAD")
+ok(s.status(line(s.path, "POST", "Content-Length: 2\r\n") + b"ab") in (405, 413),
+   "only GET and HEAD")
 ok(s.status(b"GET " + b"/a" * 20000 + b" HTTP/1.1\r\n\r\n") == 431, "a head that is too long")
 ok(s.status(b"\x16\x03\x01\x02\x00\r\n\r\n") == 400, "what is no HTTP")
 two = line(s.path, more="Range: bytes=0-0\r\n").replace(b"Connection: close\r\n", b"")
@@ -206,7 +210,8 @@ open("set/part-1", "wb").write(os.urandom(3000000))
 subprocess.run(["dtdata", "put", "set", "s3://bucket/set"], check=True, stdout=subprocess.DEVNULL)
 os.rename("old", "set/part-1")
 status, text = failure(s.urls[1])
-ok(status == 409 and "has changed since it was listed" in text, "an object that changed is an error")
+ok(status == 409 and "has changed since it was listed" in text,
+   "an object that changed is an error")
 s.end()
 cut = subprocess.run(["dtdata", "serve", "cas9", "r9"], input='{"ca":""}\n', text=True,
                      stdout=subprocess.PIPE)

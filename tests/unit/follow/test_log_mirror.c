@@ -34,7 +34,8 @@ static int descriptors(void) {
     int count = 0;
     while (d && readdir(d))
         count++;
-    closedir(d);
+    if (d)
+        closedir(d);
     return count;
 }
 

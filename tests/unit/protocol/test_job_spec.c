@@ -44,7 +44,7 @@ static void test_round_trip(void) {
     static const char *const command[] = {"/bin/sh", "-c", "a \"b\"\n", NULL};
     struct job_pair env[] = {{"A", "1"}, {"B", ""}}, torchrun[] = {{"rdzv-id", "x"}};
     struct job_pair sagemaker[] = {{"hps", "{\"a\": \"\\n\"}"}};
-    struct job_input inputs[] = {{"i", "data/i", "sharded"}, {"k", "/k", NULL}};
+    struct job_input inputs[] = {{"i", "data/i", "sharded", false}, {"k", "/k", NULL, true}};
     struct job_spec s, r;
     struct strbuf text = {0};
     job_spec_init(&s);
@@ -90,6 +90,7 @@ static void test_round_trip(void) {
     ok(strcmp(r.inputs[0].name, "i") == 0 && strcmp(r.inputs[0].path, "data/i") == 0 &&
            strcmp(r.inputs[0].mode, "sharded") == 0,
        "the first one");
+    ok(!r.inputs[0].streamed && r.inputs[1].streamed, "a streamed input stays one");
     ok(strcmp(r.inputs[1].path, "/k") == 0 && strcmp(r.inputs[1].mode, "replicated") == 0,
        "every node has all of an input");
     ok(strcmp(r.setup, "pip") == 0 && strcmp(r.setup_hash, HASH) == 0, "setup");
