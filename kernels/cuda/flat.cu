@@ -51,8 +51,8 @@ KERNEL widen(const flat_params p) {
     EACH(i, p.n) p.y[i] = __uint_as_float((uint32_t)x[i] << 16);
 }
 
-// ---- sum of squares, in double and in an order that depends on the grid alone
-// ------------------------
+// ---- sum of squares, in double and in an order that depends on the grid alone -------------------
+
 __device__ __forceinline__ double block_sum(double v, double *of_thread) {
     of_thread[threadIdx.x] = v;
     for (int half = CUDA_THREADS / 2; half; half /= 2) {
@@ -83,8 +83,8 @@ KERNEL sum_squares_total(const flat_params p) {
         *p.total = sum;
 }
 
-// ---- optimizers: blockIdx.y is the range
-// ---------------------------------------------------------------
+// ---- optimizers: blockIdx.y is the range --------------------------------------------------------
+
 struct scalars {
     float lr, grad_scale, decay;
     double lr_exact, correct1, correct2;

@@ -53,8 +53,8 @@ KERNEL batchnorm_eval(const batchnorm_params p) {
         normalize(p, c, p.running_mean[c], (float)(1.0 / sqrt(p.running_var[c] + p.eps)));
 }
 
-// ---- gradient: sums of dz and of dz * normalised x
-// --------------------------------------------------
+// ---- gradient: sums of dz and of dz * normalised x ----------------------------------------------
+
 KERNEL batchnorm_grad_sums(const batchnorm_grad_params p) {
     int column = column_of_thread();
     bool in = column < p.channels;
@@ -84,8 +84,8 @@ KERNEL batchnorm_grad_apply(const batchnorm_grad_params p) {
     }
 }
 
-// ---- sums over rows
-// ---------------------------------------------------------------------------------
+// ---- sums over rows -----------------------------------------------------------------------------
+
 KERNEL column_sums(const column_params p) {
     sum_chunk(p.rows, p.columns, p.chunk_rows, p.partial,
               [&](int64_t row, int c, float &a, float &) { a += p.x[row * p.columns + c]; });

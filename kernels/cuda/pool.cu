@@ -69,8 +69,7 @@ KERNEL avgpool_backward(const average_params p) {
         p.y[i] = p.x[i / p.c / p.hw * p.c + i % p.c] / p.hw;
 }
 
-// ---- loss: a row for each warp
-// ----------------------------------------------------------------------
+// ---- loss: a row for each warp ------------------------------------------------------------------
 template <class T> __device__ __forceinline__ T warp_sum(T v) {
     for (int o = 16; o; o >>= 1)
         v += __shfl_xor_sync(0xffffffff, v, o);
@@ -94,8 +93,9 @@ KERNEL softmax_xent_rows(const xent_params p) {
     for (int j = lane; j < p.classes; j += 32)
         sum += expf(z[j] - most), sum_z += z[j] - most;
     sum = warp_sum(sum), sum_z = warp_sum(sum_z), rank = warp_sum(rank);
-    double each = p.smoothing / p.classes, log_sum = log((double)sum);
+    double each = p.smoothing / p.classes;
     if (lane == 0) {
+        double log_sum = log((double)sum);
         p.row[row].loss = (1 - p.smoothing) * (log_sum - ((double)of_label - most)) +
                           each * (p.classes * log_sum - sum_z);
         p.row[row].rank = rank;
@@ -128,8 +128,7 @@ KERNEL softmax_xent_total(const xent_params p) {
         *p.totals = {loss[0], top1[0], top5[0], p.rows};
 }
 
-// ---- images
-// -----------------------------------------------------------------------------------------
+// ---- images -------------------------------------------------------------------------------------
 KERNEL image_normalize(const __grid_constant__ image_params p) {
     int64_t i = element();
     if (i >= p.size)

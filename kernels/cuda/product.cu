@@ -2,8 +2,8 @@
 // Products: GEMM, and convolution as a product of operands that are gathered while they are loaded.
 #include "kernels/cuda/product.cuh"
 
-// ---- operands of a GEMM
-// -----------------------------------------------------------------------------
+// ---- operands of a GEMM -------------------------------------------------------------------------
+
 struct matrix_by_terms { // p[row][term]
     static const bool by_terms = true;
     const float *p[LOADS];
@@ -41,9 +41,9 @@ struct matrix_by_rows { // p[term][row]
     }
 };
 
-// ---- operands of a convolution
-// ---------------------------------------------------------------------- Counts through channels,
-// columns of a filter, rows of a filter without a division.
+// ---- operands of a convolution ------------------------------------------------------------------
+
+// Counts through channels, columns of a filter, rows of a filter without a division.
 struct odometer {
     int low, mid, high;
     __device__ __forceinline__ odometer(int at, int lows, int mids) {
@@ -174,8 +174,8 @@ struct patches_by_rows { // row: (ky, kx, channel) of x; term: an output positio
     }
 };
 
-// ---- kernels: blockIdx is (tile of rows, tile of columns, split and phase)
-// ----------------------------
+// ---- kernels: blockIdx is (tile of rows, tile of columns, split and phase) ----------------------
+
 struct place {
     int row, column, split, k, k_end;
     __device__ __forceinline__ place(const product_out &o, int terms) {

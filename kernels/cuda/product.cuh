@@ -140,8 +140,8 @@ template <bool ROUND> struct float_product {
     }
 };
 
-// ---- narrow types: a warp makes 32 rows and 16 columns, with mma.sync
-// -------------------------------
+// ---- narrow types: a warp makes 32 rows and 16 columns, with mma.sync ---------------------------
+
 // An operand is kept as it is loaded: by rows, 24 apart, or by terms, 72 apart; ldmatrix
 // transposes.
 enum { BY_TERMS_PITCH = STEP + 8, BY_ROWS_PITCH = TILE + 8 };
@@ -225,8 +225,8 @@ template <> struct bfloat_choice<false> { typedef float_product<true> type; };
 typedef bfloat_choice<bfloat::tensor>::type bfloat_product;
 typedef narrow_product<half> half_product;
 
-// ---- the end of a product
-// ---------------------------------------------------------------------------
+// ---- the end of a product -----------------------------------------------------------------------
+
 __device__ __forceinline__ void finish(const product_out &o, int64_t at, int column, float sum) {
     float v = o.alpha * sum;
     if (o.beta != 0.0f)
