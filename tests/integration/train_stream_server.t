@@ -178,7 +178,7 @@ if os.getuid() == 0:
     ok(os.waitpid(pid, 0)[1] == 0, "another user of this host is not served, secret or not")
 else:
     ok(True, "another user of this host # SKIP only root can become one")
-ok(s.event("first")["ms"] >= 0 and s.event("whole")["bytes"] == 18000000, "the agent is told")
+ok(s.event("first")["ms"] >= 0 and s.event("whole")["bytes"] == 18000000, "the agent gets both")
 s.end()
 ok(not os.path.exists(s.run + "/stream.sock"), "the server ends with the run")
 
@@ -192,7 +192,7 @@ ask("/-/fault?kind=bytes&key=set/part-3&count=1")
 s = Server(window=1)
 status, data = failure(s.urls[3])
 ok(status in (0, 409) and data != content(3), "a wrong byte is not passed on as the whole object")
-ok("MD5" in s.event("failed")["text"], "the agent is told why")
+ok("MD5" in s.event("failed")["text"], "the agent gets the reason")
 ok(failure(s.urls[3]) == (200, content(3)), "the next read begins anew")
 ask("/-/hold?key=set/part-5")
 slow = socket.create_connection(("127.0.0.1", s.port))
