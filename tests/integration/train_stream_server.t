@@ -180,6 +180,7 @@ else:
     ok(True, "another user of this host # SKIP only root can become one")
 ok(s.event("first")["ms"] >= 0 and s.event("whole")["bytes"] == 18000000, "the agent gets both")
 s.end()
+wait(lambda: not os.path.exists(s.run + "/stream.sock"))
 ok(not os.path.exists(s.run + "/stream.sock"), "the server ends with the run")
 
 # ---- faults
