@@ -85,9 +85,10 @@ static bool next_message(struct world *w, struct message *out) {
     return true;
 }
 
-// A host without power, or a process that is gone: what its kernel says, if anything.
+// A host without power, or a process that is gone: what its kernel says, if anything. The answer to
+// a forged request goes to the attacker.
 static void answer_for_nobody(struct world *w, const struct message *m) {
-    if (!w->nodes[m->to].has_host ||
+    if (!w->nodes[m->to].has_host || m->forged ||
         (m->kind != ASKED && m->kind != TO_JOIN && m->kind != TO_RESUME))
         return;
     struct message r = {.kind = w->nodes[m->to].up ? FROM_DROPPED : NOBODY, // to another process

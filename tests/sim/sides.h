@@ -102,6 +102,7 @@ static void forge(struct world *w) {
                         .from = old->from,
                         .to = old->to,
                         .conn = ++w->conn,
+                        .forged = true,
                         .taken = old->taken,
                         .resume = old->resume};
     if (chance(w, 50)) {

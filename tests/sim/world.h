@@ -83,7 +83,7 @@ struct message {
     int64_t term, stamp, left, sent, round_term;
     int64_t serial, session, connection, taken; // serial: of what is kept, by the world's count
     struct rendezvous_resume resume;
-    bool guessed, torn; // torn: not behind what is on its way
+    bool forged, guessed, torn; // forged: not by .from; torn: not behind what is on its way
     int round, rank, final;
     bool committed;
     struct electorate electorate; // owned
