@@ -12,8 +12,8 @@
 #include "fleet/fleet_runs.h"
 #include "provider/provider.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -272,26 +272,21 @@ static int clean_nodes(struct gc *g, struct err *e) {
 static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
     struct context *s = g->context;
     struct inventory inv = {0};
-    DIR *d = opendir(s->cluster.nodes_dir);
-    struct dirent *entry;
+    struct file_entries in = file_entries_open(s->cluster.nodes_dir);
     int result = 0;
-    if (!d)
-        return 0;
     if (cluster_exists(&s->cluster) && cluster_load(&s->cluster, &inv, e) < 0)
         result = -1;
-    while (result == 0 && (entry = readdir(d))) {
-        if (!str_is_name(entry->d_name, INVENTORY_NAME_BYTES_MAX) ||
-            inventory_find(&inv, entry->d_name) >= 0)
+    while (result == 0 && file_entries_next(&in)) {
+        if (!str_is_name(in.name, INVENTORY_NAME_BYTES_MAX) || inventory_find(&inv, in.name) >= 0)
             continue;
-        const char *path = file_join(s->arena, s->cluster.nodes_dir, entry->d_name);
+        const char *path = file_join(s->arena, s->cluster.nodes_dir, in.name);
         (*removed)++;
         if (s->config->dry_run)
             screen_out(s->screen, "would remove the folder %s\n", path);
         else
             result = file_remove_tree(path, e);
     }
-    closedir(d);
-    return result;
+    return file_entries_close(&in, result, e);
 }
 
 // Leftovers of broken fetches of runs whose results have all come since. Of lost results, nothing

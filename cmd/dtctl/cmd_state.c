@@ -10,9 +10,9 @@
 #include "run/results_owner.h"
 #include "run/state_published.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "sys/file_measure.h"
 
-#include <dirent.h>
 #include <string.h>
 
 struct state_flags {
@@ -128,14 +128,13 @@ static void show_here(struct context *s, const struct run *r, const char *copy_o
 
 // The newest generation of each node.
 static void show_published(struct context *s, const struct run *r) {
-    DIR *d = opendir(run_path(&s->cluster, r, "published"));
-    for (struct dirent *i; d && (i = readdir(d));) {
-        const char *newest = i->d_name[0] == '.' ? NULL : state_published_newest(s, r, i->d_name);
+    struct file_entries in = file_entries_open(run_path(&s->cluster, r, "published"));
+    while (file_entries_next(&in)) {
+        const char *newest = in.name[0] == '.' ? NULL : state_published_newest(s, r, in.name);
         if (newest)
-            show_here(s, r, i->d_name, newest);
+            show_here(s, r, in.name, newest);
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
 }
 
 static void show_run(struct states *t, const struct run *r) {

@@ -25,8 +25,8 @@
 #include "object/object_put.h"
 #include "serve.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,16 +256,13 @@ static int check(struct arena *a, struct strbuf *line, char **args, struct err *
 static int add_results(struct manifest *m, struct arena *a, const char *dir, size_t *links,
                        struct err *e) {
     struct manifest_rules rules = {.own_too = true};
-    struct dirent *d;
-    DIR *list = opendir(dir);
-    int result = 0;
-    if (!list)
-        return err_errno(e, ERR_SYS, "cannot read folder '%s'", dir);
-    while (result == 0 && (d = readdir(list))) {
-        const char *name = d->d_name;
+    struct file_entries in = file_entries_open(dir);
+    int result = in.is_missing ? err_set(e, ERR_NOT_FOUND, "there is no folder '%s'", dir) : 0;
+    while (result == 0 && file_entries_next(&in)) {
+        const char *name = in.name;
         bool own = strcmp(name, "model") == 0 || strcmp(name, "state") == 0;
         struct stat st;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".dtctl-run") == 0)
+        if (strcmp(name, ".dtctl-run") == 0)
             continue;
         const char *path = file_join(a, dir, name);
         if (lstat(path, &st) < 0)
@@ -277,8 +274,7 @@ static int add_results(struct manifest *m, struct arena *a, const char *dir, siz
                 m, path, own && S_ISDIR(st.st_mode) ? name : file_join(a, "output", name), &rules,
                 e);
     }
-    closedir(list);
-    return result;
+    return file_entries_close(&in, result, e);
 }
 
 static int results(struct arena *a, struct strbuf *line, char **args, struct err *e) {

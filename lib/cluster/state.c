@@ -5,8 +5,8 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,18 +52,18 @@ int cluster_create(struct cluster *c, struct err *e) {
 }
 
 void cluster_discard(struct cluster *c) {
-    static const char *const WORTHLESS[] = {"lock", "owner", "runs", ".", ".."};
-    DIR *d = c->made && c->lock_fd >= 0 ? opendir(c->dir) : NULL;
-    bool worthless = d != NULL;
-    for (struct dirent *entry; d && (entry = readdir(d));) {
+    static const char *const WORTHLESS[] = {"lock", "owner", "runs"};
+    if (!c->made || c->lock_fd < 0)
+        return;
+    struct file_entries in = file_entries_open(c->dir);
+    bool worthless = !in.is_missing;
+    while (worthless && file_entries_next(&in)) {
         bool listed = false;
         for (size_t i = 0; i < sizeof WORTHLESS / sizeof WORTHLESS[0]; i++)
-            listed |= str_eq(entry->d_name, WORTHLESS[i]);
-        worthless &= listed;
+            listed |= str_eq(in.name, WORTHLESS[i]);
+        worthless = listed;
     }
-    if (d)
-        closedir(d);
-    if (!worthless || rmdir(c->runs_dir) < 0)
+    if (file_entries_close(&in, 0, NULL) < 0 || !worthless || rmdir(c->runs_dir) < 0)
         return;
     unlink(file_join(c->arena, c->dir, "owner"));
     unlink(c->lock_path); // last, since the lock excludes others until then
@@ -169,19 +169,15 @@ static int list_dirs(struct arena *a, const char *dir, char ***names, size_t *co
     *count = 0;
     *names = NULL;
     array_grow_in(a, *names, &room, 1); // ends with NULL
-    DIR *d = opendir(dir);
-    if (!d)
-        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read the folder '%s'", dir);
-    struct dirent *entry;
-    while ((entry = readdir(d)) && *count < CLUSTER_RUNS_MAX) {
-        if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) ||
-            !str_is_name(entry->d_name, CLUSTER_RUN_NAME_BYTES_MAX))
+    struct file_entries in = file_entries_open(dir);
+    while (*count < CLUSTER_RUNS_MAX && file_entries_next(&in)) {
+        if ((in.type != DT_DIR && in.type != DT_UNKNOWN) ||
+            !str_is_name(in.name, CLUSTER_RUN_NAME_BYTES_MAX))
             continue;
         array_grow_in(a, *names, &room, *count + 2);
-        (*names)[(*count)++] = arena_strdup(a, entry->d_name);
+        (*names)[(*count)++] = arena_strdup(a, in.name);
     }
-    closedir(d);
-    return 0;
+    return file_entries_close(&in, 0, e);
 }
 
 int cluster_list(struct arena *a, const char *base, char ***names, struct err *e) {

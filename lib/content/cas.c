@@ -5,9 +5,8 @@
 #include "base/array.h"
 #include "base/bytes.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,20 +92,17 @@ static int add_pack(struct cas *c, const char *name, int flags, size_t *number, 
 
 static int read_packs(struct cas *c, struct err *e) {
     const char *path = arena_printf(&c->arena, "%s/packs", c->dir);
-    DIR *d = opendir(path);
-    int rc = 0;
-    if (!d)
-        return err_errno(e, ERR_SYS, "cannot read '%s'", path);
-    for (struct dirent *i; rc == 0 && (i = readdir(d));) {
+    struct file_entries in = file_entries_open(path);
+    int rc = in.is_missing ? err_set(e, ERR_NOT_FOUND, "there is no folder '%s'", path) : 0;
+    while (rc == 0 && file_entries_next(&in)) {
         size_t number = 0;
-        if (i->d_name[0] == '.' || !str_ends(i->d_name, ".pack"))
+        if (in.name[0] == '.' || !str_ends(in.name, ".pack"))
             continue;
-        rc = add_pack(c, i->d_name, O_RDONLY, &number, e);
+        rc = add_pack(c, in.name, O_RDONLY, &number, e);
         if (rc == 0 && (int)number != c->own)
             rc = index_pack(c, number, e);
     }
-    closedir(d);
-    return rc;
+    return file_entries_close(&in, rc, e);
 }
 
 int cas_reload(struct cas *c, struct err *e) {

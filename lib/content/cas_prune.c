@@ -3,8 +3,8 @@
 #include "content/cas.h"
 
 #include "base/str.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -61,45 +61,37 @@ static bool may_go(const struct cas_prune *p, const char *name, bool is_part,
 }
 
 // Prunes one folder. Closes fd.
-static int prune_folder(struct cas_prune *p, int fd, bool are_parts, struct err *e) {
+static int prune_folder(struct cas_prune *p, int fd, const char *name, bool are_parts,
+                        struct err *e) {
     int rc = 0;
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
-        return 0;
-    }
-    for (struct dirent *i; rc == 0 && (i = readdir(d));) {
+    struct file_entries in = file_entries_at(fd, name);
+    while (rc == 0 && file_entries_next(&in)) {
         struct stat st;
-        if (fstatat(dirfd(d), i->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            !may_go(p, i->d_name, are_parts, &st))
+        if (fstatat(in.fd, in.name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !may_go(p, in.name, are_parts, &st))
             continue;
         p->removed++;
         p->bytes += (uint64_t)st.st_blocks * 512;
-        if (!p->dry_run && unlinkat(dirfd(d), i->d_name, 0) < 0 && errno != ENOENT)
-            rc = err_errno(e, ERR_SYS, "cannot remove '%s' from the store", i->d_name);
+        if (!p->dry_run && unlinkat(in.fd, in.name, 0) < 0 && errno != ENOENT)
+            rc = err_errno(e, ERR_SYS, "cannot remove '%s' from the store", in.name);
     }
-    closedir(d);
-    return rc;
+    return file_entries_close(&in, rc, e);
 }
 
 static int prune_folders(struct cas *c, struct cas_prune *p, struct err *e) {
     enum { OPEN_FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
     int rc = 0;
-    DIR *d = opendir(c->dir);
-    if (!d)
-        return err_errno(e, ERR_SYS, "cannot read '%s'", c->dir);
-    for (struct dirent *i; rc == 0 && (i = readdir(d));) {
-        bool are_parts = str_eq(i->d_name, "tmp");
-        bool are_objects = strlen(i->d_name) == 2 && strspn(i->d_name, "0123456789abcdef") == 2;
+    struct file_entries in = file_entries_open(c->dir);
+    while (rc == 0 && file_entries_next(&in)) {
+        bool are_parts = str_eq(in.name, "tmp");
+        bool are_objects = strlen(in.name) == 2 && strspn(in.name, "0123456789abcdef") == 2;
         if (!are_parts && !are_objects)
             continue;
-        rc = prune_folder(p, openat(dirfd(d), i->d_name, OPEN_FOLDER), are_parts, e);
+        rc = prune_folder(p, openat(in.fd, in.name, OPEN_FOLDER), in.name, are_parts, e);
         if (are_objects && !p->dry_run)
-            (void)unlinkat(dirfd(d), i->d_name, AT_REMOVEDIR); // removed only when empty
+            (void)unlinkat(in.fd, in.name, AT_REMOVEDIR); // removed only when empty
     }
-    closedir(d);
-    return rc;
+    return file_entries_close(&in, rc, e);
 }
 
 int cas_prune(struct cas *c, struct cas_prune *p, struct err *e) {

@@ -6,9 +6,8 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,18 +15,16 @@ static const char magic[8] = "DTGEN 1\n";
 
 // ---- the folder ---------------------------------------------------------------------------------
 
-// The newest number below `under`.
+// The newest number below `under`; 0: there is none; -1: the folder cannot be read.
 static int64_t newest_below(const char *folder, int64_t under) {
     int64_t newest = 0, number;
     struct err ignored;
-    DIR *d = opendir(folder);
-    for (struct dirent *i; d && (i = readdir(d));)
-        if (str_parse_i64(i->d_name, 1, INT64_MAX - 1, &number, &ignored) == 0 && number > newest &&
+    struct file_entries in = file_entries_open(folder);
+    while (file_entries_next(&in))
+        if (str_parse_i64(in.name, 1, INT64_MAX - 1, &number, &ignored) == 0 && number > newest &&
             number < under)
             newest = number;
-    if (d)
-        closedir(d);
-    return newest;
+    return file_entries_close(&in, 0, NULL) < 0 ? -1 : newest;
 }
 
 int64_t generation_newest(const char *folder) {
@@ -66,9 +63,9 @@ int generation_begin(const char *folder, struct err *e) {
 static int remove_older(struct arena *a, const char *folder, struct err *e) {
     const char *old = file_join(a, folder, "old");
     int64_t number = INT64_MAX;
-    for (int i = 0; i < GENERATION_KEPT && number; i++)
+    for (int i = 0; i < GENERATION_KEPT && number > 0; i++)
         number = newest_below(folder, number);
-    while (number && (number = newest_below(folder, number))) {
+    while (number > 0 && (number = newest_below(folder, number)) > 0) {
         if (file_remove_tree(old, e) < 0)
             return -1;
         if (rename(numbered(a, folder, number), old) < 0)

@@ -25,7 +25,7 @@ enum {
     GENERATION_FILES_MAX = 200000, // with folders and links
 };
 
-int64_t generation_newest(const char *folder); // 0: there is none
+int64_t generation_newest(const char *folder); // 0: there is none; -1: it cannot be read
 int64_t generation_next(const char *folder);   // for generation_publish
 const char *generation_path(struct arena *a, const char *folder, int64_t number); // of its files
 const char *generation_new(struct arena *a, const char *folder); // the files of `new`

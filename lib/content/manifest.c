@@ -8,8 +8,8 @@
 #include "base/str.h"
 #include "content/ignore.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -215,21 +215,12 @@ static int scan_child(struct scan *s, int dir_fd, const char *name, const char *
 static int scan_folder(struct scan *s, int fd, const char *below, struct err *e) {
     int rc = 0;
     size_t patterns = s->ignore.count;
-    DIR *d = fdopendir(fd);
-    if (!d) {
-        close(fd);
-        return err_errno(e, ERR_SYS, "cannot read the folder '%s'", below);
-    }
+    struct file_entries in = file_entries_at(fd, below);
     if (s->ignore_default)
         rc = read_ignore_file(s, fd, below, e);
-    for (struct dirent *i; rc == 0 && (errno = 0, i = readdir(d));) {
-        if (strcmp(i->d_name, ".") == 0 || strcmp(i->d_name, "..") == 0)
-            continue;
-        rc = scan_child(s, fd, i->d_name, join(&s->arena, below, i->d_name), e);
-    }
-    if (rc == 0 && errno)
-        rc = err_errno(e, ERR_SYS, "cannot read the folder '%s'", below);
-    closedir(d);
+    while (rc == 0 && file_entries_next(&in))
+        rc = scan_child(s, fd, in.name, join(&s->arena, below, in.name), e);
+    rc = file_entries_close(&in, rc, e);
     s->ignore.count = patterns;
     return rc;
 }

@@ -6,8 +6,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,15 +32,13 @@ static int compare(const void *x, const void *y) {
 }
 
 static int walk(struct snapshot *l, const char *below, int depth, struct err *e) {
-    DIR *d = opendir(*below ? file_join(&l->arena, l->dir, below) : l->dir);
+    struct file_entries in =
+        file_entries_open(*below ? file_join(&l->arena, l->dir, below) : l->dir);
     int rc = 0;
-    if (!d)
-        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read '%s/%s'", l->dir, below);
-    for (struct dirent *entry; rc == 0 && (entry = readdir(d));) {
+    while (rc == 0 && file_entries_next(&in)) {
         struct stat st;
-        const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-            fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        const char *name = in.name;
+        if (fstatat(in.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         name = *below ? file_join(&l->arena, below, name) : arena_strdup(&l->arena, name);
         if (S_ISDIR(st.st_mode)) {
@@ -54,8 +52,7 @@ static int walk(struct snapshot *l, const char *below, int depth, struct err *e)
                 rc = err_set(e, ERR_LIMIT, "the state has more than %d files", FILES_MAX);
         }
     }
-    closedir(d);
-    return rc;
+    return file_entries_close(&in, rc, e);
 }
 
 // A file that goes away meanwhile is a change, which the digest shows.

@@ -2,8 +2,8 @@
 // Replaces a whole folder: checks for changes, then exchanges the folders.
 #include "base/str.h"
 #include "content/tree_writer.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -39,24 +39,18 @@ static bool is_listed(const struct manifest *m, const char *path) {
 static bool folder_listed(const struct manifest *m, int fd, const char *below, int depth) {
     struct arena a = {0};
     bool good = depth <= MANIFEST_DEPTH_MAX + 1;
-    DIR *d = fdopendir(fd);
-    if (!d) {
-        close(fd);
-        return false;
-    }
-    for (struct dirent *i; good && (i = readdir(d));) {
-        if (strcmp(i->d_name, ".") == 0 || strcmp(i->d_name, "..") == 0)
-            continue;
+    struct file_entries in = file_entries_at(fd, below);
+    while (good && file_entries_next(&in)) {
         const char *path =
-            *below ? arena_printf(&a, "%s/%s", below, i->d_name) : arena_strdup(&a, i->d_name);
+            *below ? arena_printf(&a, "%s/%s", below, in.name) : arena_strdup(&a, in.name);
         good = is_listed(m, path);
-        if (!good || (i->d_type != DT_DIR && i->d_type != DT_UNKNOWN))
+        if (!good || (in.type != DT_DIR && in.type != DT_UNKNOWN))
             continue;
-        int next = openat(fd, i->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (next >= 0)
-            good = folder_listed(m, next, path, depth + 1);
+        int next = openat(fd, in.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        good = next >= 0 ? folder_listed(m, next, path, depth + 1)
+                         : errno == ENOTDIR || errno == ELOOP || errno == ENOENT;
     }
-    closedir(d);
+    good = file_entries_close(&in, 0, NULL) == 0 && good;
     arena_fini(&a);
     return good;
 }
@@ -83,20 +77,19 @@ static int is_left(int dir, const char *name, const char *base) {
 
 void tree_tidy(struct place *p) {
     const char *parent = file_dir(&p->arena, p->dest);
-    DIR *d = opendir(parent);
-    for (struct dirent *i; d && (i = readdir(d));) {
+    struct file_entries in = file_entries_open(parent);
+    while (file_entries_next(&in)) {
         struct err ignored;
-        int left = is_left(dirfd(d), i->d_name, file_base(p->dest));
+        int left = is_left(in.fd, in.name, file_base(p->dest));
         if (left < 0)
             continue;
-        const char *path = file_join(&p->arena, parent, i->d_name);
+        const char *path = file_join(&p->arena, parent, in.name);
         if (left == 1 && rename(path, p->dest) == 0) // fails if dest exists
             p->dest_fd = open(p->dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         else
             (void)file_remove_tree(path, &ignored);
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
 }
 
 // For file systems that cannot exchange two names: the folder is missing for a moment.

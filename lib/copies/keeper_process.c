@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "copies/keeper_impl.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "sys/proc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -163,17 +163,16 @@ static void on_order(struct watch *w, unsigned events) {
 static void close_others(int kept) {
     int fds[1024], count;
     do {
-        DIR *d = opendir("/proc/self/fd");
+        struct file_entries in = file_entries_open("/proc/self/fd");
         count = 0;
-        for (struct dirent *i; d && count < 1024 && (i = readdir(d));) {
+        while (count < 1024 && file_entries_next(&in)) {
             int64_t fd = -1;
             struct err ignored;
-            if (str_parse_i64(i->d_name, STDERR_FILENO + 1, INT32_MAX, &fd, &ignored) == 0 &&
-                fd != kept && fd != dirfd(d))
+            if (str_parse_i64(in.name, STDERR_FILENO + 1, INT32_MAX, &fd, &ignored) == 0 &&
+                fd != kept && fd != in.fd)
                 fds[count++] = (int)fd;
         }
-        if (d)
-            closedir(d);
+        (void)file_entries_close(&in, 0, NULL);
         for (int i = 0; i < count; i++)
             close(fds[i]);
     } while (count == 1024);

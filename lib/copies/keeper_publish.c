@@ -6,7 +6,6 @@
 #include "copies/keeper_impl.h"
 #include "sys/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
@@ -52,7 +51,7 @@ static int hash_all(struct manifest *m, const char *own, struct err *e) {
     int64_t number = generation_newest(own);
     if (manifest_sort(m, e) < 0)
         return -1;
-    if (number && generation_list(&a, own, number, &list, &len, &ignored) == 0 &&
+    if (number > 0 && generation_list(&a, own, number, &list, &len, &ignored) == 0 &&
         generation_decode(list, len, &last, &ignored) == 0)
         keep_hashes(m, last, generation_path(&a, own, number));
     manifest_free(last);
@@ -88,7 +87,7 @@ static enum keeper_published try(struct arena *a, struct snapshot *l, const char
     char *text = NULL;
     size_t len;
     struct err ignored;
-    if (generation_newest(own))
+    if (generation_newest(own) > 0)
         (void)file_read_regular(a, known, HASH_HEX_BYTES, &text, &len, &ignored);
     if (l->count == 0 || str_eq(text, l->digest))
         return KEEPER_SAME;

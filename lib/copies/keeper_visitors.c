@@ -95,7 +95,7 @@ static void on_ask(struct visitor *v, const struct wire_msg *m) {
     const char *folder = file_join(&a, v->keeper->copies, m->name);
     int64_t number = keeper_is_name(m->name) ? generation_newest(folder) : 0;
     giver_close(&v->giver);
-    if (!number)
+    if (number <= 0)
         answer(v, 0, false, "");
     else if (giver_open(&v->giver, folder, number, &e) == 0)
         giver_offer(&v->giver, &v->link, m->name);

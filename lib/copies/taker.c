@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "sys/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +45,7 @@ static void add_known(struct arena *a, struct store *s, const char *folder) {
     struct err ignored;
     char *list;
     size_t len;
-    if (!number || generation_list(a, folder, number, &list, &len, &ignored) < 0 ||
+    if (number <= 0 || generation_list(a, folder, number, &list, &len, &ignored) < 0 ||
         generation_decode(list, len, &m, &ignored) < 0)
         return;
     s->items = arena_new(a, struct known, m->files + 1);

@@ -6,8 +6,9 @@
 #include "content/tar.h"
 #include "data/layout.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,21 +40,22 @@ static int archive_name_cmp(const void *a, const void *b) {
 // Lists <dir>/<name>.tar except archives of a whole split. macOS puts a ._x.tar beside x.tar.
 static int archives_list(struct archives *a, struct arena *arena, const char *dir,
                          const char *split_name, enum dataset_split split, struct err *e) {
-    DIR *d = opendir(dir);
-    if (!d)
-        return 0;
+    struct file_entries in = file_entries_open(dir);
     uint32_t first = a->count;
     enum dataset_split other;
-    for (struct dirent *entry; (entry = readdir(d)) && a->count < ARCHIVES_MAX;) {
-        size_t suffix = archive_suffix(entry->d_name), len = strlen(entry->d_name) - suffix;
-        if (suffix == 0 || entry->d_name[0] == '.' || layout_split(entry->d_name, len, &other) >= 0)
+    if (in.error == ENOTDIR)
+        in.error = 0; // a file of that name holds no archives
+    while (a->count < ARCHIVES_MAX && file_entries_next(&in)) {
+        size_t suffix = archive_suffix(in.name), len = strlen(in.name) - suffix;
+        if (suffix == 0 || in.name[0] == '.' || layout_split(in.name, len, &other) >= 0)
             continue;
-        struct archive_file *f = archive_add(a, file_join(arena, dir, entry->d_name));
+        struct archive_file *f = archive_add(a, file_join(arena, dir, in.name));
         f->split = split;
         f->listed = true;
-        f->prefix = arena_printf(arena, "%s/%.*s", split_name, (int)len, entry->d_name);
+        f->prefix = arena_printf(arena, "%s/%.*s", split_name, (int)len, in.name);
     }
-    closedir(d);
+    if (file_entries_close(&in, 0, e) < 0)
+        return -1;
     if (a->count == ARCHIVES_MAX)
         return err_set(e, ERR_LIMIT, "'%s' holds more than %d archives", dir, ARCHIVES_MAX - 1);
     if (a->count > first)

@@ -2,6 +2,7 @@
 // Source imagefolder: train/<class>/**.jpg as files, or <class>/**.jpg.
 #include "data/index.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -21,11 +22,10 @@ static bool folder_is_dir(const char *path) {
 static bool folder_has_folders(const char *dir) {
     struct arena scratch = {0};
     bool found = false;
-    DIR *d = opendir(dir);
-    for (struct dirent *entry; d && !found && (entry = readdir(d));)
-        found = entry->d_name[0] != '.' && folder_is_dir(file_join(&scratch, dir, entry->d_name));
-    if (d)
-        closedir(d);
+    struct file_entries in = file_entries_open(dir);
+    while (!found && file_entries_next(&in))
+        found = in.name[0] != '.' && folder_is_dir(file_join(&scratch, dir, in.name));
+    (void)file_entries_close(&in, 0, NULL);
     arena_fini(&scratch);
     return found;
 }
@@ -34,18 +34,16 @@ static bool folder_has_folders(const char *dir) {
 static bool folder_is_split(const char *dir) {
     struct arena scratch = {0};
     bool found = false;
-    DIR *d = opendir(dir);
-    for (struct dirent *entry; d && !found && (entry = readdir(d));) {
-        if (entry->d_name[0] == '.')
+    struct file_entries in = file_entries_open(dir);
+    while (!found && file_entries_next(&in)) {
+        if (in.name[0] == '.')
             continue;
-        DIR *class = opendir(file_join(&scratch, dir, entry->d_name));
-        for (struct dirent *file; class && !found && (file = readdir(class));)
-            found = file->d_name[0] != '.' && layout_is_jpeg(file->d_name);
-        if (class)
-            closedir(class);
+        struct file_entries class = file_entries_open(file_join(&scratch, dir, in.name));
+        while (!found && file_entries_next(&class))
+            found = class.name[0] != '.' && layout_is_jpeg(class.name);
+        (void)file_entries_close(&class, 0, NULL);
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     arena_fini(&scratch);
     return found;
 }

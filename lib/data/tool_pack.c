@@ -6,9 +6,8 @@
 #include "data/tool.h"
 #include "data/tool_source.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +19,10 @@ enum { NAME_BYTES = 32 };
 int tool_make_dir(const char *dir, struct err *e) {
     if (file_make_dirs(dir, 0755, e) < 0)
         return -1;
-    DIR *d = opendir(dir);
-    if (!d)
-        return err_errno(e, ERR_SYS, "listing '%s'", dir);
-    bool used = false;
-    for (struct dirent *entry; !used && (entry = readdir(d));)
-        used = !str_eq(entry->d_name, ".") && !str_eq(entry->d_name, "..");
-    closedir(d);
+    struct file_entries in = file_entries_open(dir);
+    bool used = file_entries_next(&in);
+    if (file_entries_close(&in, 0, e) < 0)
+        return -1;
     return used ? err_set(e, ERR_EXISTS, "'%s' is not empty (try: another folder)", dir) : 0;
 }
 

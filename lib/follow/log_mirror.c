@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -117,17 +117,14 @@ static int adopt(struct mirror *m, const char *name, struct err *e) {
 
 // depth: 0 is the node's folder, 1 attempt_N or output, 2 the local rank.
 static int scan(struct mirror *m, const char *below, int depth, struct err *e) {
-    DIR *d = opendir(*below ? file_join(m->arena, m->dir, below) : m->dir);
-    struct dirent *entry;
+    struct file_entries in =
+        file_entries_open(*below ? file_join(m->arena, m->dir, below) : m->dir);
     int result = 0;
-    if (!d)
-        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read the folder '%s'", m->dir);
-    while (result == 0 && (entry = readdir(d))) {
+    while (result == 0 && file_entries_next(&in)) {
         struct stat st;
-        if (entry->d_name[0] == '.')
+        if (in.name[0] == '.')
             continue;
-        char *name = *below ? file_join(m->arena, below, entry->d_name)
-                            : arena_strdup(m->arena, entry->d_name);
+        char *name = *below ? file_join(m->arena, below, in.name) : arena_strdup(m->arena, in.name);
         if (lstat(file_join(m->arena, m->dir, name), &st) < 0)
             continue;
         if (S_ISDIR(st.st_mode) && depth < 2)
@@ -135,8 +132,7 @@ static int scan(struct mirror *m, const char *below, int depth, struct err *e) {
         else if (S_ISREG(st.st_mode))
             result = adopt(m, name, e);
     }
-    closedir(d);
-    return result;
+    return file_entries_close(&in, result, e);
 }
 
 static int compare_files(const void *x, const void *y) {

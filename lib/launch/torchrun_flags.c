@@ -2,9 +2,9 @@
 // torchrun's command line as a table: names, defaults, help. Unsupported flags are marked and
 // refused when given.
 #include "launch/launch.h"
+#include "sys/file_entries.h"
 #include "sys/proc.h"
 
-#include <dirent.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,11 +130,10 @@ int launch_gpu_count(const char *visible) {
         return count;
     }
     int count = 0;
-    DIR *d = opendir("/proc/driver/nvidia/gpus");
-    for (struct dirent *entry; d && (entry = readdir(d));)
-        count += entry->d_name[0] != '.';
-    if (d)
-        closedir(d);
+    struct file_entries in = file_entries_open("/proc/driver/nvidia/gpus");
+    while (file_entries_next(&in))
+        count += in.name[0] != '.';
+    (void)file_entries_close(&in, 0, NULL);
     return count;
 }
 

@@ -89,8 +89,9 @@ void checkpoint_thread_close(struct checkpoint_thread *w); // NULL is allowed; w
 int checkpoint_place(const char *dir, const char *finished, int64_t step, struct err *e);
 // A checkpoint that was finished by a writer that was killed before it had its name gets it.
 void checkpoint_adopt(const char *dir);
-// Steps of the checkpoints in dir, newest first, at most max; 0 when there is none.
-int checkpoint_list(const char *dir, int64_t *steps, int max);
+// Steps of the checkpoints in dir, newest first, at most max; 0 when there is none; -1
+// when the folder cannot be read. e may be NULL.
+int checkpoint_list(const char *dir, int64_t *steps, int max, struct err *e);
 // Removes those with a later step; what cannot be removed stays.
 void checkpoint_remove_above(const char *dir, int64_t step);
 // Removes all checkpoints except the keep_last newest and that of step; keep_last 0: removes none.

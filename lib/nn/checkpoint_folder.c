@@ -9,9 +9,8 @@
 #include "base/str.h"
 #include "nn/safetensors.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
@@ -37,20 +36,18 @@ static int keep_newest(int64_t *steps, int count, int max, int64_t step) {
     return count;
 }
 
-int checkpoint_list(const char *dir, int64_t *steps, int max) {
+int checkpoint_list(const char *dir, int64_t *steps, int max, struct err *e) {
     static const char prefix[] = "checkpoint-";
-    DIR *d = opendir(dir);
+    struct file_entries in = file_entries_open(dir);
     int count = 0;
-    for (struct dirent *entry; d && (entry = readdir(d)) != NULL;) {
+    while (file_entries_next(&in)) {
         struct err ignored;
         int64_t step;
-        if (str_starts(entry->d_name, prefix) &&
-            str_parse_i64(entry->d_name + sizeof prefix - 1, 0, INT64_MAX, &step, &ignored) == 0)
+        if (str_starts(in.name, prefix) &&
+            str_parse_i64(in.name + sizeof prefix - 1, 0, INT64_MAX, &step, &ignored) == 0)
             count = keep_newest(steps, count, max, step);
     }
-    if (d)
-        closedir(d);
-    return count;
+    return file_entries_close(&in, 0, e) < 0 ? -1 : count;
 }
 
 static int move(const char *from, const char *to, struct err *e) {
@@ -68,9 +65,9 @@ static int discard(const char *dir, const char *path, struct err *e) {
 
 void checkpoint_remove_above(const char *dir, int64_t step) {
     int64_t newest;
-    while (checkpoint_list(dir, &newest, 1) && newest > step) {
+    struct err why = {0};
+    while (checkpoint_list(dir, &newest, 1, NULL) > 0 && newest > step) {
         char path[FILE_PATH_BYTES_MAX];
-        struct err why = {0};
         checkpoint_path(dir, newest, path, sizeof path);
         if (discard(dir, path, &why) < 0) {
             log_warn("an outdated checkpoint stays", "reason=\"%s\"", why.text);
@@ -82,7 +79,7 @@ void checkpoint_remove_above(const char *dir, int64_t step) {
 void checkpoint_remove_old(const char *dir, int64_t step, int keep_last) {
     enum { LIST_MAX = 4096 };
     int64_t *steps = heap_alloc(LIST_MAX * sizeof *steps);
-    int count = keep_last > 0 ? checkpoint_list(dir, steps, LIST_MAX) : 0;
+    int count = keep_last > 0 ? checkpoint_list(dir, steps, LIST_MAX, NULL) : 0;
     for (int i = keep_last; i < count; i++) {
         char path[FILE_PATH_BYTES_MAX];
         struct err ignored = {0};

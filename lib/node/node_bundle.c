@@ -9,8 +9,8 @@
 #include "launch/launch.h"
 #include "node/setup_program.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,13 +45,11 @@ static int tick(void *ctx, struct err *e) {
 // Removes what an earlier attempt has left.
 static int sweep(const struct bundle *b, struct err *e) {
     int rc = 0;
-    DIR *d = opendir(b->dir);
-    for (struct dirent *i; d && rc == 0 && (i = readdir(d));)
-        if (str_starts(i->d_name, JOB_BUNDLE_ENV))
-            rc = file_remove_tree(file_join(b->arena, b->dir, i->d_name), e);
-    if (d)
-        closedir(d);
-    return rc;
+    struct file_entries in = file_entries_open(b->dir);
+    while (rc == 0 && file_entries_next(&in))
+        if (str_starts(in.name, JOB_BUNDLE_ENV))
+            rc = file_remove_tree(file_join(b->arena, b->dir, in.name), e);
+    return file_entries_close(&in, rc, e);
 }
 
 static int check_node(const struct bundle *b, const struct env_archive *facts, uint64_t *free_bytes,

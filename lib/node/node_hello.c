@@ -10,9 +10,9 @@
 #include "base/str.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "sys/proc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -101,12 +101,10 @@ static int install(struct hello *h, struct arena *a, struct err *e) {
 
 static int count_gpus(void) {
     int count = 0;
-    DIR *d = opendir("/proc/driver/nvidia/gpus");
-    if (!d)
-        return 0;
-    for (struct dirent *i; (i = readdir(d));)
-        count += i->d_name[0] != '.';
-    closedir(d);
+    struct file_entries in = file_entries_open("/proc/driver/nvidia/gpus");
+    while (file_entries_next(&in))
+        count += in.name[0] != '.';
+    (void)file_entries_close(&in, 0, NULL);
     return count;
 }
 

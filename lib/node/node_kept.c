@@ -4,9 +4,9 @@
 #include "node/node_verb.h"
 #include "protocol/job_spec.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "sys/file_measure.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,30 +37,27 @@ static int print_item(const char *kind, const char *name, const char *path) {
 }
 
 static int print_folder(struct arena *a, const struct node_args *args, const char *kind,
-                        const char *folder, const char *part) {
+                        const char *folder, const char *part, struct err *e) {
     const char *dir = file_join(a, args->root, folder);
-    DIR *d = opendir(dir);
+    struct file_entries in = file_entries_open(dir);
     int rc = 0;
-    for (struct dirent *entry; d && rc == 0 && (entry = readdir(d));)
-        if (str_is_name(entry->d_name, NAME_BYTES_MAX) && entry->d_name[0] != '.')
-            rc = print_item(kind, entry->d_name,
-                            arena_printf(a, "%s/%s%s", dir, entry->d_name, part));
-    if (d)
-        closedir(d);
-    return rc;
+    while (rc == 0 && file_entries_next(&in))
+        if (str_is_name(in.name, NAME_BYTES_MAX) && in.name[0] != '.')
+            rc = print_item(kind, in.name, arena_printf(a, "%s/%s%s", dir, in.name, part));
+    return file_entries_close(&in, rc, e);
 }
 
 int node_kept(const struct node_call *c) {
     struct arena a = {0};
     struct node_args args;
-    struct err e;
+    struct err e = {0};
     if (node_args(&a, c, false, &args, &e) < 0)
         return node_fail(&e);
-    int rc = print_folder(&a, &args, "state", "runs", "/state") < 0 ||
-             print_folder(&a, &args, "input", "inputs", "") < 0 ||
-             print_folder(&a, &args, "environment", JOB_BUNDLES_DIR, "") < 0;
+    int rc = print_folder(&a, &args, "state", "runs", "/state", &e) < 0 ||
+             print_folder(&a, &args, "input", "inputs", "", &e) < 0 ||
+             print_folder(&a, &args, "environment", JOB_BUNDLES_DIR, "", &e) < 0;
     arena_fini(&a);
-    return rc;
+    return e.code == ERR_NONE ? rc : node_fail(&e); // a reader that has gone away needs no words
 }
 
 // ---- drop ---------------------------------------------------------------------------------------
@@ -79,14 +76,12 @@ static int check_over(struct arena *a, const struct node_args *args, const char 
 }
 
 static int check_all_over(struct arena *a, const struct node_args *args, struct err *e) {
-    DIR *d = opendir(file_join(a, args->root, "runs"));
+    struct file_entries in = file_entries_open(file_join(a, args->root, "runs"));
     int rc = 0;
-    for (struct dirent *entry; d && rc == 0 && (entry = readdir(d));)
-        if (node_is_run(a, args, entry->d_name))
-            rc = check_over(a, args, entry->d_name, e);
-    if (d)
-        closedir(d);
-    return rc;
+    while (rc == 0 && file_entries_next(&in))
+        if (node_is_run(a, args, in.name))
+            rc = check_over(a, args, in.name, e);
+    return file_entries_close(&in, rc, e);
 }
 
 // The folder is there as a whole or not at all, also when this program is killed.

@@ -4,8 +4,8 @@
 #include "base/array.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>
@@ -32,19 +32,16 @@ static int write_mark(const char *path, const char *text, struct err *e) {
     return rc;
 }
 
-static struct names list(struct arena *a, const char *dir, size_t max) {
-    struct names out = {0};
+static int list(struct arena *a, const char *dir, size_t max, struct names *out, struct err *e) {
     size_t room = 0;
-    DIR *d = opendir(dir);
-    for (struct dirent *entry; d && out.count < max && (entry = readdir(d));) {
-        if (entry->d_name[0] == '.')
+    struct file_entries in = file_entries_open(dir);
+    while (out->count < max && file_entries_next(&in)) {
+        if (in.name[0] == '.')
             continue;
-        array_grow(out.items, &room, out.count + 1);
-        out.items[out.count++] = arena_strdup(a, entry->d_name);
+        array_grow_in(a, out->items, &room, out->count + 1);
+        out->items[out->count++] = arena_strdup(a, in.name);
     }
-    if (d)
-        closedir(d);
-    return out;
+    return file_entries_close(&in, 0, e);
 }
 
 static char *words_of(struct arena *a, const char *dir, const char *id) {
@@ -61,12 +58,12 @@ static char *words_of(struct arena *a, const char *dir, const char *id) {
 // The folder of this cluster had another id before, which is lost. Files with that id have no other
 // owner.
 static void replace_marks(struct arena *a, const char *dir, const struct node_args *args) {
-    struct names ids = list(a, dir, OWNERS_MAX);
+    struct names ids = {0};
+    (void)list(a, dir, OWNERS_MAX, &ids, NULL); // a mark that stays only hinders removal
     for (size_t i = 0; i < ids.count; i++)
         if (strcmp(ids.items[i], args->owner) != 0 &&
             strcmp(words_of(a, dir, ids.items[i]), args->text) == 0)
             unlink(file_join(a, dir, ids.items[i]));
-    free(ids.items);
 }
 
 int node_own(const struct node_call *c) {
@@ -203,14 +200,17 @@ static bool has(const struct names *n, const char *name) {
 }
 
 // Names the other clusters that use this root; their marks are kept.
-static void add_others(struct arena *a, const struct node_args *args, struct names *others) {
+static int add_others(struct arena *a, const struct node_args *args, struct names *others,
+                      struct err *e) {
     const char *dir = file_join(a, args->root, "owners");
-    struct names ids = list(a, dir, OWNERS_MAX);
+    struct names ids = {0};
+    if (list(a, dir, OWNERS_MAX, &ids, e) < 0)
+        return -1;
     others->items = arena_new(a, char *, ids.count + 1);
     for (size_t i = 0; i < ids.count && args->owner; i++)
         if (strcmp(ids.items[i], args->owner) != 0)
             others->items[others->count++] = words_of(a, dir, ids.items[i]);
-    free(ids.items);
+    return 0;
 }
 
 // Removes the root if it is empty, and its parent folder after the last node's part.
@@ -225,8 +225,10 @@ static int clean_all(struct arena *a, const struct node_args *args, struct names
     static const char *const made[] = {"runs",  "cas",    "bin",   "tmp",  "inputs", "files",
                                        "cache", "hashes", "setup", "envs", "owners"};
     const char *runs_dir = file_join(a, args->root, "runs");
-    struct names runs = list(a, runs_dir, RUNS_MAX), fetched = {0};
-    int rc = args->fetched ? read_fetched(a, &fetched, e) : 0;
+    struct names runs = {0}, fetched = {0};
+    int rc = list(a, runs_dir, RUNS_MAX, &runs, e);
+    if (rc == 0 && args->fetched)
+        rc = read_fetched(a, &fetched, e);
     for (size_t i = 0; i < runs.count && rc == 0; i++)
         if (is_mine(a, args, runs.items[i]) && node_is_run(a, args, runs.items[i]))
             rc = check_idle(a, args, runs.items[i], e);
@@ -237,8 +239,8 @@ static int clean_all(struct arena *a, const struct node_args *args, struct names
     for (size_t i = 0; i < runs.count && rc == 0; i++)
         if (is_mine(a, args, runs.items[i]))
             rc = clean_run(a, args, runs.items[i], e);
-    free(runs.items);
-    add_others(a, args, others);
+    if (rc == 0)
+        rc = add_others(a, args, others, e);
     if (rc == 0 && others->count)
         return remove_tree(arena_printf(a, "%s/owners/%s", args->root, args->owner), e);
     for (size_t i = 0; i < sizeof made / sizeof *made && rc == 0; i++)
@@ -253,7 +255,7 @@ static int answer(struct arena *a, const struct node_args *args, const struct na
     struct json_out j;
     struct names left = {0};
     if (args->all && others->count == 0)
-        left = list(a, args->root, LEFT_SHOWN_MAX);
+        (void)list(a, args->root, LEFT_SHOWN_MAX, &left, NULL);
     json_open(&j, &line);
     json_object(&j, NULL);
     json_str(&j, "event", "cleaned");
@@ -267,7 +269,6 @@ static int answer(struct arena *a, const struct node_args *args, const struct na
         json_str(&j, NULL, left.items[i]);
     json_end(&j);
     json_end(&j);
-    free(left.items);
     int rc = node_answer(&line) < 0;
     strbuf_fini(&line);
     return rc;

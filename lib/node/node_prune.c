@@ -9,8 +9,8 @@
 #include "content/cas.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,27 +54,22 @@ static void keep_file(struct prune *p, const struct stat *st) {
 }
 
 // Records the content of every file below a folder; closes fd.
-static void keep_below(struct prune *p, int fd, int depth) {
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    for (struct dirent *i; (i = readdir(d));) {
+static int keep_below(struct prune *p, int fd, const char *name, int depth, struct err *e) {
+    struct file_entries in = file_entries_at(fd, name);
+    int rc = 0;
+    while (rc == 0 && file_entries_next(&in)) {
         struct stat st;
-        if (str_eq(i->d_name, ".") || str_eq(i->d_name, "..") ||
-            (depth == 0 && str_eq(i->d_name, "cas")) ||
-            fstatat(dirfd(d), i->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if ((depth == 0 && str_eq(in.name, "cas")) ||
+            fstatat(in.fd, in.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         if (S_ISREG(st.st_mode))
             keep_file(p, &st);
         else if (S_ISDIR(st.st_mode) && depth < PRUNE_DEPTH_MAX)
-            keep_below(p,
-                       openat(dirfd(d), i->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-                       depth + 1);
+            rc = keep_below(p,
+                            openat(in.fd, in.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+                            in.name, depth + 1, e);
     }
-    closedir(d);
+    return file_entries_close(&in, rc, e);
 }
 
 static int compare(const void *x, const void *y) {
@@ -87,8 +82,9 @@ static int prune(struct prune *p, struct cas_prune *done, struct err *e) {
     int rc = 0;
     if (file_exists(dir)) {
         rc = cas_open(&p->cas, dir, e);
+        if (rc == 0)
+            rc = keep_below(p, open(p->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), p->root, 0, e);
         if (rc == 0) {
-            keep_below(p, open(p->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
             if (p->count)
                 qsort(p->keep, p->count, HASH_BYTES, compare);
             *done = (struct cas_prune){

@@ -8,8 +8,8 @@
 #include "base/str.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -57,15 +57,13 @@ static int take(struct left *l, const char *name, const struct stat *st, struct 
 }
 
 static int walk(struct left *l, const char *below, int depth, struct err *e) {
-    DIR *d = opendir(*below ? file_join(&l->arena, l->work, below) : l->work);
+    struct file_entries in =
+        file_entries_open(*below ? file_join(&l->arena, l->work, below) : l->work);
     int result = 0;
-    if (!d)
-        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read '%s'", l->work);
-    for (struct dirent *entry; result == 0 && (entry = readdir(d));) {
+    while (result == 0 && file_entries_next(&in)) {
         struct stat st;
-        const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "__pycache__") == 0 ||
-            fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        const char *name = in.name;
+        if (strcmp(name, "__pycache__") == 0 || fstatat(in.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         name = *below ? file_join(&l->arena, below, name) : arena_strdup(&l->arena, name);
         if (S_ISDIR(st.st_mode) && depth < LEFT_DEPTH_MAX)
@@ -73,24 +71,21 @@ static int walk(struct left *l, const char *below, int depth, struct err *e) {
         else if (S_ISREG(st.st_mode))
             result = take(l, name, &st, e);
     }
-    closedir(d);
-    return result;
+    return file_entries_close(&in, result, e);
 }
 
 // ---- results by kind ----------------------------------------------------------------------------
 
 // Files and links below a folder, however many there are.
 static int count_files(const char *dir, int depth, bool logs, struct count *out, struct err *e) {
-    DIR *d = opendir(dir);
+    struct file_entries in = file_entries_open(dir);
     int result = 0;
-    if (!d)
-        return errno == ENOENT || errno == ENOTDIR ? 0
-                                                   : err_errno(e, ERR_SYS, "cannot read '%s'", dir);
-    for (struct dirent *entry; result == 0 && (entry = readdir(d));) {
+    if (in.error == ENOTDIR)
+        in.error = 0; // it is no folder of results
+    while (result == 0 && file_entries_next(&in)) {
         struct stat st;
-        const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-            fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        const char *name = in.name;
+        if (fstatat(in.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         if (S_ISDIR(st.st_mode) && depth < LEFT_DEPTH_MAX) {
             struct arena a = {0};
@@ -102,22 +97,18 @@ static int count_files(const char *dir, int depth, bool logs, struct count *out,
             out->bytes += S_ISREG(st.st_mode) ? st.st_size : 0;
         }
     }
-    closedir(d);
-    return result;
+    return file_entries_close(&in, result, e);
 }
 
 // attempt_N/<local rank>/{stdout,stderr}.log that are not empty.
 static int count_logs(struct left *l, const char *run_dir, struct err *e) {
-    DIR *d = opendir(run_dir);
-    int result = 0;
-    if (!d)
-        return err_errno(e, ERR_SYS, "cannot read '%s'", run_dir);
-    for (struct dirent *entry; result == 0 && (entry = readdir(d));)
-        if (str_starts(entry->d_name, "attempt_"))
-            result = count_files(file_join(&l->arena, run_dir, entry->d_name), 0, true,
+    struct file_entries in = file_entries_open(run_dir);
+    int result = in.is_missing ? err_set(e, ERR_NOT_FOUND, "there is no folder '%s'", run_dir) : 0;
+    while (result == 0 && file_entries_next(&in))
+        if (str_starts(in.name, "attempt_"))
+            result = count_files(file_join(&l->arena, run_dir, in.name), 0, true,
                                  &l->kinds[KIND_LOGS], e);
-    closedir(d);
-    return result;
+    return file_entries_close(&in, result, e);
 }
 
 static int count_kinds(struct left *l, const char *run_dir, struct err *e) {

@@ -3,8 +3,8 @@
 #include "base/array.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,22 +58,19 @@ static struct run_entry look_at(struct arena *a, const struct node_args *args, c
     return r;
 }
 
-static size_t list_runs(struct arena *a, const struct node_args *args, struct run_entry **out) {
-    DIR *d = opendir(file_join(a, args->root, "runs"));
-    size_t count = 0, room = 0;
-    struct run_entry *list = NULL;
-    for (struct dirent *entry; d && count < RUNS_MAX && (entry = readdir(d));) {
-        if (!node_is_run(a, args, entry->d_name))
+static int list_runs(struct arena *a, const struct node_args *args, struct run_entry **out,
+                     size_t *count, struct err *e) {
+    struct file_entries in = file_entries_open(file_join(a, args->root, "runs"));
+    size_t room = 0;
+    while (*count < RUNS_MAX && file_entries_next(&in)) {
+        if (!node_is_run(a, args, in.name))
             continue;
-        array_grow(list, &room, count + 1);
-        list[count++] = look_at(a, args, entry->d_name);
+        array_grow(*out, &room, *count + 1);
+        (*out)[(*count)++] = look_at(a, args, in.name);
     }
-    if (d)
-        closedir(d);
-    if (count)
-        qsort(list, count, sizeof *list, by_age);
-    *out = list;
-    return count;
+    if (*count)
+        qsort(*out, *count, sizeof **out, by_age);
+    return file_entries_close(&in, 0, e);
 }
 
 int node_status(const struct node_call *c) {
@@ -92,7 +89,7 @@ int node_status(const struct node_call *c) {
         struct run_entry one = look_at(&a, &args, args.run);
         rc = print_run(&one) < 0;
     } else {
-        count = list_runs(&a, &args, &list);
+        rc = list_runs(&a, &args, &list, &count, &e) < 0 ? node_fail(&e) : 0;
     }
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = print_run(&list[i]) < 0;

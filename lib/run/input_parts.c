@@ -4,8 +4,8 @@
 
 #include "base/str.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,19 +19,18 @@ static void remove_folder(struct arena *a, const char *dir) {
 
 // Removes the folders below base whose lock is free. The caller holds base's own lock.
 static void remove_abandoned(struct arena *a, const char *base) {
-    DIR *d = opendir(base);
-    for (struct dirent *i; d && (i = readdir(d));) {
+    struct file_entries in = file_entries_open(base);
+    while (file_entries_next(&in)) {
         struct err ignored = {0};
         int fd;
-        size_t len = strlen(i->d_name);
-        if (len <= strlen(LOCK) || !str_ends(i->d_name, LOCK) ||
-            file_lock(file_join(a, base, i->d_name), "removing it", 0, &fd, &ignored) < 0)
+        size_t len = strlen(in.name);
+        if (len <= strlen(LOCK) || !str_ends(in.name, LOCK) ||
+            file_lock(file_join(a, base, in.name), "removing it", 0, &fd, &ignored) < 0)
             continue;
-        remove_folder(a, file_join(a, base, arena_strndup(a, i->d_name, len - strlen(LOCK))));
+        remove_folder(a, file_join(a, base, arena_strndup(a, in.name, len - strlen(LOCK))));
         close(fd);
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
 }
 
 int input_parts_open(struct input_parts *p, const struct cluster *c, const char *run,

@@ -8,9 +8,9 @@
 #include "run/results_owner.h"
 #include "sys/atomic_file.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "ui/progress.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -66,15 +66,12 @@ static bool is_archive(const char *path) {
 }
 
 int results_archive_remove(const char *dir, struct err *e) {
-    DIR *d = opendir(dir);
+    struct file_entries in = file_entries_open(dir);
     int result = 0;
-    if (!d)
-        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read '%s'", dir);
-    for (struct dirent *entry; result == 0 && (entry = readdir(d));)
-        if (is_archive(entry->d_name) && unlinkat(dirfd(d), entry->d_name, 0) < 0)
-            result = err_errno(e, ERR_SYS, "cannot remove '%s/%s'", dir, entry->d_name);
-    closedir(d);
-    return result;
+    while (result == 0 && file_entries_next(&in))
+        if (is_archive(in.name) && unlinkat(in.fd, in.name, 0) < 0)
+            result = err_errno(e, ERR_SYS, "cannot remove '%s/%s'", dir, in.name);
+    return file_entries_close(&in, result, e);
 }
 
 // The archive of a path; -1: none. A model is model/ or, where the nodes' differ, NODE/model/.

@@ -5,9 +5,8 @@
 #include "cluster/run_record.h"
 #include "run/results_owner.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,22 +50,17 @@ static int move(const char *from, const char *to, struct err *e) {
 
 static int move_output(struct arena *a, const char *from, const char *whole, const char **renamed,
                        struct err *e) {
-    DIR *d = opendir(from);
+    struct file_entries in = file_entries_open(from);
     int result = 0;
-    if (!d)
-        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read '%s'", from);
-    for (struct dirent *entry; result == 0 && (entry = readdir(d));) {
-        const char *name = arena_strdup(a, entry->d_name);
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            continue;
+    while (result == 0 && file_entries_next(&in)) {
+        const char *name = arena_strdup(a, in.name);
         bool reserved = is_reserved(name);
         if (reserved && !*renamed)
             *renamed = name;
         const char *to = reserved ? arena_printf(a, "%s_", name) : name;
         result = move(file_join(a, from, name), file_join(a, whole, to), e);
     }
-    closedir(d);
-    return result;
+    return file_entries_close(&in, result, e);
 }
 
 const char *results_join_part(struct arena *a, const char *part, unsigned kinds, bool fresh,

@@ -4,8 +4,8 @@
 
 #include "protocol/job_spec.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <string.h>
 
 const char *results_owner_of(struct arena *a, const char *dir) {
@@ -20,14 +20,11 @@ const char *results_owner_of(struct arena *a, const char *dir) {
 }
 
 bool results_owner_is_foreign(const char *dir) {
-    DIR *d = opendir(dir);
+    struct file_entries in = file_entries_open(dir);
     bool foreign = false;
-    for (struct dirent *entry; d && !foreign && (entry = readdir(d));)
-        foreign = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-                  !str_starts(entry->d_name, OWNER_MARK); // or what a killed writer of it left
-    if (d)
-        closedir(d);
-    return foreign;
+    while (!foreign && file_entries_next(&in))
+        foreign = !str_starts(in.name, OWNER_MARK); // or what a killed writer of it left
+    return file_entries_close(&in, 0, NULL) < 0 || foreign;
 }
 
 bool results_owner_is_here(struct arena *a, const struct run *run) {
@@ -36,14 +33,11 @@ bool results_owner_is_here(struct arena *a, const struct run *run) {
 }
 
 bool results_owner_has_files(const char *dir) {
-    DIR *d = opendir(dir);
+    struct file_entries in = file_entries_open(dir);
     bool found = false;
-    for (struct dirent *entry; d && !found && (entry = readdir(d));)
-        found = !str_eq(entry->d_name, ".") && !str_eq(entry->d_name, "..") &&
-                !str_eq(entry->d_name, OWNER_MARK);
-    if (d)
-        closedir(d);
-    return found;
+    while (!found && file_entries_next(&in))
+        found = !str_eq(in.name, OWNER_MARK);
+    return file_entries_close(&in, 0, NULL) < 0 || found;
 }
 
 int results_owner_set(const char *dir, const char *run, struct err *e) {

@@ -9,8 +9,8 @@
 #include "run/results_bring.h"
 #include "run/results_owner.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,19 +61,17 @@ static bool is_further(const struct run_start_position *p, const struct run_star
 bool run_start_find_checkpoint(const char *dir, struct run_start_position *out) {
     struct arena a = {0};
     bool found = false;
-    DIR *d = opendir(dir);
-    for (struct dirent *entry; d && (entry = readdir(d));) {
+    struct file_entries in = file_entries_open(dir);
+    while (file_entries_next(&in)) {
         struct run_start_position p;
-        if (!str_starts(entry->d_name, "checkpoint-") ||
-            !read_position(
-                &a, file_join(&a, file_join(&a, dir, entry->d_name), "state.safetensors"), &p))
+        if (!str_starts(in.name, "checkpoint-") ||
+            !read_position(&a, file_join(&a, file_join(&a, dir, in.name), "state.safetensors"), &p))
             continue;
         if (!found || is_further(&p, out))
             *out = p;
         found = true;
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     arena_fini(&a);
     return found;
 }

@@ -8,8 +8,8 @@
 #include "run/results_owner.h"
 #include "run/results_upload.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <string.h>
 
@@ -199,15 +199,11 @@ void run_summary_json(const struct summary *s, struct strbuf *out) {
 
 // True for a file, or a folder that is not empty.
 static bool is_worth(const char *path) {
-    DIR *d = opendir(path);
-    if (!d)
-        return file_exists(path);
+    struct file_entries in = file_entries_open(path);
     bool found = false;
-    for (struct dirent *entry; !found && (entry = readdir(d));)
-        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-                strcmp(entry->d_name, OWNER_MARK) != 0;
-    closedir(d);
-    return found;
+    while (!found && file_entries_next(&in))
+        found = strcmp(in.name, OWNER_MARK) != 0;
+    return file_entries_close(&in, 0, NULL) < 0 ? file_exists(path) : found;
 }
 
 static void line_file(const struct summary *s, struct strbuf *out, const char *label,

@@ -45,6 +45,8 @@ static int take(struct fleet *f, const struct copies *c, const char *owner, stru
     for (size_t i = 0; i < f->count; i++) {
         const char *folder = file_join(a, file_join(a, c->here, f->nodes[i].info->name), owner);
         int64_t number = f->nodes[i].failed ? 0 : generation_newest(folder);
+        if (number < 0)
+            return err_set(e, ERR_SYS, "cannot read the folder '%s'", folder);
         if (number > newest) {
             newest = number;
             from = arena_printf(a, "%s/%lld", folder, (long long)number);

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "run/monitor.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,12 +23,11 @@ static const char *folder_of(struct arena *a, const struct context *s, const str
 static int64_t newest_number(const char *folder) {
     int64_t newest = 0, number;
     struct err ignored;
-    DIR *d = opendir(folder);
-    for (struct dirent *i; d && (i = readdir(d));)
-        if (str_parse_i64(i->d_name, 1, INT64_MAX - 1, &number, &ignored) == 0 && number > newest)
+    struct file_entries in = file_entries_open(folder);
+    while (file_entries_next(&in))
+        if (str_parse_i64(in.name, 1, INT64_MAX - 1, &number, &ignored) == 0 && number > newest)
             newest = number;
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     return newest;
 }
 

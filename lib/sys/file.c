@@ -5,8 +5,8 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "sys/atomic_file.h"
+#include "sys/file_entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -180,18 +180,11 @@ static int remove_children(int fd, const char *name, int depth, struct err *e) {
         close(fd);
         return err_set(e, ERR_LIMIT, "'%s' lies deeper than %d folders", name, REMOVE_DEPTH_MAX);
     }
-    DIR *d = fdopendir(fd);
-    if (!d) {
-        close(fd);
-        return err_errno(e, ERR_SYS, "cannot read folder '%s'", name);
-    }
+    struct file_entries in = file_entries_at(fd, name);
     int rc = 0;
-    struct dirent *ent;
-    while (rc == 0 && (ent = readdir(d)))
-        if (strcmp(ent->d_name, ".") != 0 && strcmp(ent->d_name, "..") != 0)
-            rc = remove_at(dirfd(d), ent->d_name, depth + 1, e);
-    closedir(d);
-    return rc;
+    while (rc == 0 && file_entries_next(&in))
+        rc = remove_at(in.fd, in.name, depth + 1, e);
+    return file_entries_close(&in, rc, e);
 }
 
 static int remove_at(int dir, const char *name, int depth, struct err *e) {
@@ -217,16 +210,11 @@ int file_remove_tree(const char *path, struct err *e) {
 }
 
 static void remove_empty_at(int dir, const char *name, int depth) {
-    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *d = fd < 0 || depth >= REMOVE_DEPTH_MAX ? NULL : fdopendir(fd);
-    struct dirent *ent;
-    if (!d && fd >= 0)
-        close(fd);
-    while (d && (ent = readdir(d)))
-        if (strcmp(ent->d_name, ".") != 0 && strcmp(ent->d_name, "..") != 0)
-            remove_empty_at(dirfd(d), ent->d_name, depth + 1);
-    if (d)
-        closedir(d);
+    struct file_entries in =
+        file_entries_at(openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), name);
+    while (depth < REMOVE_DEPTH_MAX && file_entries_next(&in))
+        remove_empty_at(in.fd, in.name, depth + 1);
+    (void)file_entries_close(&in, 0, NULL);
     (void)unlinkat(dir, name, AT_REMOVEDIR); // the kernel removes only empty ones
 }
 

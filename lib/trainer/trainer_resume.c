@@ -67,9 +67,14 @@ static void set_aside(struct damaged *d, const char *path, int64_t step, const s
 static struct offer find_offer(const struct trainer *t, struct damaged *d) {
     int64_t steps[RESUME_TRIED_MAX];
     struct offer best = {0};
+    struct err unreadable;
     int count = t->config->comm.local_rank == 0 && d->count < RESUME_TRIED_MAX
-                    ? checkpoint_list(t->config->state_dir, steps, RESUME_TRIED_MAX)
+                    ? checkpoint_list(t->config->state_dir, steps, RESUME_TRIED_MAX, &unreadable)
                     : 0;
+    if (count < 0) {
+        log_warn("checkpoints cannot be read", "error=\"%s\"", unreadable.text);
+        best.have = OFFER_DAMAGED;
+    }
     for (int i = 0; i < count; i++) {
         char path[FILE_PATH_BYTES_MAX];
         struct train_position at;
@@ -122,8 +127,9 @@ static int load_path(struct trainer *t, const char *path, struct verdict *v, str
     arena_fini(&a);
     char newest[FILE_PATH_BYTES_MAX];
     int64_t step;
-    if (!one && checkpoint_list(path, &step, 1) == 0)
-        return err_set(e, ERR_NOT_FOUND, "%s holds no checkpoint", path);
+    int count = one ? 1 : checkpoint_list(path, &step, 1, e);
+    if (count <= 0)
+        return count < 0 ? -1 : err_set(e, ERR_NOT_FOUND, "%s holds no checkpoint", path);
     if (!one)
         checkpoint_path(path, step, newest, sizeof newest);
     return load_checkpoint(t, one ? path : newest, v, e);

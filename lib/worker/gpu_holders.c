@@ -5,9 +5,9 @@
 #include "base/arena.h"
 #include "base/str.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,17 +30,16 @@ static bool machine_has_gpus(const char *root) {
 static bool holds_gpu(const char *root, const char *pid, struct device_holder *out) {
     char path[PATH_MAX], target[DEVICE_PATH_BYTES_MAX];
     snprintf(path, sizeof path, "%s/proc/%s/fd", root, pid);
-    DIR *d = opendir(path);
+    struct file_entries in = file_entries_open(path);
     bool found = false;
-    for (struct dirent *x; d && !found && (x = readdir(d));) {
-        ssize_t n = readlinkat(dirfd(d), x->d_name, target, sizeof target - 1);
+    while (!found && file_entries_next(&in)) {
+        ssize_t n = readlinkat(in.fd, in.name, target, sizeof target - 1);
         if (n <= 0)
             continue;
         target[n] = '\0';
         found = is_gpu(target);
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     if (found)
         snprintf(out->device, sizeof out->device, "%s", target);
     return found;
@@ -82,18 +81,17 @@ bool worker_devices_held(const char *root, const char *run, struct device_holder
     if (!machine_has_gpus(root))
         return false;
     snprintf(path, sizeof path, "%s/proc", root);
-    DIR *d = opendir(path);
+    struct file_entries in = file_entries_open(path);
     bool found = false;
-    for (struct dirent *x; d && !found && (x = readdir(d));) {
-        if (!isdigit((unsigned char)x->d_name[0]))
+    while (!found && file_entries_next(&in)) {
+        if (!isdigit((unsigned char)in.name[0]))
             continue;
-        *out = (struct device_holder){.pid = (pid_t)strtol(x->d_name, NULL, 10)};
-        found = out->pid != getpid() && holds_gpu(root, x->d_name, out) &&
-                is_of_run(root, x->d_name, run);
+        *out = (struct device_holder){.pid = (pid_t)strtol(in.name, NULL, 10)};
+        found =
+            out->pid != getpid() && holds_gpu(root, in.name, out) && is_of_run(root, in.name, run);
         if (found)
-            take_name(root, x->d_name, out);
+            take_name(root, in.name, out);
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     return found;
 }

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/file_entries.h"
 #include "worker/console.h"
 #include "worker/guard_protocol.h"
 
@@ -102,14 +103,15 @@ static void finish(struct guard *g) {
 pid_t guard_stuck(const struct guard *g) {
     struct proc_facts f;
     pid_t stuck = 0;
-    DIR *d = g->loop && !g->reaped ? opendir("/proc") : NULL;
-    for (pid_t pid; (pid = guard_next_child(d, g->child.pid, &f)) > 0;) {
+    if (!g->loop || g->reaped)
+        return 0;
+    struct file_entries in = file_entries_open("/proc");
+    for (pid_t pid; (pid = guard_next_child(&in, g->child.pid, &f)) > 0;) {
         stuck = f.state == 'D' ? pid : 0;
         if (!stuck)
             break;
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     return stuck;
 }
 

@@ -3,6 +3,7 @@
 // and on SIGCHLD.
 #include "base/arena.h"
 #include "base/clock.h"
+#include "sys/file_entries.h"
 #include "worker/guard_protocol.h"
 
 #include <errno.h>
@@ -165,9 +166,9 @@ static void drop_streams(struct guard_state *s) {
         close(null);
 }
 
-pid_t guard_next_child(DIR *d, pid_t parent, struct proc_facts *f) {
-    for (struct dirent *entry; d && (entry = readdir(d));) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+pid_t guard_next_child(struct file_entries *in, pid_t parent, struct proc_facts *f) {
+    while (file_entries_next(in)) {
+        pid_t pid = (pid_t)strtol(in->name, NULL, 10);
         if (pid > 0 && proc_look(pid, f) == 0 && f->parent == parent && f->state != 'Z')
             return pid;
     }
@@ -177,14 +178,13 @@ pid_t guard_next_child(DIR *d, pid_t parent, struct proc_facts *f) {
 int guard_kill_children(void) {
     struct proc_facts f;
     int killed = 0;
-    DIR *d = opendir("/proc");
-    for (pid_t pid; (pid = guard_next_child(d, getpid(), &f)) > 0;) {
+    struct file_entries in = file_entries_open("/proc");
+    for (pid_t pid; (pid = guard_next_child(&in, getpid(), &f)) > 0;) {
         if (getpgid(pid) == pid)
             kill(-pid, SIGKILL);
         killed += kill(pid, SIGKILL) == 0;
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     return killed;
 }
 

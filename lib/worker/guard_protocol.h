@@ -4,10 +4,9 @@
 #ifndef WORKER_GUARD_PROTOCOL_H
 #define WORKER_GUARD_PROTOCOL_H
 
+#include "sys/file_entries.h"
 #include "sys/proc.h"
 #include "worker/guard.h"
-
-#include <dirent.h>
 
 enum guard_order_kind { ORDER_SIGNAL, ORDER_STOP, ORDER_KILL, ORDER_LEASE };
 struct guard_order {
@@ -26,7 +25,7 @@ struct guard_report {
 // Runs the guard in the forked child; fd is its end of the pair.
 _Noreturn void guard_main(const struct guard_spec *spec, int fd);
 // The next living child of parent in /proc, read as d; 0: none.
-pid_t guard_next_child(DIR *d, pid_t parent, struct proc_facts *f);
+pid_t guard_next_child(struct file_entries *in, pid_t parent, struct proc_facts *f);
 // Sends SIGKILL to every child of this process; returns their number.
 int guard_kill_children(void);
 

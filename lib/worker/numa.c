@@ -6,9 +6,9 @@
 #include "worker/numa.h"
 
 #include "base/arena.h"
+#include "sys/file_entries.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -154,15 +154,14 @@ static int compare_pci(const void *a, const void *b) {
 static void find_gpus(const char *root, struct gpus *g) {
     char path[PATH_BYTES_MAX];
     snprintf(path, sizeof path, "%s/proc/driver/nvidia/gpus", root);
-    DIR *d = opendir(path);
+    struct file_entries in = file_entries_open(path);
     g->count = 0;
-    for (struct dirent *entry; d && g->count < NUMA_GPUS_MAX && (entry = readdir(d));) {
-        size_t bytes = strlen(entry->d_name) + 1;
-        if (entry->d_name[0] != '.' && bytes <= NUMA_PCI_BYTES_MAX)
-            memcpy(g->pci[g->count++], entry->d_name, bytes);
+    while (g->count < NUMA_GPUS_MAX && file_entries_next(&in)) {
+        size_t bytes = strlen(in.name) + 1;
+        if (in.name[0] != '.' && bytes <= NUMA_PCI_BYTES_MAX)
+            memcpy(g->pci[g->count++], in.name, bytes);
     }
-    if (d)
-        closedir(d);
+    (void)file_entries_close(&in, 0, NULL);
     qsort(g->pci, (size_t)g->count, sizeof g->pci[0], compare_pci);
 }
 

@@ -6,10 +6,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "worker/sagemaker.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -172,21 +171,21 @@ struct listing {
 };
 
 // The files below a folder, with their paths below the channel. Links are listed and not followed.
-static void list_folder(struct listing *l, const char *dir, const char *below, int depth) {
-    DIR *d = opendir(dir);
-    for (struct dirent *x; d && l->files <= SAGEMAKER_MANIFEST_FILES_MAX && (x = readdir(d));) {
+static int list_folder(struct listing *l, const char *dir, const char *below, int depth,
+                       struct err *e) {
+    struct file_entries in = file_entries_open(dir);
+    int rc = 0;
+    while (rc == 0 && l->files <= SAGEMAKER_MANIFEST_FILES_MAX && file_entries_next(&in)) {
         struct stat st;
-        if (strcmp(x->d_name, ".") == 0 || strcmp(x->d_name, "..") == 0 ||
-            fstatat(dirfd(d), x->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(in.fd, in.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        const char *path = below[0] ? file_join(l->arena, below, x->d_name) : x->d_name;
+        const char *path = below[0] ? file_join(l->arena, below, in.name) : in.name;
         if (S_ISDIR(st.st_mode) && depth < SAGEMAKER_MANIFEST_DEPTH_MAX)
-            list_folder(l, file_join(l->arena, dir, x->d_name), path, depth + 1);
+            rc = list_folder(l, file_join(l->arena, dir, in.name), path, depth + 1, e);
         else if (!S_ISDIR(st.st_mode) && ++l->files <= SAGEMAKER_MANIFEST_FILES_MAX)
             json_str(l->json, NULL, path);
     }
-    if (d)
-        closedir(d);
+    return file_entries_close(&in, rc, e);
 }
 
 static int write_text(const struct sagemaker *s, const char *name, const char *text,
@@ -212,16 +211,16 @@ static int write_manifest(const struct sagemaker *s, const struct job_input *in,
     json_object(&j, NULL);
     json_str(&j, "prefix", arena_printf(&a, "%s/input/data/%s/", s->base, in->name));
     json_end(&j);
+    int rc = 0;
     if (stat(in->path, &st) == 0 && !S_ISDIR(st.st_mode))
         json_str(&j, NULL, file_base(in->path));
     else
-        list_folder(&l, in->path, "", 0);
+        rc = list_folder(&l, in->path, "", 0, e);
     json_end(&j);
-    int rc = 0;
     if (l.files > SAGEMAKER_MANIFEST_FILES_MAX)
         log_warn("a channel has no manifest", "channel=%s reason=it has more than %d files",
                  in->name, SAGEMAKER_MANIFEST_FILES_MAX);
-    else
+    else if (rc == 0)
         rc = write_text(s, arena_printf(&a, "input/data/%s-manifest", in->name), strbuf_cstr(&text),
                         e);
     strbuf_fini(&text);

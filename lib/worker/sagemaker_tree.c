@@ -3,9 +3,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "worker/sagemaker.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -152,18 +152,16 @@ static int make_place(struct err *e) {
     if (mount("tmpfs", "/opt", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m") < 0)
         return err_errno(e, ERR_SYS, "cannot mount over /opt");
     snprintf(old, sizeof old, "/proc/self/fd/%d", fd);
-    DIR *d = opendir(old);
-    int count = 0, rc = d ? 0 : err_errno(e, ERR_SYS, "cannot read /opt");
-    for (struct dirent *x; rc == 0 && (x = readdir(d));) {
-        if (strcmp(x->d_name, ".") == 0 || strcmp(x->d_name, "..") == 0 ||
-            strcmp(x->d_name, "ml") == 0)
+    struct file_entries in = file_entries_open(old);
+    int count = 0, rc = 0;
+    while (rc == 0 && file_entries_next(&in)) {
+        if (strcmp(in.name, "ml") == 0)
             continue;
         rc = ++count > SAGEMAKER_OPT_ENTRIES_MAX
                  ? err_set(e, ERR_LIMIT, "/opt has more than %d entries", SAGEMAKER_OPT_ENTRIES_MAX)
-                 : show_entry(old, x->d_name, e);
+                 : show_entry(old, in.name, e);
     }
-    if (d)
-        closedir(d);
+    rc = file_entries_close(&in, rc, e);
     return rc == 0 ? file_make_dirs(PLACE, 0755, e) : -1;
 }
 

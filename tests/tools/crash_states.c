@@ -22,7 +22,7 @@ static void take(int version, int64_t step) {
 static int read_checkpoint(const char *dir) {
     int64_t steps[VERSIONS];
     checkpoint_adopt(dir);
-    int count = checkpoint_list(dir, steps, VERSIONS);
+    int count = checkpoint_list(dir, steps, VERSIONS, NULL);
     for (int i = 0; i < count; i++) {
         char path[FILE_PATH_BYTES_MAX];
         struct optimizer o = {.kind = TRAIN_SGD, .momentum = 0.9};

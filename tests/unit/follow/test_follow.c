@@ -6,7 +6,6 @@
 #include "follow/follow.h"
 #include "tests/unit/follow/follow_fixture.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -25,7 +24,6 @@ static bool open_fails(void) {
 }
 
 int test_open(const char *path, int flags, ...) __asm__("open");
-DIR *test_opendir(const char *path) __asm__("opendir");
 
 int test_open(const char *path, int flags, ...) {
     va_list ap;
@@ -33,11 +31,6 @@ int test_open(const char *path, int flags, ...) {
     mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
     va_end(ap);
     return open_fails() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-}
-
-DIR *test_opendir(const char *path) {
-    int fd = test_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? NULL : fdopendir(fd);
 }
 
 static const struct follow_view NOTHING;

@@ -284,7 +284,7 @@ static void test_writer(struct network *net, struct train_position *at) {
         network_set(net, net->params, 0, 1, &changed);
     }
     is_int(checkpoint_thread_wait(w, &e), 0, "all checkpoints are written");
-    is_int(checkpoint_list(dir, steps, 8), 2, "two are kept");
+    is_int(checkpoint_list(dir, steps, 8, NULL), 2, "two are kept");
     ok(steps[0] == 2002 && steps[1] == 2001, "the newest two");
     char path[FILE_PATH_BYTES_MAX];
     snprintf(path, sizeof path, "%s/.checkpoint.new", dir);
@@ -338,7 +338,7 @@ static void test_replaced(struct checkpoint_image *image) {
     is_int(rename(path, old), 0, "an old checkpoint is left under its temporary name");
     checkpoint_adopt(home);
     int64_t step;
-    is_int(checkpoint_list(home, &step, 1), 0,
+    is_int(checkpoint_list(home, &step, 1, NULL), 0,
            "an old checkpoint under a temporary name is not listed");
     arena_fini(&a);
 }

@@ -74,7 +74,7 @@ static int train(const char *name, const char *data, const char *const *settings
 static int64_t newest(const char *name) {
     struct arena a = {0};
     int64_t step = -1;
-    if (checkpoint_list(folder(&a, name, "state"), &step, 1) == 0)
+    if (checkpoint_list(folder(&a, name, "state"), &step, 1, NULL) == 0)
         step = -1;
     arena_fini(&a);
     return step;
