@@ -114,7 +114,9 @@ static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
         return;
     }
     int64_t grace_ms = a->config->coordinator.shutdown_timeout_ms;
-    if (a->coordinator && !rendezvous_can_hand_over(coordinator_rendezvous(a->coordinator)))
+    const struct rendezvous *r = a->coordinator ? coordinator_rendezvous(a->coordinator) : NULL;
+    // An agent that is alone leaves, so that one that joins meanwhile does not inherit its end.
+    if (r && rendezvous_member_count(r) > 1 && !rendezvous_can_hand_over(r))
         agent_request_stop(a, reason, signal, grace_ms);
     else
         agent_leave(a, reason, signal, grace_ms);
