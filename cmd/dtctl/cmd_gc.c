@@ -301,7 +301,7 @@ static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     while (run_walk_next(&walk, &r)) {
         const char *path = run_path(&s->cluster, &r, "incoming");
         auto_close int lock = -1;
-        if (!r.fetched || r.lost_count || !file_exists(path) ||
+        if (!r.fetched || r.lost_count || file_is_absent(path) ||
             run_lock(&s->cluster, r.id, "removing leftovers", &lock, &busy) < 0)
             continue;
         (*removed)++;

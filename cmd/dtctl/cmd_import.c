@@ -83,7 +83,7 @@ static int write_to(struct context *s, const char *to, bool force, const struct 
         screen_out(s->screen, "%s", strbuf_cstr(text));
         return 0;
     }
-    if (file_exists(to) && !force)
+    if (!file_is_absent(to) && !force)
         return err_set(e, ERR_EXISTS, "'%s' is there already (--force replaces it)", to);
     char target[PATH_MAX]; // a link stays, and the file that it names is replaced
     return file_write_atomic(realpath(to, target) ? target : to, text->data, text->len, 0644, e);

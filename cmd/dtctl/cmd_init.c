@@ -48,7 +48,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     int result = 0;
     if (s->config->dry_run)
         screen_write(s->screen, text.data, text.len);
-    else if (file_exists(path) && !s->config->yes)
+    else if (!file_is_absent(path) && !s->config->yes)
         result = err_set(e, ERR_EXISTS, "'%s' is there already (-y replaces it)", path);
     else
         result = file_write_atomic(path, text.data, text.len, 0644, e);

@@ -150,7 +150,7 @@ static int check_config(const struct config *c, struct err *e) {
                        config_where(c, "hosts.list"));
     const char *path = c->ssh.config_file;
     if (option_given(&c->set, "ssh.config") && path[0] && strcmp(path, "none") != 0 &&
-        !file_exists(path))
+        file_is_absent(path))
         return err_set(e, ERR_CONFIG, "%s: '%s' is not there", config_where(c, "ssh.config"), path);
     return 0;
 }

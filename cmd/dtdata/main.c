@@ -282,7 +282,7 @@ static int results(struct arena *a, struct strbuf *line, char **args, struct err
     struct manifest *m = manifest_new();
     struct object_put p = {.on_progress = progress, .ctx = line, .files = m};
     int result = add_results(m, a, args[0], &p.links, e);
-    if (result == 0 && file_exists(args[1]))
+    if (result == 0 && !file_is_absent(args[1]))
         result = manifest_add_path(m, args[1], "logs", &rules, e);
     if (result == 0)
         result = manifest_sort(m, e);

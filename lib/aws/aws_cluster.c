@@ -101,7 +101,7 @@ static int read_before(struct aws_cluster *c, struct err *e) {
     struct context *s = c->context;
     char *text;
     size_t len;
-    if (!file_exists(c->terraform.vars_path))
+    if (file_is_absent(c->terraform.vars_path))
         return 0;
     if (file_read(s->arena, c->terraform.vars_path, TERRAFORM_VARS_BYTES_MAX, &text, &len, e) < 0 ||
         aws_vars_read(s->arena, text, len, &c->before, e) < 0)

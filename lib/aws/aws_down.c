@@ -38,7 +38,7 @@ static int destroy(struct aws_cluster *c, struct err *e) {
     static const char *const args[] = {"-destroy", NULL};
     struct terraform_result r;
     struct terraform_state state;
-    if (!file_exists(c->terraform.vars_path))
+    if (file_is_absent(c->terraform.vars_path))
         return 0;
     screen_note(c->context->screen, "ending the instances of cluster %s …",
                 c->context->cluster.name);

@@ -27,8 +27,9 @@ static int known_clusters(struct context *s, const char ***names, size_t *count,
     *names = arena_new(s->arena, const char *, n + 1);
     *count = 0;
     for (size_t i = 0; i < n; i++)
-        if (file_exists(arena_printf(s->arena, "%s/.dtctl/%s/terraform/infra/terraform.tfvars.json",
-                                     s->cluster.base, all[i])))
+        if (!file_is_absent(arena_printf(s->arena,
+                                         "%s/.dtctl/%s/terraform/infra/terraform.tfvars.json",
+                                         s->cluster.base, all[i])))
             (*names)[(*count)++] = all[i];
     return 0;
 }

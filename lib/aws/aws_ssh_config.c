@@ -42,7 +42,7 @@ int aws_ssh_known_keys(struct context *s, struct inventory *inv, struct err *e) 
     const char *path = s->cluster.known_hosts_path;
     char *text;
     size_t len;
-    if (!file_exists(path))
+    if (file_is_absent(path))
         return 0;
     if (file_read(s->arena, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
@@ -96,7 +96,7 @@ static int read_user_config(struct context *s, struct user_config *u, struct err
     u->line = arena_printf(s->arena, "Include \"%s\"", include_path(s));
     u->text = arena_strdup(s->arena, "");
     u->len = 0;
-    if (!file_exists(u->path))
+    if (file_is_absent(u->path))
         return 0;
     return file_read(s->arena, u->path, CONFIG_BYTES_MAX, &u->text, &u->len, e);
 }

@@ -50,7 +50,7 @@ static int read_here(struct shared *h, struct err *e) {
     const char *path = h->terraform.vars_path;
     char *text;
     size_t len;
-    if (!file_exists(path))
+    if (file_is_absent(path))
         return 0;
     if (file_read(s->arena, path, TERRAFORM_VARS_BYTES_MAX, &text, &len, e) < 0 ||
         aws_vars_read(s->arena, text, len, &h->here, e) < 0)
@@ -94,7 +94,7 @@ static int take_vars(struct shared *h, struct err *e) {
 static int check_key(struct shared *h, struct err *e) {
     struct context *s = h->context;
     const char *path = s->cluster.key_path, *key = NULL;
-    if (!file_exists(path))
+    if (file_is_absent(path))
         return err_set(e, ERR_NOT_FOUND,
                        "cluster %s was made from another folder, and its login key is not here; "
                        "copy id_ed25519 and known_hosts from there to %s",

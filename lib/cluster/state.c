@@ -43,7 +43,7 @@ void cluster_close(struct cluster *c) {
 }
 
 int cluster_create(struct cluster *c, struct err *e) {
-    c->made |= !file_exists(c->dir);
+    c->made |= file_is_absent(c->dir);
     if (file_make_dirs(c->dir, 0700, e) < 0 || file_make_dirs(c->runs_dir, 0700, e) < 0)
         return -1;
     // The folder holds keys and results, which must not enter a repository.
@@ -103,7 +103,7 @@ void cluster_unlock(struct cluster *c) {
 }
 
 bool cluster_exists(const struct cluster *c) {
-    return file_exists(c->inventory_path);
+    return !file_is_absent(c->inventory_path);
 }
 
 // The parent folder that has a cluster of this name; NULL: none.
@@ -111,7 +111,7 @@ static const char *find_above(const struct cluster *c) {
     const char *dir = c->base;
     for (int i = 0; i < FOLDERS_ABOVE_MAX && !str_eq(dir, "/"); i++) {
         dir = file_dir(c->arena, dir);
-        if (file_exists(arena_printf(c->arena, "%s/.dtctl/%s/cluster.toml", dir, c->name)))
+        if (!file_is_absent(arena_printf(c->arena, "%s/.dtctl/%s/cluster.toml", dir, c->name)))
             return dir;
     }
     return NULL;

@@ -102,7 +102,7 @@ static int read_kept(struct config *c, struct err *e) {
     const char *path = config_kept_path(c);
     char *text;
     size_t len;
-    if (!str_is_name(c->cluster.name, NAME_BYTES_MAX) || !file_exists(path))
+    if (!str_is_name(c->cluster.name, NAME_BYTES_MAX) || file_is_absent(path))
         return 0;
     if (file_read(c->set.arena, path, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0)
         return err_wrap(e, "configuration");

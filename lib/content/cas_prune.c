@@ -67,8 +67,7 @@ static int prune_folder(struct cas_prune *p, int fd, const char *name, bool are_
     struct file_entries in = file_entries_at(fd, name);
     while (rc == 0 && file_entries_next(&in)) {
         struct stat st;
-        if (fstatat(in.fd, in.name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            !may_go(p, in.name, are_parts, &st))
+        if (!file_entries_stat(&in, &st) || !may_go(p, in.name, are_parts, &st))
             continue;
         p->removed++;
         p->bytes += (uint64_t)st.st_blocks * 512;

@@ -38,7 +38,7 @@ static int walk(struct snapshot *l, const char *below, int depth, struct err *e)
     while (rc == 0 && file_entries_next(&in)) {
         struct stat st;
         const char *name = in.name;
-        if (fstatat(in.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (!file_entries_stat(&in, &st))
             continue;
         name = *below ? file_join(&l->arena, below, name) : arena_strdup(&l->arena, name);
         if (S_ISDIR(st.st_mode)) {

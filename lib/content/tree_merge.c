@@ -72,7 +72,7 @@ static int check_names(const struct manifest *m, const char *dest, const char *n
     while (i < m->count && !meets) {
         const struct manifest_entry *n = &m->entries[i++];
         meets = n->kind == MANIFEST_FOLDER && manifest_names_own(n->path) &&
-                !manifest_names_own(dest) && file_exists(file_join(&a, dest, n->path));
+                !manifest_names_own(dest) && !file_is_absent(file_join(&a, dest, n->path));
     }
     arena_fini(&a);
     return meets ? err_set(e, ERR_EXISTS,

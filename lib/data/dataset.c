@@ -51,7 +51,7 @@ const char *dataset_detect(const char *source, struct err *e) {
     for (int i = 0; i < SOURCES; i++)
         if (sources[i]->detect(source))
             return sources[i]->name;
-    if (!file_exists(source)) {
+    if (file_is_absent(source)) {
         err_set(e, ERR_NOT_FOUND, "data set '%s' does not exist; the built-in one is called shapes",
                 source);
         return NULL;

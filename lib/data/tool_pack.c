@@ -154,7 +154,7 @@ int tool_pack_pixels(const struct dataset_config *c, const char *path, struct to
     uint32_t *list = heap_alloc(DATASET_BAD_MAX * sizeof *list);
     *out = (struct tool_packed){0};
     int bad = 0;
-    if (file_exists(path))
+    if (!file_is_absent(path))
         bad = err_set(e, ERR_EXISTS, "'%s' exists (try: another name)", path);
     if (bad == 0)
         bad = dataset_open_at(&d, c, path, e);

@@ -306,7 +306,7 @@ static int start_connect(struct fleet_node *n, struct err *e) {
 
 int fleet_connect(struct fleet *f, bool want_agent, struct err *e) {
     const char *ssh_config = f->env.ssh_config_path;
-    if (ssh_config && strcmp(ssh_config, "none") != 0 && !file_exists(ssh_config))
+    if (ssh_config && strcmp(ssh_config, "none") != 0 && file_is_absent(ssh_config))
         return err_set(e, ERR_CONFIG, "ssh.config: there is no file '%s'", ssh_config);
     if (want_agent && !f->agent) {
         const struct embed_file *file = embedded_find("dtrun");

@@ -125,7 +125,7 @@ static int scan(struct mirror *m, const char *below, int depth, struct err *e) {
         if (in.name[0] == '.')
             continue;
         char *name = *below ? file_join(m->arena, below, in.name) : arena_strdup(m->arena, in.name);
-        if (lstat(file_join(m->arena, m->dir, name), &st) < 0)
+        if (!file_entries_stat(&in, &st))
             continue;
         if (S_ISDIR(st.st_mode) && depth < 2)
             result = scan(m, name, depth + 1, e);

@@ -113,7 +113,7 @@ int checkpoint_place(const char *dir, const char *finished, int64_t step, struct
     struct err ignored = {0};
     checkpoint_path(dir, step, path, sizeof path);
     int r = 0;
-    if (!file_exists(path))
+    if (file_is_absent(path))
         r = move(finished, path, e);
     // Both names exist all the time (Linux 3.15).
     else if (syscall(SYS_renameat2, AT_FDCWD, finished, AT_FDCWD, path, RENAME_EXCHANGE) < 0)

@@ -112,7 +112,7 @@ int node_bundle(struct arena *a, const char *root, const struct job_spec *spec, 
                              .env = env};
     const char *mark = file_join(a, dir, JOB_BUNDLE_DONE);
     auto_close int lock_fd = -1;
-    if (!file_exists(b.archive))
+    if (file_is_absent(b.archive))
         return err_set(e, ERR_NOT_FOUND, "the environment's archive is not there: '%s'", b.archive);
     if (file_lock(file_join(a, dir, "lock"), "setup", LOCK_WAIT_MS, &lock_fd, e) < 0)
         return -1;

@@ -352,7 +352,7 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
     f->wrote_ms = clock_mono_ms();
     if (f->only[0] && strcmp(f->only, "events") != 0 && strcmp(f->only, "logs") != 0)
         return err_set(e, ERR_USAGE, "--only is neither events nor logs");
-    if (!file_exists(file_join(&f->arena, f->run_dir, "job.toml")))
+    if (file_is_absent(file_join(&f->arena, f->run_dir, "job.toml")))
         return err_set(e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
     if (take_offsets(f, args->from, e) < 0)
         return -1;

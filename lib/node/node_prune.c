@@ -59,8 +59,7 @@ static int keep_below(struct prune *p, int fd, const char *name, int depth, stru
     int rc = 0;
     while (rc == 0 && file_entries_next(&in)) {
         struct stat st;
-        if ((depth == 0 && str_eq(in.name, "cas")) ||
-            fstatat(in.fd, in.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if ((depth == 0 && str_eq(in.name, "cas")) || !file_entries_stat(&in, &st))
             continue;
         if (S_ISREG(st.st_mode))
             keep_file(p, &st);
@@ -80,7 +79,7 @@ static int prune(struct prune *p, struct cas_prune *done, struct err *e) {
     struct arena a = {0};
     const char *dir = file_join(&a, p->root, "cas");
     int rc = 0;
-    if (file_exists(dir)) {
+    if (!file_is_absent(dir)) {
         rc = cas_open(&p->cas, dir, e);
         if (rc == 0)
             rc = keep_below(p, open(p->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), p->root, 0, e);

@@ -63,7 +63,7 @@ static int walk(struct left *l, const char *below, int depth, struct err *e) {
     while (result == 0 && file_entries_next(&in)) {
         struct stat st;
         const char *name = in.name;
-        if (strcmp(name, "__pycache__") == 0 || fstatat(in.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (strcmp(name, "__pycache__") == 0 || !file_entries_stat(&in, &st))
             continue;
         name = *below ? file_join(&l->arena, below, name) : arena_strdup(&l->arena, name);
         if (S_ISDIR(st.st_mode) && depth < LEFT_DEPTH_MAX)
@@ -85,7 +85,7 @@ static int count_files(const char *dir, int depth, bool logs, struct count *out,
     while (result == 0 && file_entries_next(&in)) {
         struct stat st;
         const char *name = in.name;
-        if (fstatat(in.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (!file_entries_stat(&in, &st))
             continue;
         if (S_ISDIR(st.st_mode) && depth < LEFT_DEPTH_MAX) {
             struct arena a = {0};

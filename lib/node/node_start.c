@@ -52,7 +52,7 @@ static int write_job(struct start *s, struct err *e) {
 static int check_again(struct start *s, struct err *e) {
     enum node_state state;
     int fd = -1;
-    if (!file_exists(file_join(&s->arena, s->run_dir, "job.toml")))
+    if (file_is_absent(file_join(&s->arena, s->run_dir, "job.toml")))
         return err_set(e, ERR_NOT_FOUND, "run '%s' is not known on this node", s->spec.run);
     node_run_state(&s->arena, s->run_dir, &state, &fd);
     if (fd >= 0)

@@ -88,7 +88,7 @@ char *node_run_dir(struct arena *a, const struct node_args *args, const char *ru
 }
 
 bool node_is_run(struct arena *a, const struct node_args *args, const char *run) {
-    return run[0] != '.' && file_exists(file_join(a, node_run_dir(a, args, run), "job.toml"));
+    return run[0] != '.' && !file_is_absent(file_join(a, node_run_dir(a, args, run), "job.toml"));
 }
 
 const char *node_run_owner(struct arena *a, const struct node_args *args, const char *run) {
@@ -97,11 +97,11 @@ const char *node_run_owner(struct arena *a, const struct node_args *args, const 
     struct err ignored = {0};
     const char *path = file_join(a, node_run_dir(a, args, run), "owner");
     if (file_read(a, path, NODE_OWNER_BYTES_MAX + 1, &text, &len, &ignored) < 0)
-        return NULL;
+        return ignored.code == ERR_NOT_FOUND ? NULL : NODE_OWNER_UNKNOWN;
     text[strcspn(text, "\n")] = 0;
     if (!str_is_name(text, NODE_OWNER_BYTES_MAX))
         return NULL;
-    return file_exists(arena_printf(a, "%s/owners/%s", args->root, text)) ? text : NULL;
+    return file_is_absent(arena_printf(a, "%s/owners/%s", args->root, text)) ? NULL : text;
 }
 
 bool node_run_is_fetched(struct arena *a, const struct node_args *args, const char *run) {

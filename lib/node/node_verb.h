@@ -38,7 +38,9 @@ int node_args(struct arena *a, const struct node_call *c, bool need_run, struct 
               struct err *e);
 char *node_run_dir(struct arena *a, const struct node_args *args, const char *run);
 bool node_is_run(struct arena *a, const struct node_args *args, const char *run);
-// The id of the run's cluster (`own`); NULL: no cluster with a mark here.
+// The id of the run's cluster (`own`); NULL: no cluster with a mark here. NODE_OWNER_UNKNOWN: it
+// cannot be read; this is no cluster's id.
+#define NODE_OWNER_UNKNOWN "?"
 const char *node_run_owner(struct arena *a, const struct node_args *args, const char *run);
 // True when the run's results have been fetched.
 bool node_run_is_fetched(struct arena *a, const struct node_args *args, const char *run);

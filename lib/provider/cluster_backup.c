@@ -122,7 +122,7 @@ static int close_cluster(struct context *s, const char **line, struct err *e) {
         const char *path = file_join(&a, s->cluster.dir, record_files[i]);
         char *data;
         size_t len;
-        if (!file_exists(path))
+        if (file_is_absent(path))
             continue;
         result = file_read(&a, path, RECORD_LINE_BYTES_MAX, &data, &len, e);
         if (result == 0) {

@@ -201,7 +201,7 @@ int ssh_key_file(struct arena *a, const char *path, const char *comment, const c
         *public_key = text;
         return 0;
     }
-    if (file_exists(path))
+    if (!file_is_absent(path))
         return add_public(a, path, public_path, comment, public_key, e);
     if (ssh_key_make(a, comment, &key, e) < 0)
         return -1;

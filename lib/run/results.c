@@ -87,7 +87,7 @@ static int move_states(struct context *s, struct run *run, const struct parts *p
     for (size_t i = 0; i < p->count; i++) {
         const char *from = file_join(a, p->folders[i], "state");
         const char *to = file_join(a, file_join(a, run->output_dir, "state"), p->names[i]);
-        if (rmdir(from) == 0 || !file_exists(from)) // an empty folder is no state
+        if (rmdir(from) == 0 || file_is_absent(from)) // an empty folder is no state
             continue;
         if (file_remove_tree(to, e) < 0 || move_folder(from, to, p->names[i], e) < 0)
             return -1;
@@ -171,7 +171,7 @@ static int join_parts(struct fleet *f, const struct run *run, const struct colle
         const char *name = n->info->name, *from = results_part_path(s, run, name), *renamed = NULL;
         bool marked = file_exists(results_part_mark(s, run, name));
         unsigned kinds = marked ? RESULT_ALL | RESULT_WORK : run->bring | results_with_work(run);
-        if ((n->failed && !marked) || !file_exists(from))
+        if ((n->failed && !marked) || file_is_absent(from))
             continue;
         p->folders[p->count] = results_join_part(s->arena, from, kinds, !marked, &renamed, e);
         if (!p->folders[p->count])

@@ -91,7 +91,7 @@ static int archive_of(const struct run *run, const char *path) {
 static int check_names(const struct archiving *x, struct err *e) {
     struct arena *a = x->context->arena;
     for (int i = 0; i < ARCHIVES; i++)
-        if (file_exists(file_join(a, x->run->output_dir, ALL[i].name)))
+        if (!file_is_absent(file_join(a, x->run->output_dir, ALL[i].name)))
             return err_set(e, ERR_EXISTS,
                            "'%s' is a file of the run, and would be replaced by an archive",
                            ALL[i].name);

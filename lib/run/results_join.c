@@ -72,7 +72,7 @@ const char *results_join_part(struct arena *a, const char *part, unsigned kinds,
     for (size_t i = 0; i < FOLDERS_COUNT; i++) {
         const char *from = file_join(a, part, FOLDERS[i].from);
         int result = 0;
-        if (!(kinds & FOLDERS[i].kind) || !file_exists(from))
+        if (!(kinds & FOLDERS[i].kind) || file_is_absent(from))
             continue;
         if (FOLDERS[i].to)
             result = move(from, file_join(a, whole, FOLDERS[i].to), e);

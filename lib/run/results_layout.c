@@ -84,7 +84,7 @@ static int set_apart(struct arena *a, const struct part *p, const char *path, co
         if (make_way(a, p->folder, *to, &free_way, e) < 0)
             return -1;
         if (free_way && lstat(target, &st) < 0)
-            return rename(from, target) < 0
+            return errno != ENOENT || rename(from, target) < 0
                        ? err_errno(e, ERR_SYS, "cannot move '%s' to '%s'", from, target)
                        : 0;
         node = arena_printf(a, "%s_", node);

@@ -109,7 +109,7 @@ static int add_command_state(struct run_start *l, const struct run *earlier, con
     const char *to = run_node_dir(a, l->run.id, "state");
     for (size_t n = 0; n < l->node_count; n++) {
         const char *from = file_join(a, state, l->run.nodes[n]);
-        if (!file_exists(from))
+        if (file_is_absent(from))
             continue;
         run_start_make_shards(l);
         if (manifest_add_path(l->shards[n], from, to, &rules, e) < 0)
@@ -120,7 +120,7 @@ static int add_command_state(struct run_start *l, const struct run *earlier, con
         bool here = false;
         for (size_t n = 0; n < l->node_count; n++)
             here |= str_eq(l->run.nodes[n], earlier->nodes[i]);
-        if (!here && file_exists(file_join(a, state, earlier->nodes[i])))
+        if (!here && !file_is_absent(file_join(a, state, earlier->nodes[i])))
             screen_note(
                 l->context->screen, "state of node %s stays in %s: the node is not in this run",
                 earlier->nodes[i], run_near_path(a, file_join(a, state, earlier->nodes[i])));
@@ -156,7 +156,7 @@ static int look_for_state(struct run_start *l, struct run *earlier, struct err *
         return err_set(e, ERR_NOT_FOUND, "it belongs to %s",
                        earlier->native ? "the native trainer" : "a command");
     const char *owner = results_owner_of(a, earlier->output_dir);
-    if (!owner[0] && !file_exists(file_join(a, earlier->output_dir, "state")))
+    if (!owner[0] && file_is_absent(file_join(a, earlier->output_dir, "state")))
         return err_set(e, ERR_NOT_FOUND, "it left no state");
     if (!str_eq(owner, earlier->id))
         return err_set(e, ERR_NOT_FOUND, "'%s' holds the results of %s%s", earlier->output_dir,

@@ -420,7 +420,7 @@ void run_summary_failure(const struct summary *s, struct strbuf *out) {
     }
     const char *log = arena_printf(
         s->arena, "%s/%s/%d.err", run_path(&s->context->cluster, s->run, "logs"), f->node, f->rank);
-    if (!file_exists(log))
+    if (file_is_absent(log))
         log = arena_printf(s->arena, "%s/%s/%d.out", run_path(&s->context->cluster, s->run, "logs"),
                            f->node, f->rank);
     if (file_exists(log))

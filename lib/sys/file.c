@@ -222,6 +222,11 @@ void file_remove_empty(const char *path) {
     remove_empty_at(AT_FDCWD, path, 0);
 }
 
+bool file_is_absent(const char *path) {
+    struct stat st;
+    return lstat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 bool file_exists(const char *path) {
     struct stat st;
     return lstat(path, &st) == 0;

@@ -29,7 +29,9 @@ int file_make_dirs(const char *path, mode_t mode, struct err *e); // mkdir -p
 int file_remove_tree(const char *path, struct err *e);            // absent is fine
 // Removes the folders of a tree that contain no file; ignores errors.
 void file_remove_empty(const char *path);
+// Both are false when it cannot be known: `!file_exists` is no reason to take a file for absent.
 bool file_exists(const char *path);
+bool file_is_absent(const char *path);
 int file_sync_dir(const char *path, struct err *e);
 // Syncs the file system of this folder to disk.
 int file_sync_disk(const char *path, struct err *e);

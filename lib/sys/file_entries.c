@@ -52,6 +52,14 @@ bool file_entries_next(struct file_entries *in) {
     return false;
 }
 
+bool file_entries_stat(struct file_entries *in, struct stat *st) {
+    if (fstatat(in->fd, in->name, st, AT_SYMLINK_NOFOLLOW) == 0)
+        return true;
+    if (errno != ENOENT)
+        fail(in, errno);
+    return false;
+}
+
 int file_entries_close(struct file_entries *in, int rc, struct err *e) {
     if (in->dir)
         closedir(in->dir);

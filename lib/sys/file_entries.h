@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 
 struct file_entries {
     const char *name;   // of this entry, until the next call; "." and ".." are left out
@@ -26,6 +27,9 @@ struct file_entries {
 struct file_entries file_entries_open(const char *path);
 struct file_entries file_entries_at(int fd, const char *path); // takes fd; < 0: errno says why
 bool file_entries_next(struct file_entries *in);
+// What the entry is, without following a link. False: it is gone meanwhile; or it cannot be known,
+// which ends the reading as a failure.
+bool file_entries_stat(struct file_entries *in, struct stat *st);
 // Closes the folder. Returns rc if it is negative, else 0, or -1 when the folder could not be
 // opened or read to its end. e: NULL where no message is wanted.
 int file_entries_close(struct file_entries *in, int rc, struct err *e);

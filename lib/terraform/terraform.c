@@ -224,7 +224,7 @@ static const char *unclean_path(const struct terraform *t) {
 }
 
 bool terraform_is_unclean(const struct terraform *t) {
-    return file_exists(unclean_path(t));
+    return !file_is_absent(unclean_path(t));
 }
 
 void terraform_set_clean(const struct terraform *t) {
@@ -237,7 +237,7 @@ static int copy_state(const struct terraform *t, struct err *e) {
     char *text;
     size_t len;
     int result = 0;
-    if (file_exists(t->state_path)) {
+    if (!file_is_absent(t->state_path)) {
         result = file_read(&a, t->state_path, TERRAFORM_STATE_BYTES_MAX, &text, &len, e);
         if (result == 0)
             result =

@@ -27,7 +27,7 @@ const char *terraform_vars_path(struct context *s) {
 }
 
 bool terraform_was_used(struct context *s) {
-    return file_exists(terraform_vars_path(s));
+    return !file_is_absent(terraform_vars_path(s));
 }
 
 // ---- the environment ---------------------------------------------------------------------------
@@ -169,7 +169,7 @@ static int check_backend(struct terraform *t, const char *text, struct err *e) {
     const char *path = file_join(t->context->arena, t->folder, "infra/backend_override.tf.json");
     char *before;
     size_t len;
-    if (!file_exists(path) || !file_exists(t->vars_path))
+    if (file_is_absent(path) || file_is_absent(t->vars_path))
         return 0;
     if (file_read(t->context->arena, path, STAMP_BYTES_MAX, &before, &len, e) < 0)
         return -1;

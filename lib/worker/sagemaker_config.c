@@ -177,7 +177,7 @@ static int list_folder(struct listing *l, const char *dir, const char *below, in
     int rc = 0;
     while (rc == 0 && l->files <= SAGEMAKER_MANIFEST_FILES_MAX && file_entries_next(&in)) {
         struct stat st;
-        if (fstatat(in.fd, in.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (!file_entries_stat(&in, &st))
             continue;
         const char *path = below[0] ? file_join(l->arena, below, in.name) : in.name;
         if (S_ISDIR(st.st_mode) && depth < SAGEMAKER_MANIFEST_DEPTH_MAX)
