@@ -23,7 +23,7 @@ static bool is_local_name(struct launch *l, const char *host, bool wait) {
         return true;
     if (gethostname(own, sizeof own) == 0 && strcasecmp(own, host) == 0)
         return true;
-    bool known = launch_lookup(l, host, wait, &found, &e) == 0;
+    bool known = launch_resolve(l, host, wait, &found, &e) == 0;
     for (int i = 0; known && i < found.count; i++)
         if (net_is_loopback(&found.list[i]) || net_address_is_local(&found.list[i]))
             return true;
@@ -50,7 +50,7 @@ static int own_address(struct launch *l, const char *leader_host, struct err *e)
         l->agent.address = l->agent.leads ? "127.0.0.1" : "";
         return 0;
     }
-    if (launch_lookup(l, name, true, &found, e) < 0)
+    if (launch_resolve(l, name, true, &found, e) < 0)
         return err_wrap(e, "own address");
     while (at < found.count - 1 && !net_address_is_local(&found.list[at]))
         at++;

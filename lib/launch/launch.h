@@ -71,7 +71,7 @@ struct launch {
     struct launch_options options;
     struct agent_config agent;
     char *const *env;         // of the program; launch_key removes the key from it
-    int64_t lookup_until_ms;  // a name may be unresolved until then; 0: not asked yet
+    int64_t resolve_until_ms; // a name may be unresolved until then; 0: not asked yet
     const char *log_dir_made; // created without --log-dir; NULL: none
 };
 
@@ -101,10 +101,10 @@ extern const char launch_path_default[];
 int launch_fill(struct launch *l, struct err *e);
 int64_t launch_join_ms(const struct launch *l); // limit for all nodes to join
 
-// launch_names.c: resolves a name; wait: retry as long as a node may take to join. Adds an
+// launch_resolve.c: resolves a name; wait: retry as long as a node may take to join. Adds an
 // endpoint.
-int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
-                  struct err *e);
+int launch_resolve(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
+                   struct err *e);
 int launch_endpoint(struct launch *l, const char *host, int port, bool first, struct err *e);
 
 // launch_key.c: takes the key (any text) from DTRUN_KEY or --rdzv-conf key=…, and hides both.

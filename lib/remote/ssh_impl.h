@@ -16,8 +16,8 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "remote/transport.h"
-#include "sys/lookup.h"
 #include "sys/loop.h"
+#include "sys/resolver.h"
 
 #include <libssh2.h>
 #include <stdbool.h>
@@ -91,8 +91,8 @@ struct ssh {
 
     int fd; // -1: none, or through a jump host
     struct watch watch;
-    struct lookup lookup;      // of host.host_name
-    int address_next;          // of lookup.found
+    struct resolver resolver;  // of host.host_name
+    int address_next;          // of resolver.found
     struct ssh_tunnel *tunnel; // through a jump host
 
     char *out;

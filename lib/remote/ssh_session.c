@@ -56,7 +56,7 @@ static void shut(struct ssh *s) {
     timer_stop(&s->deadline);
     timer_stop(&s->keepalive);
     timer_stop(&s->kick);
-    lookup_stop(&s->lookup);
+    resolver_stop(&s->resolver);
     if (s->state == SSH_OPEN && !s->io_error) {
         (void)libssh2_session_disconnect(s->session, "done");
         ssh_bytes_flush(s);
@@ -248,10 +248,10 @@ static void on_deadline(struct timer *t) {
     int64_t ms = s->env->connect_timeout_ms > 0 ? s->env->connect_timeout_ms
                                                 : TRANSPORT_CONNECT_TIMEOUT_MS_DEFAULT;
     double seconds = (double)ms / 1000.0;
-    if (s->state == SSH_CONNECTING && !s->tunnel && s->lookup.count == 0)
+    if (s->state == SSH_CONNECTING && !s->tunnel && s->resolver.count == 0)
         (void)err_set(&e, ERR_NET, "%s: the host name has no address after %.1f s: %s",
                       s->host.label, seconds,
-                      s->lookup.attempts ? s->lookup.err.text : "the resolver does not answer");
+                      s->resolver.attempts ? s->resolver.err.text : "the resolver does not answer");
     else
         (void)err_set(&e, ERR_TIMEOUT,
                       "%s: no answer within %.1f s while %s; is the node up, and does a firewall "
@@ -328,8 +328,8 @@ static void on_connect(struct watch *w, unsigned events) {
 
 // Connects to the next address; keeps the error in e when no address is left.
 static int connect_next(struct ssh *s, struct err *e) {
-    while (s->address_next < s->lookup.count) {
-        s->fd = net_connect_start(&s->lookup.found[s->address_next++], e);
+    while (s->address_next < s->resolver.count) {
+        s->fd = net_connect_start(&s->resolver.found[s->address_next++], e);
         if (s->fd < 0) {
             (void)err_wrap(e, "%s", s->host.label);
             continue;
@@ -352,8 +352,8 @@ void ssh_tunnel_ready(struct ssh *s) {
     leave(s);
 }
 
-static void on_lookup(struct lookup *l) {
-    struct ssh *s = container_of(l, struct ssh, lookup);
+static void on_resolved(struct resolver *l) {
+    struct ssh *s = container_of(l, struct ssh, resolver);
     struct err e;
     enter(s);
     if (l->count > 0 && connect_next(s, &e) < 0)
@@ -380,8 +380,8 @@ int ssh_open(struct ssh *s, const struct transport_env *env, const struct transp
         s->tunnel = ssh_tunnel_open(s, e);
         if (!s->tunnel)
             return -1;
-    } else if (lookup_start(env->loop, &s->lookup, s->host.host_name, s->host.port, on_lookup, e) <
-               0) {
+    } else if (resolver_start(env->loop, &s->resolver, s->host.host_name, s->host.port, on_resolved,
+                              e) < 0) {
         return err_wrap(e, "%s", s->host.label);
     }
     timer_start(env->loop, &s->deadline,

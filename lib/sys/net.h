@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sockets and addresses. getaddrinfo blocks: inside a loop only numeric addresses are resolved
-// here, and names by a lookup (sys/lookup.h).
+// here, and names by a resolver (sys/resolver.h).
 #ifndef SYS_NET_H
 #define SYS_NET_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookups beside a running loop: numeric, by name, failing, stopped at every stage.
-#include "sys/lookup.h"
+// Resolvers beside a running loop: numeric, by name, failing, stopped at every stage.
+#include "sys/resolver.h"
 
 #include "base/clock.h"
 #include "tests/tap.h"
@@ -14,18 +14,18 @@ enum { MANY = 40, WAIT_MS = 20000 };
 static const char NO_NAME[] =
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.invalid";
 
-static struct lookup one, many[MANY];
+static struct resolver one, many[MANY];
 static int calls, ended;
 
-static void on_one(struct lookup *l) {
+static void on_one(struct resolver *l) {
     calls++;
     if (l->attempts >= 2)
-        lookup_stop(l);
+        resolver_stop(l);
 }
 
-static void on_many(struct lookup *l) {
+static void on_many(struct resolver *l) {
     ended++;
-    lookup_stop(l);
+    resolver_stop(l);
     memset(l, 0xa5, sizeof *l); // the memory belongs to the owner again
 }
 
@@ -49,8 +49,8 @@ static int descriptors(void) {
 static void look(struct loop *loop, const char *host, int attempts) {
     struct err e;
     calls = 0;
-    if (lookup_start(loop, &one, host, 22, on_one, &e) < 0)
-        bail_out("lookup_start: %s", e.text);
+    if (resolver_start(loop, &one, host, 22, on_one, &e) < 0)
+        bail_out("resolver_start: %s", e.text);
     is_int(calls, 0, "the callback is not called at once");
     ok(runs_until(loop, &calls, attempts), "the callback is called %d times", attempts);
 }
@@ -58,12 +58,12 @@ static void look(struct loop *loop, const char *host, int attempts) {
 static void stops(struct loop *loop) {
     struct err e;
     for (int i = 0; i < MANY; i++)
-        if (lookup_start(loop, &many[i], i % 2 ? NO_NAME : "localhost", i, on_many, &e) < 0)
-            bail_out("lookup_start: %s", e.text);
+        if (resolver_start(loop, &many[i], i % 2 ? NO_NAME : "localhost", i, on_many, &e) < 0)
+            bail_out("resolver_start: %s", e.text);
     for (int i = 0; i < MANY; i += 4)
-        lookup_stop(&many[i]);
+        resolver_stop(&many[i]);
     ok(runs_until(loop, &ended, MANY * 3 / 4), "of many, those that are not stopped end");
-    loop_once(loop, 2 * LOOKUP_AGAIN_MS);
+    loop_once(loop, 2 * RESOLVER_AGAIN_MS);
     is_int(ended, MANY * 3 / 4, "once each");
 }
 
@@ -83,16 +83,16 @@ int main(void) {
     int64_t began_ms = clock_mono_ms();
     look(loop, NO_NAME, 2);
     is_int(one.count, 0, "a name without an address is asked for again");
-    ok(clock_mono_ms() - began_ms >= LOOKUP_AGAIN_MS, "after a pause");
+    ok(clock_mono_ms() - began_ms >= RESOLVER_AGAIN_MS, "after a pause");
     has_str(one.err.text, "cannot resolve", "the reason of the failure is kept");
     memset(long_name, 'a', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
-    is_int(lookup_start(loop, &one, long_name, 1, on_one, &e), -1, "a longer name than any");
+    is_int(resolver_start(loop, &one, long_name, 1, on_one, &e), -1, "a longer name than any");
     has_str(e.text, "more than 255 bytes", "a name above 255 bytes is an error");
-    lookup_stop(&one);
-    lookup_stop(&one);
+    resolver_stop(&one);
+    resolver_stop(&one);
     stops(loop);
-    int64_t until_ms = clock_mono_ms() + WAIT_MS; // threads of stopped lookups
+    int64_t until_ms = clock_mono_ms() + WAIT_MS; // threads of stopped resolvers
     while (descriptors() > before && clock_mono_ms() < until_ms)
         loop_once(loop, 10);
     is_int(descriptors(), before, "no descriptor is left");

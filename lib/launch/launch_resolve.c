@@ -5,17 +5,17 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sys/lookup.h"
+#include "sys/resolver.h"
 
 enum { ATTEMPT_MS_MIN = 1000 }; // also after the time for all lookups is over
 
 struct search {
-    struct lookup lookup;
+    struct resolver resolver;
     int64_t note_ms; // time of the next report
 };
 
-static void on_attempt(struct lookup *l) {
-    struct search *s = container_of(l, struct search, lookup);
+static void on_attempt(struct resolver *l) {
+    struct search *s = container_of(l, struct search, resolver);
     int64_t now = clock_mono_ms();
     if (l->count > 0 || now < s->note_ms)
         return;
@@ -27,31 +27,32 @@ static int search(struct launch *l, struct loop *loop, const char *host, bool wa
                   struct launch_addresses *out, struct err *e) {
     struct search s = {.note_ms = wait ? 0 : INT64_MAX};
     int64_t now = clock_mono_ms(), until_ms = now + ATTEMPT_MS_MIN;
-    if (until_ms < l->lookup_until_ms)
-        until_ms = l->lookup_until_ms;
-    if (lookup_start(loop, &s.lookup, host, 0, on_attempt, e) < 0)
+    if (until_ms < l->resolve_until_ms)
+        until_ms = l->resolve_until_ms;
+    if (resolver_start(loop, &s.resolver, host, 0, on_attempt, e) < 0)
         return -1;
-    err_set(&s.lookup.err, ERR_NET, "cannot resolve '%.200s': the resolver does not answer", host);
-    while (s.lookup.count == 0 && now < until_ms && (wait || s.lookup.attempts == 0)) {
+    err_set(&s.resolver.err, ERR_NET, "cannot resolve '%.200s': the resolver does not answer",
+            host);
+    while (s.resolver.count == 0 && now < until_ms && (wait || s.resolver.attempts == 0)) {
         loop_once(loop, (int)(until_ms - now));
         now = clock_mono_ms();
     }
-    out->count = s.lookup.count < LAUNCH_ADDRESSES_MAX ? s.lookup.count : LAUNCH_ADDRESSES_MAX;
+    out->count = s.resolver.count < LAUNCH_ADDRESSES_MAX ? s.resolver.count : LAUNCH_ADDRESSES_MAX;
     for (int i = 0; i < out->count; i++)
-        out->list[i] = s.lookup.found[i];
-    *e = s.lookup.err;
-    lookup_stop(&s.lookup);
+        out->list[i] = s.resolver.found[i];
+    *e = s.resolver.err;
+    resolver_stop(&s.resolver);
     return out->count > 0 ? 0 : -1;
 }
 
-int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
-                  struct err *e) {
+int launch_resolve(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
+                   struct err *e) {
     struct loop *loop = loop_open(e);
     out->count = 0;
     if (!loop)
         return -1;
-    if (l->lookup_until_ms == 0)
-        l->lookup_until_ms = clock_mono_ms() + launch_join_ms(l);
+    if (l->resolve_until_ms == 0)
+        l->resolve_until_ms = clock_mono_ms() + launch_join_ms(l);
     int result = search(l, loop, host, wait, out, e);
     loop_close(loop);
     return result;
@@ -62,7 +63,7 @@ int launch_endpoint(struct launch *l, const char *host, int port, bool first, st
     struct agent_config *c = &l->agent;
     struct launch_addresses found;
     char text[NET_ADDRESS_BYTES_MAX];
-    if (launch_lookup(l, host, first, &found, e) < 0) {
+    if (launch_resolve(l, host, first, &found, e) < 0) {
         if (first)
             return err_wrap(e, "coordinator");
         log_warn("an endpoint has no address", "endpoint=%s reason=%s", host, e->text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookups: a queue of names, and threads that live while the queue has names.
-#include "sys/lookup.h"
+// Resolves host names: a queue of names, and threads that live while the queue has names.
+#include "sys/resolver.h"
 
 #include "base/arena.h"
 
@@ -14,28 +14,28 @@
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_DROPPED /* its thread frees it */ };
 
 // One attempt. The result is written by a thread and read by the owner once the state is DONE.
-struct lookup_job {
-    struct lookup_job *next;
+struct resolver_job {
+    struct resolver_job *next;
     enum job_state state;
     int end_fd;
     int port;
     int count;
-    struct net_address found[LOOKUP_ADDRESSES_MAX];
+    struct net_address found[RESOLVER_ADDRESSES_MAX];
     struct err err;
     char host[NET_HOST_BYTES_MAX];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct lookup_job *queue, **queue_end = &queue;
+static struct resolver_job *queue, **queue_end = &queue;
 static int threads;
 
-static void job_free(struct lookup_job *j) {
+static void job_free(struct resolver_job *j) {
     close(j->end_fd);
     free(j);
 }
 
-static struct lookup_job *take(void) {
-    struct lookup_job *j = queue;
+static struct resolver_job *take(void) {
+    struct resolver_job *j = queue;
     if (!j)
         return NULL;
     queue = j->next;
@@ -46,11 +46,11 @@ static struct lookup_job *take(void) {
 }
 
 static void *resolve(void *arg) {
-    struct lookup_job *j;
+    struct resolver_job *j;
     pthread_mutex_lock(&lock);
     while ((j = take())) {
         pthread_mutex_unlock(&lock);
-        j->count = net_resolve_all(j->host, j->port, j->found, LOOKUP_ADDRESSES_MAX, &j->err);
+        j->count = net_resolve_all(j->host, j->port, j->found, RESOLVER_ADDRESSES_MAX, &j->err);
         pthread_mutex_lock(&lock);
         if (j->state == JOB_DROPPED) {
             job_free(j);
@@ -69,7 +69,7 @@ static int add_thread(struct err *e) {
     sigset_t all, before;
     pthread_attr_t attr;
     pthread_t id;
-    if (threads == LOOKUP_THREADS_MAX)
+    if (threads == RESOLVER_THREADS_MAX)
         return 0;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -84,8 +84,8 @@ static int add_thread(struct err *e) {
                : err_set(e, ERR_SYS, "cannot start a thread to resolve with: %s", strerror(error));
 }
 
-static void unqueue(struct lookup_job *j) {
-    struct lookup_job **at = &queue;
+static void unqueue(struct resolver_job *j) {
+    struct resolver_job **at = &queue;
     while (*at != j)
         at = &(*at)->next;
     *at = j->next;
@@ -93,8 +93,8 @@ static void unqueue(struct lookup_job *j) {
         queue_end = at;
 }
 
-static int job_start(struct lookup *l, struct err *e) {
-    struct lookup_job *j = heap_alloc(sizeof *j);
+static int job_start(struct resolver *l, struct err *e) {
+    struct resolver_job *j = heap_alloc(sizeof *j);
     j->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (j->end_fd < 0) {
         free(j);
@@ -116,8 +116,8 @@ static int job_start(struct lookup *l, struct err *e) {
     return result;
 }
 
-static void job_stop(struct lookup *l) {
-    struct lookup_job *j = l->job;
+static void job_stop(struct resolver *l) {
+    struct resolver_job *j = l->job;
     watch_stop(&l->end);
     l->job = NULL;
     if (!j)
@@ -135,17 +135,17 @@ static void job_stop(struct lookup *l) {
 
 static void on_again(struct timer *t);
 
-static void attempt_over(struct lookup *l) {
+static void attempt_over(struct resolver *l) {
     l->attempts++;
     if (l->count <= 0) {
         l->count = 0;
-        timer_start(l->loop, &l->again, LOOKUP_AGAIN_MS, on_again);
+        timer_start(l->loop, &l->again, RESOLVER_AGAIN_MS, on_again);
     }
     l->cb(l); // may free l
 }
 
 static void on_end(struct watch *w, unsigned events) {
-    struct lookup *l = container_of(w, struct lookup, end);
+    struct resolver *l = container_of(w, struct resolver, end);
     (void)events;
     pthread_mutex_lock(&lock); // the thread has written the result before it took the lock
     l->count = l->job->count;
@@ -156,7 +156,7 @@ static void on_end(struct watch *w, unsigned events) {
     attempt_over(l);
 }
 
-static int attempt(struct lookup *l, struct err *e) {
+static int attempt(struct resolver *l, struct err *e) {
     if (job_start(l, e) < 0)
         return -1;
     if (watch_start(l->loop, &l->end, l->job->end_fd, LOOP_READ, on_end, e) == 0)
@@ -166,20 +166,20 @@ static int attempt(struct lookup *l, struct err *e) {
 }
 
 static void on_again(struct timer *t) {
-    struct lookup *l = container_of(t, struct lookup, again);
+    struct resolver *l = container_of(t, struct resolver, again);
     if (attempt(l, &l->err) < 0)
         attempt_over(l);
 }
 
 static void on_numeric(struct timer *t) {
-    struct lookup *l = container_of(t, struct lookup, again);
-    l->count = net_resolve_all(l->host, l->port, l->found, LOOKUP_ADDRESSES_MAX, &l->err);
+    struct resolver *l = container_of(t, struct resolver, again);
+    l->count = net_resolve_all(l->host, l->port, l->found, RESOLVER_ADDRESSES_MAX, &l->err);
     attempt_over(l);
 }
 
-int lookup_start(struct loop *loop, struct lookup *l, const char *host, int port, lookup_cb *cb,
-                 struct err *e) {
-    *l = (struct lookup){.loop = loop, .cb = cb, .port = port};
+int resolver_start(struct loop *loop, struct resolver *l, const char *host, int port,
+                   resolver_cb *cb, struct err *e) {
+    *l = (struct resolver){.loop = loop, .cb = cb, .port = port};
     if (strlen(host) >= sizeof l->host)
         return err_set(e, ERR_CONFIG, "the host name '%.40s…' has more than %d bytes", host,
                        NET_HOST_BYTES_MAX - 1);
@@ -190,7 +190,7 @@ int lookup_start(struct loop *loop, struct lookup *l, const char *host, int port
     return 0;
 }
 
-void lookup_stop(struct lookup *l) {
+void resolver_stop(struct resolver *l) {
     timer_stop(&l->again);
     job_stop(l);
 }
