@@ -26,7 +26,7 @@ static struct mirror_file *add_file(struct mirror *m, const char *name,
     strbuf_init(&f->line, MIRROR_LINE_BYTES_MAX);
     f->next = m->files;
     m->files = f;
-    names_put(&m->by_name, f->name, f);
+    name_map_put(&m->by_name, f->name, f);
     m->count++;
     return f;
 }
@@ -194,7 +194,7 @@ void log_mirror_close(struct mirror *m) {
         strbuf_fini(&f->line);
         close_file(m, f);
     }
-    names_fini(&m->by_name);
+    name_map_fini(&m->by_name);
     m->files = NULL;
     m->count = 0;
 }
@@ -306,7 +306,7 @@ int log_mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err
 
 int log_mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
                      struct err *e) {
-    struct mirror_file *f = names_find(&m->by_name, r->name);
+    struct mirror_file *f = name_map_find(&m->by_name, r->name);
     if (!f && m->count == MIRROR_FILES_MAX)
         return err_set(e, ERR_LIMIT, "a node has more than %d files of one run", MIRROR_FILES_MAX);
     if (!f)

@@ -11,7 +11,7 @@
 #define FOLLOW_LOG_MIRROR_H
 
 #include "base/arena.h"
-#include "base/names.h"
+#include "base/name_map.h"
 #include "base/str.h"
 #include "protocol/follow_stream.h"
 
@@ -57,7 +57,7 @@ struct mirror {
     struct arena *arena;
     const char *dir;
     struct mirror_file *files;
-    struct names by_name; // the same files, by name
+    struct name_map by_name; // the same files, by name
     size_t count;
     struct mirror_open_files *open_files; // shared with the mirrors of other nodes
 };

@@ -12,7 +12,7 @@
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/names.h"
+#include "base/name_map.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
 #include "sys/file_changes.h"
@@ -57,7 +57,7 @@ struct follow {
     const char *only; // "", "events" or "logs"
     struct file_changes changes;
     int agent_fd;
-    struct names files, folders;          // of struct followed, struct folder
+    struct name_map files, folders;       // of struct followed, struct folder
     struct folder **watched, **looked_at; // folders by watch; folders without a watch
     size_t watched_room, looked_at_room;
     int looked_at_count;
@@ -152,12 +152,12 @@ static void send_turn(struct follow *f) {
 }
 
 static struct followed *file_named(struct follow *f, const char *path) {
-    struct followed *file = names_find(&f->files, path);
+    struct followed *file = name_map_find(&f->files, path);
     if (file || f->files.count >= FILES_MAX || strlen(path) >= PATH_MAX_BYTES)
         return file;
     file = arena_new(&f->arena, struct followed, 1);
     file->path = arena_strdup(&f->arena, path);
-    names_put(&f->files, file->path, file);
+    name_map_put(&f->files, file->path, file);
     return file;
 }
 
@@ -190,7 +190,7 @@ static void scan_folder(struct follow *f, const char *path, bool deep);
 
 static void watch_folder(struct follow *f, const char *path) {
     char full[FILE_PATH_BYTES_MAX];
-    if (names_find(&f->folders, path) || f->folders.count >= FOLDERS_MAX ||
+    if (name_map_find(&f->folders, path) || f->folders.count >= FOLDERS_MAX ||
         strlen(path) >= PATH_MAX_BYTES)
         return;
     snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
@@ -200,7 +200,7 @@ static void watch_folder(struct follow *f, const char *path) {
         return;
     struct folder *n = arena_new(&f->arena, struct folder, 1);
     *n = (struct folder){arena_strdup(&f->arena, path), watch};
-    names_put(&f->folders, n->path, n);
+    name_map_put(&f->folders, n->path, n);
     array_grow(f->watched, &f->watched_room, (size_t)watch + 1);
     if (watch > 0) {
         f->watched[watch] = n;
@@ -232,7 +232,7 @@ static void look_at(struct follow *f, const char *parent, const char *name, bool
         if (file)
             enqueue(f, file);
     } else if (want_folder(parent, name)) {
-        if (deep && names_find(&f->folders, path))
+        if (deep && name_map_find(&f->folders, path))
             scan_folder(f, path, true);
         else
             watch_folder(f, path);
@@ -386,8 +386,8 @@ int node_follow(const struct node_call *c) {
             send_end(&f);
     }
     file_changes_close(&f.changes);
-    names_fini(&f.files);
-    names_fini(&f.folders);
+    name_map_fini(&f.files);
+    name_map_fini(&f.folders);
     free(f.watched);
     free(f.looked_at);
     free(f.chunk);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Open addressing with linear probing; nothing is ever removed.
-#include "base/names.h"
+#include "base/name_map.h"
 
 #include "base/arena.h"
 #include "base/hash.h"
@@ -10,7 +10,7 @@
 
 enum { ROOM_MIN = 16 };
 
-static size_t place_of(const struct names *t, const char *name) {
+static size_t place_of(const struct name_map *t, const char *name) {
     uint64_t h = t->seed;
     for (const char *p = name; *p; p++)
         h = (h ^ (unsigned char)*p) * 0x9E3779B97F4A7C15U;
@@ -20,8 +20,8 @@ static size_t place_of(const struct names *t, const char *name) {
     return at;
 }
 
-static void grow(struct names *t) {
-    struct names old = *t;
+static void grow(struct name_map *t) {
+    struct name_map old = *t;
     if (!t->room)
         hash_random(&t->seed, sizeof t->seed);
     t->room = t->room ? t->room * 2 : ROOM_MIN;
@@ -32,18 +32,18 @@ static void grow(struct names *t) {
     free(old.entries);
 }
 
-void *names_find(const struct names *t, const char *name) {
+void *name_map_find(const struct name_map *t, const char *name) {
     return t->room ? t->entries[place_of(t, name)].thing : NULL;
 }
 
-void names_put(struct names *t, const char *name, void *thing) {
+void name_map_put(struct name_map *t, const char *name, void *thing) {
     if ((t->count + 1) * 4 >= t->room * 3)
         grow(t);
-    t->entries[place_of(t, name)] = (struct names_entry){name, thing};
+    t->entries[place_of(t, name)] = (struct name_map_entry){name, thing};
     t->count++;
 }
 
-void names_fini(struct names *t) {
+void name_map_fini(struct name_map *t) {
     free(t->entries);
-    *t = (struct names){0};
+    *t = (struct name_map){0};
 }
