@@ -26,13 +26,13 @@
 struct door { // an accepted connection before its first byte
     struct watch watch;
     struct timer late;
-    struct guest guest;
+    struct newcomer newcomer;
     struct agent *agent;
 };
 
 static void door_close(struct door *d, bool close_fd) {
     int fd = d->watch.fd;
-    guests_leave(&d->guest);
+    admission_leave(&d->newcomer);
     watch_stop(&d->watch);
     timer_stop(&d->late);
     if (close_fd)
@@ -40,14 +40,14 @@ static void door_close(struct door *d, bool close_fd) {
     free(d);
 }
 
-static void on_evict(struct guest *g) {
-    door_close(container_of(g, struct door, guest), true);
+static void on_evict(struct newcomer *g) {
+    door_close(container_of(g, struct door, newcomer), true);
 }
 
 static void door_hand_over(struct door *d, unsigned char first) {
     struct agent *a = d->agent;
     int fd = d->watch.fd;
-    struct net_address peer = d->guest.from;
+    struct net_address peer = d->newcomer.from;
     struct store_server *store = a->store ? a->store : a->store_next;
     bool to_keeper = first == WIRE_MAGIC_COPIES[0];
     bool to_store = !to_keeper && first != WIRE_MAGIC[0];
@@ -91,7 +91,7 @@ static void on_accept(struct listener *l, int fd, const struct net_address *peer
         free(d);
         return;
     }
-    guests_add(&a->guests, &d->guest, peer, on_evict);
+    admission_add(&a->admission, &d->newcomer, peer, on_evict);
     timer_start(a->loop, &d->late, LINK_GREETING_MS_MAX, on_door_late);
 }
 
@@ -178,7 +178,8 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     workers->descriptors_max = raise_descriptors();
     struct rlimit lim = {.rlim_cur = 0};
     getrlimit(RLIMIT_NOFILE, &lim);
-    a->guests.max = lim.rlim_cur < 2 * AGENT_GUESTS_MAX ? (int)lim.rlim_cur / 2 : AGENT_GUESTS_MAX;
+    a->admission.max =
+        lim.rlim_cur < 2 * AGENT_UNJOINED_MAX ? (int)lim.rlim_cur / 2 : AGENT_UNJOINED_MAX;
     a->workers.ctx = a;
     workers_init(&a->workers, a->loop, workers, &agent_workers_table);
     sigset_t set = c->signals;

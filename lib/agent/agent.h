@@ -36,7 +36,7 @@ enum {
     AGENT_ELECTION_TIMEOUT_MS = 600,
     AGENT_STUCK_LOOK_MS = 100,  // between two checks for workers stuck in the kernel
     AGENT_STUCK_KILL_MS = 1000, // for SIGKILL to end the remaining processes
-    AGENT_GUESTS_MAX = 4096,    // connections that have not joined; at most half of all
+    AGENT_UNJOINED_MAX = 4096,  // connections that have not joined; at most half of all
     AGENT_ENDPOINTS_MAX = ELECTION_SEEDS_MAX,
     AGENT_INCARNATION_BITS = 62,
 };

@@ -59,7 +59,7 @@ void agent_lead_take_over(struct agent *a, const struct election_action *action)
                                          .electorate = &a->election.electorate,
                                          .peers = a->election.peers,
                                          .why = why};
-    config.guests = &a->guests;
+    config.admission = &a->admission;
     config.rendezvous.incarnation = a->election.config.incarnation;
     if (!first)
         log_warn("this agent coordinates now", "term=%lld lost=%s not_before_ms=%lld",

@@ -9,7 +9,7 @@
 #include "agent/health_check.h"
 #include "agent/log_times.h"
 #include "agent/preemption_notice.h"
-#include "channel/guests.h"
+#include "channel/admission.h"
 #include "sys/listener.h"
 #include "tcpstore/store_server.h"
 #include "worker/file_timer.h"
@@ -21,7 +21,7 @@ struct agent {
     struct coordinator *coordinator; // NULL: another node coordinates
     struct control control;
     struct listener listener;
-    struct guests guests; // connections that have not joined
+    struct admission admission; // connections that have not joined
 
     // the connection to the coordinator (agent_uplink.c)
     struct channel link;

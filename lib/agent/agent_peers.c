@@ -31,7 +31,7 @@ struct asker { // a connection to another agent for requests; kept while request
 
 struct answerer {
     struct channel link;
-    struct guest guest;
+    struct newcomer newcomer;
     struct agent *agent;
     struct answerer *next;
     struct timer idle;
@@ -262,14 +262,14 @@ static void answerer_end(struct answerer *w) {
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
-    guests_leave(&w->guest);
+    admission_leave(&w->newcomer);
     channel_close(&w->link);
     timer_stop(&w->idle);
     loop_defer(w->agent->loop, &w->gone, answerer_free);
 }
 
-static void on_evict(struct guest *g) {
-    answerer_end(container_of(g, struct answerer, guest));
+static void on_evict(struct newcomer *g) {
+    answerer_end(container_of(g, struct answerer, newcomer));
 }
 
 static void on_answerer_idle(struct timer *t) {
@@ -280,7 +280,7 @@ static void on_question(struct channel *l, const struct wire_msg *m) {
     struct answerer *w = l->ctx;
     timer_start(w->agent->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
     if (m->type == WIRE_ASK) {
-        agent_elect_answer(w->agent, l, &w->guest.from, m);
+        agent_elect_answer(w->agent, l, &w->newcomer.from, m);
     } else if (m->type == WIRE_JOIN || m->type == WIRE_RESUME) {
         channel_refuse(l, false, "this agent does not coordinate");
         answerer_end(w);
@@ -312,7 +312,7 @@ void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer) 
     }
     w->next = a->answerers;
     a->answerers = w;
-    guests_add(&a->guests, &w->guest, peer, on_evict);
+    admission_add(&a->admission, &w->newcomer, peer, on_evict);
     timer_start(a->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
 }
 

@@ -76,7 +76,7 @@ static void peer_free(struct peer *p) {
     if (p->next)
         p->next->prev = p->prev;
     coordinator_name_peer(p, -1);
-    guests_leave(&p->guest);
+    admission_leave(&p->newcomer);
     loop_defer(c->loop, &p->gone, peer_freed);
 }
 
@@ -118,15 +118,15 @@ void coordinator_name_peer(struct peer *p, int id) {
         c->by_id[id] = p;
     }
     p->id = id;
-    guests_leave(&p->guest);
+    admission_leave(&p->newcomer);
 }
 
 void coordinator_tell(struct peer *p, const struct wire_msg *m) {
     channel_tell(&p->link, &p->session, m);
 }
 
-static void on_evict(struct guest *g) {
-    peer_free(container_of(g, struct peer, guest));
+static void on_evict(struct newcomer *g) {
+    peer_free(container_of(g, struct peer, newcomer));
 }
 
 void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer) {
@@ -151,7 +151,7 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
         p->next->prev = p;
     c->peers = p;
     if (peer)
-        guests_add(c->config.guests, &p->guest, peer, on_evict);
+        admission_add(c->config.admission, &p->newcomer, peer, on_evict);
 }
 
 void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,

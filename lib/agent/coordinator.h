@@ -11,8 +11,8 @@
 #define AGENT_COORDINATOR_H
 
 #include "agent/event_log.h"
+#include "channel/admission.h"
 #include "channel/channel.h"
-#include "channel/guests.h"
 #include "rendezvous/rendezvous.h"
 #include "sys/loop.h"
 #include "sys/net.h"
@@ -30,7 +30,7 @@ struct coordinator_config {
     struct channel_secret secret;
     int64_t shutdown_timeout_ms;
     const char *const *expected_names; // by node rank, NULL-terminated; NULL: unknown
-    struct guests *guests;             // connections that have not joined
+    struct admission *admission;       // connections that have not joined
     bool copies;                       // agents copy their states to each other
 };
 

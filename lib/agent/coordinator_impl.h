@@ -13,7 +13,7 @@ struct peer {
     struct deferred gone;
     int id; // member; -1: has not joined
     bool local;
-    struct guest guest; // until it has joined
+    struct newcomer newcomer; // until it has joined
     struct net_address address;
 };
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds the number of connections that have not joined.
-#include "channel/guests.h"
+// Limits the number of connections that have not joined.
+#include "channel/admission.h"
 
 #include "base/arena.h"
 
-void guests_leave(struct guest *g) {
-    struct guests *all = g->in;
+void admission_leave(struct newcomer *g) {
+    struct admission *all = g->in;
     if (!all)
         return;
     *(g->prev ? &g->prev->next : &all->first) = g->next;
     *(g->next ? &g->next->prev : &all->last) = g->prev;
     all->count--;
-    *g = (struct guest){0};
+    *g = (struct newcomer){0};
 }
 
-static void make_room(struct guests *all, const struct net_address *from) {
-    struct guest *oldest = NULL;
+static void make_room(struct admission *all, const struct net_address *from) {
+    struct newcomer *oldest = NULL;
     char text[NET_ADDRESS_BYTES_MAX];
     int same = 0, same_max = (all->max + 1) / 2;
     if (all->count < same_max)
         return;
-    for (struct guest *g = all->first; g; g = g->next)
+    for (struct newcomer *g = all->first; g; g = g->next)
         if (net_same_host(&g->from, from) && same++ == 0)
             oldest = g;
     if (same < same_max)
@@ -34,10 +34,10 @@ static void make_room(struct guests *all, const struct net_address *from) {
     must(all->count < all->max);
 }
 
-void guests_add(struct guests *all, struct guest *g, const struct net_address *from,
-                void (*on_evict)(struct guest *g)) {
+void admission_add(struct admission *all, struct newcomer *g, const struct net_address *from,
+                   void (*on_evict)(struct newcomer *g)) {
     make_room(all, from);
-    *g = (struct guest){.in = all, .prev = all->last, .from = *from, .on_evict = on_evict};
+    *g = (struct newcomer){.in = all, .prev = all->last, .from = *from, .on_evict = on_evict};
     *(g->prev ? &g->prev->next : &all->first) = g;
     all->last = g;
     all->count++;
