@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "conf/render.h"
-#include "fleet/claim.h"
 #include "fleet/embedded_files.h"
 #include "fleet/fleet_transfer.h"
+#include "fleet/owner.h"
 #include "lifecycle/down.h"
 #include "provider/cluster_backup.h"
 #include "sys/file.h"
@@ -52,7 +52,7 @@ static int bring_up(struct context *s, const struct provider *p, struct fleet *f
     f->transfers = true;
     int result = fleet_connect(f, true, e);
     if (result == 0)
-        result = claim_mark(f, e);
+        result = owner_mark(f, e);
     if (result == 0)
         result = p->check(s, f, e);
     if (result == 0)

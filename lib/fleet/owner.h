@@ -7,20 +7,20 @@
 //     .dtctl/<cluster>/owner           here: the id
 //     <root>/owners/<id>               on the node: "cluster 'demo' in user@host:/folder"
 //     <root>/runs/<run>/owner          on the node: the id
-#ifndef FLEET_CLAIM_H
-#define FLEET_CLAIM_H
+#ifndef FLEET_OWNER_H
+#define FLEET_OWNER_H
 
 #include "cluster/run_record.h"
 #include "content/manifest.h"
 #include "fleet/fleet.h"
 
 // Returns the cluster's id, in the context's arena. Generates it on first use.
-int claim_id(struct context *s, const char **id, struct err *e);
+int owner_id(struct context *s, const char **id, struct err *e);
 // "cluster 'demo' in user@host:/folder".
-const char *claim_words(struct context *s);
+const char *owner_description(struct context *s);
 // Marks the roots of all nodes that have not failed. Failures are kept in the nodes.
-int claim_mark(struct fleet *f, struct err *e);
+int owner_mark(struct fleet *f, struct err *e);
 // Adds the owner file of the run to the files for its nodes.
-int claim_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e);
+int owner_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fleet/claim.h"
+#include "fleet/owner.h"
 
 #include "base/hash.h"
 #include "cluster/run_record.h"
@@ -26,7 +26,7 @@ static int make_id(struct context *s, const char *path, const char **id, struct 
                : 0;
 }
 
-int claim_id(struct context *s, const char **id, struct err *e) {
+int owner_id(struct context *s, const char **id, struct err *e) {
     const char *path = file_join(s->arena, s->cluster.dir, "owner");
     char *text = NULL;
     size_t len = 0;
@@ -43,7 +43,7 @@ int claim_id(struct context *s, const char **id, struct err *e) {
     return 0;
 }
 
-const char *claim_words(struct context *s) {
+const char *owner_description(struct context *s) {
     const struct passwd *pw = getpwuid(getuid());
     char host[HOST_BYTES_MAX] = "";
     if (gethostname(host, sizeof host - 1) < 0)
@@ -69,13 +69,13 @@ static int start_mark(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, fleet_line(n, "own", m->rest), NULL, 0, on_marked, n, e);
 }
 
-int claim_mark(struct fleet *f, struct err *e) {
+int owner_mark(struct fleet *f, struct err *e) {
     struct context *s = f->context;
     const char *id = NULL;
-    if (claim_id(s, &id, e) < 0)
+    if (owner_id(s, &id, e) < 0)
         return -1;
     struct mark m = {arena_printf(s->arena, "--owner %s --text %s", id,
-                                  str_shell_quote(s->arena, claim_words(s)))};
+                                  str_shell_quote(s->arena, owner_description(s)))};
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].work = &m;
     int result = fleet_each(f, NULL, start_mark, e);
@@ -84,13 +84,13 @@ int claim_mark(struct fleet *f, struct err *e) {
     return result;
 }
 
-int claim_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e) {
+int owner_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e) {
     const char *id = NULL;
-    if (claim_id(s, &id, e) < 0)
+    if (owner_id(s, &id, e) < 0)
         return -1;
     const char *line = arena_printf(s->arena, "%s\n", id);
     // The node may have lost what `up` wrote there, and without the mark the run has no owner.
-    const char *words = arena_printf(s->arena, "%s\n", claim_words(s));
+    const char *words = arena_printf(s->arena, "%s\n", owner_description(s));
     if (manifest_add_bytes(m, file_join(s->arena, "owners", id), words, strlen(words), 0644, e) < 0)
         return -1;
     return manifest_add_bytes(m, run_node_dir(s->arena, r->id, "owner"), line, strlen(line), 0600,
