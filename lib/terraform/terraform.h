@@ -123,20 +123,21 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
 // The error text of a line; NULL when the line reports no error.
 const char *terraform_problem(struct arena *a, const struct terraform_line *l);
 
-// The shared copy of the AWS provider of this user. terraform_store.c
-struct terraform_store {
+// The shared copy of the AWS provider of this user. terraform_plugin_cache.c
+struct terraform_plugin_cache {
     struct terraform *terraform;
-    const char *folder; // NULL: no store
-    const char *option; // option of init to use the store; NULL: the provider is not stored
+    const char *folder; // NULL: no cache
+    const char *option; // option of init to use the cache; NULL: the provider is not stored
     int lock;           // held while the provider is downloaded; -1: not held
 };
 // Waits while another dtctl downloads the provider. Call _keep after a successful init, _close
 // always.
-int terraform_store_open(struct terraform_store *store, struct terraform *t, struct err *e);
-void terraform_store_keep(struct terraform_store *store, const char *root);
-void terraform_store_close(struct terraform_store *store);
+int terraform_plugin_cache_open(struct terraform_plugin_cache *cache, struct terraform *t,
+                                struct err *e);
+void terraform_plugin_cache_keep(struct terraform_plugin_cache *cache, const char *root);
+void terraform_plugin_cache_close(struct terraform_plugin_cache *cache);
 // True when the provider of this root is installed.
-bool terraform_store_serves(const struct terraform *t, const char *root);
+bool terraform_plugin_cache_serves(const struct terraform *t, const char *root);
 
 // Writes the contents of the folder. terraform_workdir.c
 int terraform_folder_fill(struct terraform *t, const char *region, struct err *e);

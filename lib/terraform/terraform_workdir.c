@@ -139,18 +139,18 @@ static int run_init(struct terraform *t, const char *root, const char *option, s
 }
 
 static int init(struct terraform *t, const char *root, struct err *e) {
-    struct terraform_store store;
-    if (terraform_store_open(&store, t, e) < 0)
+    struct terraform_plugin_cache cache;
+    if (terraform_plugin_cache_open(&cache, t, e) < 0)
         return -1;
-    int result = run_init(t, root, store.option, e);
-    if (result < 0 && store.option &&
+    int result = run_init(t, root, cache.option, e);
+    if (result < 0 && cache.option &&
         strstr(e->text, "provider")) { // the stored provider does not suit this program
         err_clear(e);
         result = run_init(t, root, NULL, e);
     }
     if (result == 0)
-        terraform_store_keep(&store, root);
-    terraform_store_close(&store);
+        terraform_plugin_cache_keep(&cache, root);
+    terraform_plugin_cache_close(&cache);
     return result;
 }
 
@@ -161,7 +161,7 @@ static bool is_current(struct terraform *t, const char *stamp_path, const char *
     char *text;
     size_t len;
     return file_read(t->context->arena, stamp_path, STAMP_BYTES_MAX, &text, &len, &ignored) == 0 &&
-           strcmp(text, stamp) == 0 && terraform_store_serves(t, "infra");
+           strcmp(text, stamp) == 0 && terraform_plugin_cache_serves(t, "infra");
 }
 
 // Refuses a changed backend: Terraform would start with an empty state and lose its resources.
@@ -240,7 +240,7 @@ int terraform_folder_root(struct terraform *t, const char *root, const char *sta
     t->cloud->backend(&backend, t->context, NULL, state_from(a, root, state_name));
     int result = write_backend(t, root, strbuf_cstr(&backend), e);
     strbuf_fini(&backend);
-    if (result < 0 || (file_exists(ready) && terraform_store_serves(t, root)))
+    if (result < 0 || (file_exists(ready) && terraform_plugin_cache_serves(t, root)))
         return result;
     return init(t, root, e);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# AWS's provider is unpacked once for all clusters: two that begin at the same time, one without a
-# mirror, a store that was removed or is not to be trusted, a cache of the user's own. And which
-# versions of Terraform will do. The provider here is a stand-in, so up ends after `init`.
+# One copy of AWS's provider serves all clusters: two commands that begin at the same time, one
+# without a mirror, a plugin cache that was removed or is not to be trusted, a cache of the user's
+# own. And which versions of Terraform are accepted. The provider is a stand-in: up ends after init.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/infra/terraform.sh"
 terraform_needed

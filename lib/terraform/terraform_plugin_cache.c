@@ -2,9 +2,9 @@
 // Shares one copy of the AWS provider, several hundred megabytes, among all clusters of this user.
 //
 // Terraform downloads and verifies the provider according to the user's configuration. A package
-// that Terraform has unpacked moves into the store by one rename, so a stored package is always
+// that Terraform has unpacked moves into the cache by one rename, so a stored package is always
 // complete. The cluster's folder gets a link, as from a mirror of Terraform. Later clusters are
-// initialised from the store without a network. Terraform's own cache is unsafe with concurrent
+// initialised from the cache without a network. Terraform's own cache is unsafe with concurrent
 // use, so it is used only when the user has configured it.
 //
 //     ~/.cache/dtctl/terraform/registry.terraform.io/hashicorp/aws/5.100.0/linux_amd64/
@@ -49,17 +49,17 @@ static const char *providers_of(const struct terraform *t, const char *root) {
     return arena_printf(t->context->arena, "%s/%s/.terraform/providers", t->folder, root);
 }
 
-bool terraform_store_serves(const struct terraform *t, const char *root) {
+bool terraform_plugin_cache_serves(const struct terraform *t, const char *root) {
     return has_package(t->context->arena, providers_of(t, root));
 }
 
-// Files of the store are executed, so no other user may own or write them.
+// Files of the cache are executed, so no other user may own or write them.
 static bool is_ours(const char *folder) {
     struct stat st;
     return stat(folder, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 022) == 0;
 }
 
-static const char *store_folder(const struct terraform *t) {
+static const char *cache_folder(const struct terraform *t) {
     struct arena *a = t->context->arena;
     char *const *env = t->context->env;
     const char *name = strstr(file_base(t->program), "tofu") ? "dtctl/tofu" : "dtctl/terraform";
@@ -74,15 +74,16 @@ static const char *store_folder(const struct terraform *t) {
     return own && file_make_dirs(own, 0700, &ignored) == 0 && is_ours(own) ? own : NULL;
 }
 
-int terraform_store_open(struct terraform_store *store, struct terraform *t, struct err *e) {
+int terraform_plugin_cache_open(struct terraform_plugin_cache *cache, struct terraform *t,
+                                struct err *e) {
     struct context *s = t->context;
-    *store = (struct terraform_store){.terraform = t, .lock = -1, .folder = store_folder(t)};
-    if (!store->folder)
+    *cache = (struct terraform_plugin_cache){.terraform = t, .lock = -1, .folder = cache_folder(t)};
+    if (!cache->folder)
         return 0;
-    const char *path = file_join(s->arena, store->folder, "lock");
-    for (int64_t waited = 0; !has_package(s->arena, store->folder); waited += FETCH_PAUSE_MS) {
+    const char *path = file_join(s->arena, cache->folder, "lock");
+    for (int64_t waited = 0; !has_package(s->arena, cache->folder); waited += FETCH_PAUSE_MS) {
         err_clear(e);
-        if (waited > FETCH_MS_MAX || file_lock(path, "fetching", 0, &store->lock, e) == 0 ||
+        if (waited > FETCH_MS_MAX || file_lock(path, "fetching", 0, &cache->lock, e) == 0 ||
             e->code != ERR_BUSY)
             break; // without the lock two commands may download; one copy is kept
         if (waited == 0)
@@ -92,12 +93,12 @@ int terraform_store_open(struct terraform_store *store, struct terraform *t, str
                            "stopped while another dtctl downloads the provider");
     }
     err_clear(e);
-    if (has_package(s->arena, store->folder))
-        store->option = arena_printf(s->arena, "-plugin-dir=%s", store->folder);
+    if (has_package(s->arena, cache->folder))
+        cache->option = arena_printf(s->arena, "-plugin-dir=%s", cache->folder);
     return 0;
 }
 
-// Copies the package when the store is on another file system.
+// Copies the package when the cache is on another file system.
 static bool copy(char *const *env, const char *from, const char *to) {
     const char *const argv[] = {"cp", "-R", "--", from, to, NULL};
     struct proc_spec spec = {
@@ -126,27 +127,27 @@ static bool move(struct context *s, const char *package, const char *stored) {
            rename(beside, stored) == 0;
 }
 
-void terraform_store_keep(struct terraform_store *store, const char *root) {
-    struct arena *a = store->terraform->context->arena;
-    for (size_t i = 0; store->folder && i < PACKAGE_COUNT; i++) {
-        const char *package = file_join(a, providers_of(store->terraform, root), PACKAGES[i]);
-        const char *stored = file_join(a, store->folder, PACKAGES[i]);
+void terraform_plugin_cache_keep(struct terraform_plugin_cache *cache, const char *root) {
+    struct arena *a = cache->terraform->context->arena;
+    for (size_t i = 0; cache->folder && i < PACKAGE_COUNT; i++) {
+        const char *package = file_join(a, providers_of(cache->terraform, root), PACKAGES[i]);
+        const char *stored = file_join(a, cache->folder, PACKAGES[i]);
         struct err e = {0};
         struct stat st;
         if (lstat(package, &st) < 0 || !S_ISDIR(st.st_mode)) // a link leads to a mirror or a cache
             continue;
-        if (store->lock < 0 || !move(store->terraform->context, package, stored) ||
+        if (cache->lock < 0 || !move(cache->terraform->context, package, stored) ||
             access(stored, X_OK) < 0)
             log_debug("the provider stays in the cluster's folder", "folder=%s", package);
         else if (file_remove_tree(package, &e) < 0 || symlink(stored, package) < 0)
             log_warn("the provider in the cluster's folder cannot be replaced by a link to the "
-                     "store; the next command makes it again",
+                     "cache; the next command makes it again",
                      "folder=%s", package);
     }
 }
 
-void terraform_store_close(struct terraform_store *store) {
-    if (store->lock >= 0)
-        close(store->lock);
-    store->lock = -1;
+void terraform_plugin_cache_close(struct terraform_plugin_cache *cache) {
+    if (cache->lock >= 0)
+        close(cache->lock);
+    cache->lock = -1;
 }
