@@ -226,7 +226,7 @@ int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory
     for (size_t i = 0; i < nodes; i++)
         v->names[i] = aws_cluster_node_name(c->context->arena, i);
     fill_lease(c, inv);
-    return aws_operator_fill(c, e) < 0 || fill_keys(c, inv, e) < 0 ? -1 : 0;
+    return aws_operator_cidrs_fill(c, e) < 0 || fill_keys(c, inv, e) < 0 ? -1 : 0;
 }
 
 int aws_cluster_write(struct aws_cluster *c, struct err *e) {

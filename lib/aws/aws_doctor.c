@@ -2,7 +2,7 @@
 // Checks the local requirements of provider aws: Terraform, settings, credentials.
 #include "aws/aws_cluster.h"
 
-#include "aws/aws_rules.h"
+#include "aws/aws_settings.h"
 #include "base/env.h"
 #include "sys/file.h"
 
@@ -47,7 +47,7 @@ void aws_doctor(struct findings *f) {
     const char *region = NULL;
     struct err e = {0};
     find_program(f);
-    if (aws_cluster_region(s, &region, &e) < 0 || aws_rules_check(s->config, region, &e) < 0)
+    if (aws_cluster_region(s, &region, &e) < 0 || aws_settings_check(s->config, region, &e) < 0)
         findings_add(f, FINDING_BAD, "aws", "correct it; dtctl plan shows what it would be", "%s",
                      e.text);
     else

@@ -14,7 +14,7 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
                    int64_t nodes) {
     *p = (struct aws_plan){.aws = aws, .lease = lease, .cluster = cluster, .region = region};
     p->nodes = nodes;
-    p->type = aws_types_find(aws->instance_type);
+    p->type = aws_instance_types_find(aws->instance_type);
     int way = aws->fallback.count ? aws_purchase_named(aws->fallback.items[0]) : AWS_ON_DEMAND;
     p->purchase = way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way;
     p->price_given = aws->price > 0;
@@ -23,7 +23,7 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
                     : p->purchase == AWS_CAPACITY_BLOCK ? 0
                     : p->type                           ? p->type->price_mils
                                                         : 0;
-    p->quota = aws_types_quota(aws->instance_type, p->purchase);
+    p->quota = aws_instance_types_quota(aws->instance_type, p->purchase);
 }
 
 int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms) {
@@ -99,7 +99,7 @@ static void format_price(const struct aws_plan *p, struct strbuf *out) {
             line(out, "price", "%s per hour, %s per node (aws.price)", all, each);
         else
             line(out, "price", "%s per hour, %s per node (on-demand list price in %s of %s%s)", all,
-                 each, AWS_TYPES_PRICES_REGION, AWS_TYPES_PRICES_OF,
+                 each, AWS_INSTANCE_TYPES_PRICES_REGION, AWS_INSTANCE_TYPES_PRICES_OF,
                  p->purchase == AWS_SPOT ? "; spot is less" : "");
     }
     if (p->lease->ttl_ms == 0)
@@ -140,7 +140,7 @@ void aws_plan_json(const struct aws_plan *p, struct json_out *j) {
     }
     if (p->price_mils) {
         json_num(j, "price_per_hour", (double)(p->price_mils * p->nodes) / 1000);
-        json_str(j, "price_of", p->price_given ? "aws.price" : AWS_TYPES_PRICES_OF);
+        json_str(j, "price_of", p->price_given ? "aws.price" : AWS_INSTANCE_TYPES_PRICES_OF);
         if (p->lease->ttl_ms)
             json_num(j, "price_of_lease",
                      (double)aws_plan_cost_mils(p, p->nodes, p->lease->ttl_ms) / 1000);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Size and price of a cluster on AWS, from the configuration and the tables of aws_types.h, as text
-// and as JSON. Pure; AWS is not queried.
+// Size and price of a cluster on AWS, from the configuration and the tables of
+// aws_instance_types.h, as text and as JSON. Pure; AWS is not queried.
 #ifndef AWS_AWS_ESTIMATE_H
 #define AWS_AWS_ESTIMATE_H
 
-#include "aws/aws_types.h"
+#include "aws/aws_instance_types.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "conf/aws_config.h"

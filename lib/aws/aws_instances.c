@@ -162,9 +162,10 @@ static int undo(struct make *m, const struct inventory *before, struct err *e) {
 static const char *quota_words(const struct make *m, const struct aws_refusal *r) {
     struct context *s = m->c->context;
     const char *type = s->config->aws.instance_type;
-    const struct aws_type *known = aws_types_find(type);
+    const struct aws_type *known = aws_instance_types_find(type);
     int way = aws_purchase_named(m->c->vars.purchase);
-    struct aws_quota q = aws_types_quota(type, way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way);
+    struct aws_quota q =
+        aws_instance_types_quota(type, way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way);
     size_t nodes = m->c->vars.nodes;
     if (r->kind != AWS_REFUSAL_QUOTA || (r->everywhere && !r->quota[0]))
         return "";

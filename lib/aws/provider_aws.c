@@ -11,7 +11,7 @@
 #include "aws/aws_cluster.h"
 #include "aws/aws_gc.h"
 #include "aws/aws_lease.h"
-#include "aws/aws_rules.h"
+#include "aws/aws_settings.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "fleet/network_check.h"
@@ -26,7 +26,7 @@ static int aws_plan(struct context *s, struct inventory *out, struct err *e) {
     const char *region;
     if (aws_cluster_region(s, &region, e) < 0)
         return -1;
-    if (aws_rules_check(s->config, region, e) < 0)
+    if (aws_settings_check(s->config, region, e) < 0)
         return -1;
     if (count < 1 || count > AWS_NODES_MAX)
         return err_set(e, ERR_CONFIG, "%s: provider aws makes 1 to %d nodes, not %lld",
@@ -64,7 +64,7 @@ static int aws_show(struct context *s, const struct provider_diff *d, struct err
     screen_out(s->screen, "%s", strbuf_cstr(&text));
     strbuf_fini(&text);
     if (!p.type) {
-        const char *near = aws_types_nearest(s->config->aws.instance_type);
+        const char *near = aws_instance_types_nearest(s->config->aws.instance_type);
         if (near)
             screen_note(s->screen, "'%s' is not in the table; did you mean %s?",
                         s->config->aws.instance_type, near);

@@ -2,43 +2,48 @@
 // Provider aws: instance types and quotas, what refusals mean, the order of attempts.
 #include "aws/aws_errors.h"
 #include "aws/aws_fallback.h"
-#include "aws/aws_types.h"
+#include "aws/aws_instance_types.h"
 #include "base/str.h"
 #include "tests/tap.h"
 
 static struct arena a;
 
 static void types(void) {
-    const struct aws_type *t = aws_types_find("p4d.24xlarge");
+    const struct aws_type *t = aws_instance_types_find("p4d.24xlarge");
     if (!t)
         bail_out("p4d.24xlarge is not known");
     is_int(t->gpus, 8, "the type's GPUs");
     is_int(t->vcpus, 96, "the type's vCPUs");
     is_int(t->efa, 4, "the type's EFA interfaces");
-    ok(aws_types_find("p9.nano") == NULL, "an unknown type is not made up");
+    ok(aws_instance_types_find("p9.nano") == NULL, "an unknown type is not made up");
     static const char *const further[] = {"g6.16xlarge", "g6e.16xlarge", "g7.48xlarge",
                                           "g7e.4xlarge", "gr6.8xlarge"};
     for (size_t i = 0; i < sizeof further / sizeof further[0]; i++)
-        ok(aws_types_find(further[i]) != NULL, "%s is known", further[i]);
-    is_str(aws_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name");
-    is_str(aws_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "G on demand");
-    is_str(aws_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF", "G spot");
-    is_str(aws_types_quota("p5en.48xlarge", AWS_SPOT).code, "L-C4BD4855", "P5 spot has its own");
-    is_str(aws_types_quota("p4d.24xlarge", AWS_SPOT).code, "L-7212CCBC", "P4 spot");
-    ok(aws_types_nearest("m7i.large") == NULL, "no type is proposed for a very different name");
+        ok(aws_instance_types_find(further[i]) != NULL, "%s is known", further[i]);
+    is_str(aws_instance_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name");
+    is_str(aws_instance_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "G on demand");
+    is_str(aws_instance_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF", "G spot");
+    is_str(aws_instance_types_quota("p5en.48xlarge", AWS_SPOT).code, "L-C4BD4855",
+           "P5 spot has its own");
+    is_str(aws_instance_types_quota("p4d.24xlarge", AWS_SPOT).code, "L-7212CCBC", "P4 spot");
+    ok(aws_instance_types_nearest("m7i.large") == NULL,
+       "no type is proposed for a very different name");
     static const char *const arm[] = {"g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal", "a1.large",
                                       "im4gn.large"};
     static const char *const x86[] = {"g6.xlarge", "gr6.4xlarge", "g4dn.metal", "p5.48xlarge"};
     for (size_t i = 0; i < sizeof arm / sizeof arm[0]; i++)
-        ok(aws_types_is_arm(arm[i]), "%s is for arm64", arm[i]);
+        ok(aws_instance_types_is_arm(arm[i]), "%s is for arm64", arm[i]);
     for (size_t i = 0; i < sizeof x86 / sizeof x86[0]; i++)
-        ok(!aws_types_is_arm(x86[i]), "%s is not", x86[i]);
-    is_str(aws_types_quota("p5.48xlarge", AWS_RESERVATION).code, "L-417A185B",
+        ok(!aws_instance_types_is_arm(x86[i]), "%s is not", x86[i]);
+    is_str(aws_instance_types_quota("p5.48xlarge", AWS_RESERVATION).code, "L-417A185B",
            "a reservation runs on demand");
-    is_str(aws_types_quota("p5.48xlarge", AWS_CAPACITY_BLOCK).code, "", "a block has no quota");
-    is_str(aws_types_quota("t3.micro", AWS_ON_DEMAND).code, "L-1216C47A", "the standard types");
-    is_str(aws_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "gr6 counts as G");
-    is_str(aws_types_quota("trn1.2xlarge", AWS_ON_DEMAND).code, "", "trn1's is not known");
+    is_str(aws_instance_types_quota("p5.48xlarge", AWS_CAPACITY_BLOCK).code, "",
+           "a block has no quota");
+    is_str(aws_instance_types_quota("t3.micro", AWS_ON_DEMAND).code, "L-1216C47A",
+           "the standard types");
+    is_str(aws_instance_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA",
+           "gr6 counts as G");
+    is_str(aws_instance_types_quota("trn1.2xlarge", AWS_ON_DEMAND).code, "", "trn1's is not known");
     is_int(aws_purchase_named("spot"), AWS_SPOT, "a way to buy by name");
     is_int(aws_purchase_named("stolen"), -1, "an unknown way to buy is refused");
 }
@@ -53,9 +58,9 @@ static void sizes(void) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         const struct aws_type *first = NULL;
         for (int size = 1; size <= 48; size++) {
-            const struct aws_type *t =
-                aws_types_find(size == 1 ? arena_printf(&a, "%s.xlarge", families[i].name)
-                                         : arena_printf(&a, "%s.%dxlarge", families[i].name, size));
+            const struct aws_type *t = aws_instance_types_find(
+                size == 1 ? arena_printf(&a, "%s.xlarge", families[i].name)
+                          : arena_printf(&a, "%s.%dxlarge", families[i].name, size));
             if (!t)
                 continue;
             seen++;
@@ -71,9 +76,9 @@ static void sizes(void) {
         }
     }
     ok(seen > 20, "sizes of four families");
-    is_int(aws_types_find("g4dn.metal")->memory_gib, 384, "a whole machine's memory");
-    ok(aws_types_nearest("g6.xlarABC") == NULL, "three letters off is far");
-    is_str(aws_types_nearest("g6.xlarAB"), "g6.xlarge", "two are near");
+    is_int(aws_instance_types_find("g4dn.metal")->memory_gib, 384, "a whole machine's memory");
+    ok(aws_instance_types_nearest("g6.xlarABC") == NULL, "three letters off is far");
+    is_str(aws_instance_types_nearest("g6.xlarAB"), "g6.xlarge", "two are near");
 }
 
 static void refusal(const char *text, enum aws_refusal_kind kind, const char *code) {

@@ -3,7 +3,7 @@
 #include "aws/aws_boot.h"
 #include "aws/aws_estimate.h"
 #include "aws/aws_lease.h"
-#include "aws/aws_rules.h"
+#include "aws/aws_settings.h"
 #include "aws/aws_tfvars.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -140,7 +140,7 @@ static void plan(void) {
             "192 vCPUs of 'All P4, P3 and P2 Spot Instance Requests' (L-7212CCBC)",
             "the quota by number, name and code");
     has_str(strbuf_cstr(&text), "$43.92 per hour", "the price of all nodes");
-    has_str(strbuf_cstr(&text), AWS_TYPES_PRICES_OF, "the day of the price");
+    has_str(strbuf_cstr(&text), AWS_INSTANCE_TYPES_PRICES_OF, "the day of the price");
     has_str(strbuf_cstr(&text), "at most $526.99", "the price of the lease");
     has_str(strbuf_cstr(&text), "EFA on 4 interfaces", "the network");
     has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3", "addresses that EFA needs");
@@ -199,7 +199,7 @@ static void rules(void) {
         struct config c = load(cases[i].text);
         struct err e = {0};
         const char *region = c.aws.region[0] ? c.aws.region : "us-east-1";
-        is_int(aws_rules_check(&c, region, &e), cases[i].words[0] ? -1 : 0, "%s", cases[i].text);
+        is_int(aws_settings_check(&c, region, &e), cases[i].words[0] ? -1 : 0, "%s", cases[i].text);
         has_str(e.text, cases[i].words, "the plan's error has the expected words");
     }
 }

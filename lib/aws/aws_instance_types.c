@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables of instance types and of quotas.
-#include "aws/aws_types.h"
+#include "aws/aws_instance_types.h"
 
 #include "base/str.h"
 
@@ -65,14 +65,14 @@ static const struct aws_type TYPES[] = {
 // clang-format on
 enum { NEAR_MAX = 2, TYPE_COUNT = sizeof TYPES / sizeof TYPES[0] };
 
-const struct aws_type *aws_types_find(const char *name) {
+const struct aws_type *aws_instance_types_find(const char *name) {
     for (size_t i = 0; i < TYPE_COUNT; i++)
         if (strcmp(TYPES[i].name, name) == 0)
             return &TYPES[i];
     return NULL;
 }
 
-const char *aws_types_nearest(const char *name) {
+const char *aws_instance_types_nearest(const char *name) {
     const char *names[TYPE_COUNT + 1] = {NULL};
     const char *found;
     for (size_t i = 0; i < TYPE_COUNT; i++)
@@ -125,7 +125,7 @@ static const struct {
 };
 
 // A reservation counts as on-demand; a capacity block includes its capacity.
-struct aws_quota aws_types_quota(const char *type, enum aws_purchase purchase) {
+struct aws_quota aws_instance_types_quota(const char *type, enum aws_purchase purchase) {
     if (purchase == AWS_CAPACITY_BLOCK)
         return (struct aws_quota){"", ""};
     for (size_t i = 0;; i++)
@@ -134,7 +134,7 @@ struct aws_quota aws_types_quota(const char *type, enum aws_purchase purchase) {
 }
 
 // ARM types have a "g" after the generation: "g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal".
-bool aws_types_is_arm(const char *name) {
+bool aws_instance_types_is_arm(const char *name) {
     size_t family = strcspn(name, "0123456789");
     const char *rest = name + family + strspn(name + family, "0123456789");
     if (str_starts(name, "a1."))
@@ -145,6 +145,6 @@ bool aws_types_is_arm(const char *name) {
     return false;
 }
 
-bool aws_types_has_shared_gpu(const char *name) {
+bool aws_instance_types_has_shared_gpu(const char *name) {
     return str_starts(name, "g6f.") || str_starts(name, "gr6f.");
 }

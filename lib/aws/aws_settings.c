@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for the settings of [aws]. infra/ checks most of them, too, for use without dtctl, but only
+// Checks the settings of [aws]. infra/ checks most of them, too, for use without dtctl, but only
 // after Terraform has queried AWS.
-#include "aws/aws_rules.h"
+#include "aws/aws_settings.h"
 
-#include "aws/aws_types.h"
+#include "aws/aws_instance_types.h"
 #include "base/str.h"
 
 #include <string.h>
@@ -81,12 +81,12 @@ static int check_purchase(const struct config *c, struct err *e) {
 
 static int check_parts(const struct config *c, struct err *e) {
     const struct aws_config *aws = &c->aws;
-    if (aws_types_is_arm(aws->instance_type))
+    if (aws_instance_types_is_arm(aws->instance_type))
         return err_set(
             e, ERR_CONFIG,
             "%s: '%s' is for arm64, and dtctl's programs are for x86_64 (try: g6.xlarge)",
             config_where(c, "aws.instance_type"), aws->instance_type);
-    if (!aws->image[0] && aws_types_has_shared_gpu(aws->instance_type))
+    if (!aws->image[0] && aws_instance_types_has_shared_gpu(aws->instance_type))
         return err_set(e, ERR_CONFIG,
                        "%s: '%s' has a part of a GPU, whose GRID driver is in no default image "
                        "(try: g6.xlarge, or aws.image)",
@@ -105,7 +105,7 @@ static int check_parts(const struct config *c, struct err *e) {
     return 0;
 }
 
-int aws_rules_check(const struct config *c, const char *region, struct err *e) {
+int aws_settings_check(const struct config *c, const char *region, struct err *e) {
     return check_region(c, region, e) < 0 || check_zones(c, region, e) < 0 ||
                    check_cidrs(c, e) < 0 || check_purchase(c, e) < 0 || check_parts(c, e) < 0
                ? -1

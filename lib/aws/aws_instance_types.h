@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // EC2 instance types: hardware, prices and quotas. Pure tables.
 //
-// Prices are on-demand list prices of Linux in us-east-1 on the day AWS_TYPES_PRICES_OF; other
-// regions and spot differ. Sizes come from AWS's DescribeInstanceTypes. Other types are usable,
-// too; their price is the operator's setting aws.price.
-#ifndef AWS_AWS_TYPES_H
-#define AWS_AWS_TYPES_H
+// Prices are on-demand list prices of Linux in us-east-1 on the day AWS_INSTANCE_TYPES_PRICES_OF;
+// other regions and spot differ. Sizes come from AWS's DescribeInstanceTypes. Other types are
+// usable, too; their price is the operator's setting aws.price.
+#ifndef AWS_AWS_INSTANCE_TYPES_H
+#define AWS_AWS_INSTANCE_TYPES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AWS_TYPES_PRICES_OF     "2026-02-09"
-#define AWS_TYPES_PRICES_REGION "us-east-1"
+#define AWS_INSTANCE_TYPES_PRICES_OF     "2026-02-09"
+#define AWS_INSTANCE_TYPES_PRICES_REGION "us-east-1"
 
 struct aws_type {
     const char *name;
@@ -24,11 +24,11 @@ struct aws_type {
     int64_t price_mils;  // thousandths of a dollar per hour; 0: no list price
 };
 
-const struct aws_type *aws_types_find(const char *name); // NULL: not listed
-const char *aws_types_nearest(const char *name);         // NULL when no name is similar
+const struct aws_type *aws_instance_types_find(const char *name); // NULL: not listed
+const char *aws_instance_types_nearest(const char *name);         // NULL when no name is similar
 
-bool aws_types_is_arm(const char *name);         // not x86_64, by its name
-bool aws_types_has_shared_gpu(const char *name); // a part of one, which AWS counts as none
+bool aws_instance_types_is_arm(const char *name);         // not x86_64, by its name
+bool aws_instance_types_has_shared_gpu(const char *name); // a part of one, which AWS counts as none
 
 // Purchase options; the values of the variable `purchase`.
 enum aws_purchase { AWS_ON_DEMAND, AWS_SPOT, AWS_RESERVATION, AWS_CAPACITY_BLOCK };
@@ -40,6 +40,6 @@ struct aws_quota {
     const char *code; // "L-…"; "" when the purchase option has no quota
     const char *name;
 };
-struct aws_quota aws_types_quota(const char *type, enum aws_purchase purchase);
+struct aws_quota aws_instance_types_quota(const char *type, enum aws_purchase purchase);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where SSH may come from: the operator's own address, if nothing else was said.
+// Finds the addresses that may connect over SSH (aws.operator_cidrs) when the user has set none.
 #include "aws/aws_cluster.h"
 
 #include "sys/net.h"
@@ -77,7 +77,7 @@ static int ask_operator(struct context *s, const char **range, struct err *e) {
                                  config_where(s->config, "aws.operator_cidrs"), why.text);
 }
 
-int aws_operator_fill(struct aws_cluster *c, struct err *e) {
+int aws_operator_cidrs_fill(struct aws_cluster *c, struct err *e) {
     struct context *s = c->context;
     const struct option_list *given = &s->config->aws.operator_cidrs;
     struct aws_vars *v = &c->vars;
