@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the addresses that may connect over SSH (aws.operator_cidrs) when the user has set none.
+// The addresses that may connect over SSH: those of aws.operator_cidrs, or the operator's own.
 #include "aws/aws_cluster.h"
 
 #include "sys/net.h"

@@ -64,10 +64,10 @@ static char *at_element(const struct network *net, char *buffer, size_t element)
 }
 
 // Behind what all batches share are the slots.
-static char *at_offset(const struct network *net, const struct nn_plan *p, size_t offset) {
-    if (!(offset & PLAN_KEPT))
+static char *at_offset(const struct network *net, const struct memory_plan *p, size_t offset) {
+    if (!(offset & MEMORY_PLAN_KEPT))
         return net->arena + offset;
-    return net->arena + p->bytes + (size_t)net->slot * p->kept_bytes + (offset & ~PLAN_KEPT);
+    return net->arena + p->bytes + (size_t)net->slot * p->kept_bytes + (offset & ~MEMORY_PLAN_KEPT);
 }
 
 static size_t output_of(const struct nn_place *at, bool back) {
@@ -80,7 +80,7 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
                               bool back) {
     const struct nn_model *m = net->model;
     const struct nn_layer *l = &m->layer[i];
-    const struct nn_plan *p = mode == NETWORK_EVAL ? &net->eval : &net->train;
+    const struct memory_plan *p = mode == NETWORK_EVAL ? &net->eval : &net->train;
     struct nn_call c = {.k = net->k,
                         .ctx = net->ctx,
                         .layer = l,
@@ -158,16 +158,16 @@ int network_lay(struct network *net, const struct network_config *config, struct
                                       config->kernel.threads)
                             : -1;
     }
-    const struct plan_spec train = {.n = net->batch,
-                                    .real_bytes = net->k->real_bytes,
-                                    .training = true,
-                                    .slots = net->slots,
-                                    .recompute = config->recompute};
-    const struct plan_spec eval = {
+    const struct memory_plan_spec train = {.n = net->batch,
+                                           .real_bytes = net->k->real_bytes,
+                                           .training = true,
+                                           .slots = net->slots,
+                                           .recompute = config->recompute};
+    const struct memory_plan_spec eval = {
         .n = net->eval_batch, .real_bytes = net->k->real_bytes, .slots = 1};
-    plan_make(&net->train, net->model, &train);
+    memory_plan_make(&net->train, net->model, &train);
     if (net->eval_batch)
-        plan_make(&net->eval, net->model, &eval);
+        memory_plan_make(&net->eval, net->model, &eval);
     lay_out(net, NULL);
     net->workspace_bytes = workspace(net);
     return 0;
@@ -207,8 +207,8 @@ void network_close(struct network *net) {
         net->k->mem_free(net->ctx, net->memory, net->memory_bytes);
     if (!net->shares_ctx)
         net->k->close(net->ctx);
-    plan_free(&net->train);
-    plan_free(&net->eval);
+    memory_plan_free(&net->train);
+    memory_plan_free(&net->eval);
     *net = (struct network){0};
 }
 
@@ -239,17 +239,17 @@ void network_select(struct network *net, int slot) {
     net->slot = slot;
 }
 
-static const struct nn_plan *plan_of(const struct network *net, enum network_mode mode) {
+static const struct memory_plan *plan_of(const struct network *net, enum network_mode mode) {
     return mode == NETWORK_EVAL ? &net->eval : &net->train;
 }
 
 void *network_input(struct network *net, enum network_mode mode) {
-    const struct nn_plan *p = plan_of(net, mode);
+    const struct memory_plan *p = plan_of(net, mode);
     return at_offset(net, p, p->layer[0].output);
 }
 
 void *network_output(const struct network *net, enum network_mode mode) {
-    const struct nn_plan *p = plan_of(net, mode);
+    const struct memory_plan *p = plan_of(net, mode);
     return at_offset(net, p, p->layer[net->model->layers - 1].output);
 }
 

@@ -15,8 +15,8 @@
 
 #include "kernels/kernels.h"
 #include "nn/layer.h"
+#include "nn/memory_plan.h"
 #include "nn/model.h"
-#include "nn/plan.h"
 
 enum {
     NETWORK_TAIL = NN_TENSOR_ALIGN, // numbers behind the gradients that are reduced with them
@@ -55,7 +55,7 @@ struct network {
     bool shares_ctx, has_views;
     enum kernel_type type; // of products
     int batch, eval_batch;
-    struct nn_plan train, eval;
+    struct memory_plan train, eval;
     int slots, slot;       // the slot in use
     size_t state_elements; // of each state
     char *memory;

@@ -5,8 +5,8 @@
 #include "base/json.h"
 #include "data/dataset.h"
 #include "nn/lr_schedule.h"
+#include "nn/memory_plan.h"
 #include "nn/optimizer.h"
-#include "nn/plan.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 #include "trainer/bucket.h"
@@ -80,42 +80,42 @@ static void test_schedule(void) {
     near(lr_schedule_rate(&s, 1, 2), 0.2 + 0.9 * (1 - sqrt(0.5)), 1e-15, "a quarter of it");
 }
 
-static bool overlap(const struct plan_block *a, const struct plan_block *b) {
+static bool overlap(const struct memory_plan_block *a, const struct memory_plan_block *b) {
     bool together = a->from <= b->to && b->from <= a->to;
     return together && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
 static void test_plan(void) {
-    struct plan_block block[200];
+    struct memory_plan_block block[200];
     uint32_t x = 12345;
     bool good = true;
     for (int i = 0; i < 200; i++) {
         x = x * 1664525 + 1013904223;
         int from = (int)(x >> 8) % 100;
-        block[i] = (struct plan_block){
+        block[i] = (struct memory_plan_block){
             .bytes = 64 * (1 + (x >> 16) % 50), .from = from, .to = from + (int)(x >> 24) % 20};
     }
-    size_t total = plan_place(block, 200);
+    size_t total = memory_plan_place(block, 200);
     for (int i = 0; i < 200; i++) {
         good = good && block[i].offset + block[i].bytes <= total && block[i].offset % 64 == 0;
         for (int j = 0; j < i; j++)
             good = good && !overlap(&block[i], &block[j]);
     }
     ok(good, "200 random tensors: none overlaps another that is alive");
-    struct nn_plan p;
-    const struct plan_spec train = {64, 4, true, 1, false}, eval = {64, 4, false, 1, false};
+    struct memory_plan p;
+    const struct memory_plan_spec train = {64, 4, true, 1, false}, eval = {64, 4, false, 1, false};
     static const char *const stems[] = {"imagenet", "cifar"};
     for (int i = 0; i < 2; i++) {
         build("resnet18", stems[i], 32);
-        plan_make(&p, &model, &train);
+        memory_plan_make(&p, &model, &train);
         ok(p.bytes >= p.bytes_least && (double)p.bytes <= 1.1 * (double)p.bytes_least,
            "resnet18 %s: %zu bytes, at most a tenth above the %zu alive at once", stems[i], p.bytes,
            p.bytes_least);
         size_t trained = p.bytes;
-        plan_free(&p);
-        plan_make(&p, &model, &eval);
+        memory_plan_free(&p);
+        memory_plan_make(&p, &model, &eval);
         ok(p.bytes * 3 < trained, "evaluation needs %zu bytes, less than a third", p.bytes);
-        plan_free(&p);
+        memory_plan_free(&p);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations that are computed again: the bits of a run that keeps them, in every mode; plans in
 // which each reader finds its tensors; and a plan with a mistake is found out.
-#include "nn/plan.h"
+#include "nn/memory_plan.h"
 #include "nn/recompute.h"
 #include "nn/stage.h"
 #include "tests/unit/trainer/trainer_ranks.h"
@@ -19,15 +19,15 @@ static void build(const char *name, int size) {
 // ---- plans ----
 
 static int check(const struct nn_model *m, int slots, bool recompute, size_t *bytes) {
-    const struct plan_spec spec = {4, 4, true, slots, recompute};
-    struct nn_plan p;
+    const struct memory_plan_spec spec = {4, 4, true, slots, recompute};
+    struct memory_plan p;
     struct err e;
-    plan_make(&p, m, &spec);
-    int r = plan_check(&p, m, &spec, &e);
+    memory_plan_make(&p, m, &spec);
+    int r = memory_plan_check(&p, m, &spec, &e);
     if (r < 0)
         diag("%s, %d slots: %s", model.text, slots, e.text);
     *bytes = p.bytes + (size_t)slots * p.kept_bytes;
-    plan_free(&p);
+    memory_plan_free(&p);
     return r;
 }
 
@@ -59,28 +59,28 @@ static void test_plans(const char *name, int size, int blocks, double most) {
 
 // Each layer in turn: not computed again, or looked for at its first place.
 static void test_mistakes(const char *name, int size) {
-    const struct plan_spec spec = {4, 4, true, 1, true};
-    struct nn_plan p;
+    const struct memory_plan_spec spec = {4, 4, true, 1, true};
+    struct memory_plan p;
     struct err e;
     int again = 0, found = 0, moved = 0;
     build(name, size);
-    plan_make(&p, &model, &spec);
+    memory_plan_make(&p, &model, &spec);
     for (int i = 0; i < model.layers; i++) {
         struct nn_place good = p.layer[i];
         if (!good.again || good.output_back == good.output) // then it may still be there
             continue;
         again++;
         p.layer[i].again = false;
-        found += plan_check(&p, &model, &spec, &e) < 0;
+        found += memory_plan_check(&p, &model, &spec, &e) < 0;
         p.layer[i] = good;
         p.layer[i].output_back = p.bytes;
-        moved += plan_check(&p, &model, &spec, &e) < 0;
+        moved += memory_plan_check(&p, &model, &spec, &e) < 0;
         p.layer[i] = good;
     }
     is_int(found, again, "%s: each of %d layers is missed", name, again);
     is_int(moved, again, "%s: an output outside of the arena is found", name);
-    is_int(plan_check(&p, &model, &spec, &e), 0, "%s: all is well otherwise", name);
-    plan_free(&p);
+    is_int(memory_plan_check(&p, &model, &spec, &e), 0, "%s: all is well otherwise", name);
+    memory_plan_free(&p);
 }
 
 // ---- runs ----

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/plan.h"
+#include "nn/memory_plan.h"
 
 #include "base/arena.h"
 #include "nn/layer.h"
@@ -13,13 +13,13 @@ enum { BLOCKS_PER_LAYER_MAX = 5 + NN_INS_MAX };
 
 struct planner {
     const struct nn_model *m;
-    struct nn_plan *plan;
+    struct memory_plan *plan;
     int n;
     size_t real;
     bool training, split;
     struct recompute_layer *rerun;
     int *again, *back; // when a layer runs again, and when its backward does
-    struct plan_block *block;
+    struct memory_plan_block *block;
     size_t **result; // receives each block's offset
     int blocks;
     int *gradient_block; // of each layer's output
@@ -44,8 +44,9 @@ static int sent_at(const struct planner *p) {
 
 static int add_block(struct planner *p, size_t bytes, int from, int to, size_t *result) {
     must(p->blocks < BLOCKS_PER_LAYER_MAX * p->m->layers);
-    bytes = (bytes + PLAN_ALIGN_BYTES - 1) / PLAN_ALIGN_BYTES * PLAN_ALIGN_BYTES;
-    p->block[p->blocks] = (struct plan_block){bytes, from, to, 0};
+    bytes =
+        (bytes + MEMORY_PLAN_ALIGN_BYTES - 1) / MEMORY_PLAN_ALIGN_BYTES * MEMORY_PLAN_ALIGN_BYTES;
+    p->block[p->blocks] = (struct memory_plan_block){bytes, from, to, 0};
     p->result[p->blocks] = result;
     return p->blocks++;
 }
@@ -152,28 +153,28 @@ static void plan_gradient(struct planner *p, int i) {
 }
 
 // Whether a block is of one micro-batch alone while others go through the stage.
-static bool is_kept(const struct planner *p, const struct plan_block *b) {
+static bool is_kept(const struct planner *p, const struct memory_plan_block *b) {
     return (b->from <= p->m->layers && b->to > p->m->layers) || b->to == sent_at(p);
 }
 
 // Offsets for the blocks that are kept, or for the others; the bytes of all of them.
 static size_t place_some(struct planner *p, bool kept) {
-    struct plan_block *some = heap_alloc(((size_t)p->blocks + 1) * sizeof *some);
+    struct memory_plan_block *some = heap_alloc(((size_t)p->blocks + 1) * sizeof *some);
     int *from = heap_alloc(((size_t)p->blocks + 1) * sizeof *from), count = 0;
     for (int b = 0; b < p->blocks; b++)
         if ((p->split && is_kept(p, &p->block[b])) == kept) {
             from[count] = b;
             some[count++] = p->block[b];
         }
-    size_t bytes = plan_place(some, count);
+    size_t bytes = memory_plan_place(some, count);
     for (int i = 0; i < count; i++)
-        p->block[from[i]].offset = some[i].offset | (kept ? PLAN_KEPT : 0);
+        p->block[from[i]].offset = some[i].offset | (kept ? MEMORY_PLAN_KEPT : 0);
     free(some);
     free(from);
     return bytes;
 }
 
-static size_t most_alive(const struct plan_block *blocks, int count, int end) {
+static size_t most_alive(const struct memory_plan_block *blocks, int count, int end) {
     size_t most = 0;
     for (int t = 0; t <= end; t++) {
         size_t alive = 0;
@@ -207,10 +208,11 @@ static void hand_out(struct planner *p, int least) {
     }
 }
 
-void plan_make(struct nn_plan *plan, const struct nn_model *m, const struct plan_spec *s) {
+void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
+                      const struct memory_plan_spec *s) {
     size_t layers = (size_t)m->layers, most = layers * BLOCKS_PER_LAYER_MAX;
     struct arena a = {0};
-    *plan = (struct nn_plan){.layer = heap_alloc(layers * sizeof *plan->layer)};
+    *plan = (struct memory_plan){.layer = heap_alloc(layers * sizeof *plan->layer)};
     struct planner p = {.m = m,
                         .plan = plan,
                         .n = s->n,
@@ -220,7 +222,7 @@ void plan_make(struct nn_plan *plan, const struct nn_model *m, const struct plan
                         .rerun = arena_new(&a, struct recompute_layer, layers),
                         .again = arena_new(&a, int, layers),
                         .back = arena_new(&a, int, layers),
-                        .block = arena_new(&a, struct plan_block, most),
+                        .block = arena_new(&a, struct memory_plan_block, most),
                         .result = arena_new(&a, size_t *, most),
                         .gradient_block = arena_new(&a, int, layers)};
     choose_rerun(&p, s->recompute);
@@ -240,23 +242,24 @@ void plan_make(struct nn_plan *plan, const struct nn_model *m, const struct plan
     arena_fini(&a);
 }
 
-void plan_free(struct nn_plan *plan) {
+void memory_plan_free(struct memory_plan *plan) {
     free(plan->layer);
-    *plan = (struct nn_plan){0};
+    *plan = (struct memory_plan){0};
 }
 
 static int larger_first(const void *a, const void *b) {
-    const struct plan_block *const *x = a, *const *y = b;
+    const struct memory_plan_block *const *x = a, *const *y = b;
     if ((*x)->bytes != (*y)->bytes)
         return (*x)->bytes > (*y)->bytes ? -1 : 1;
     return *x < *y ? -1 : *x > *y;
 }
 
 // The lowest gap that holds b among the placed blocks, which are sorted by offset.
-static size_t lowest_gap(const struct plan_block *b, struct plan_block *const *placed, int count) {
+static size_t lowest_gap(const struct memory_plan_block *b, struct memory_plan_block *const *placed,
+                         int count) {
     size_t at = 0;
     for (int i = 0; i < count; i++) {
-        const struct plan_block *o = placed[i];
+        const struct memory_plan_block *o = placed[i];
         if (o->to < b->from || b->to < o->from)
             continue;
         if (o->offset >= at + b->bytes)
@@ -269,15 +272,15 @@ static size_t lowest_gap(const struct plan_block *b, struct plan_block *const *p
 
 // "Greedy by size" of Pisarchyk and Lee, "Efficient memory management for deep neural net
 // inference", MLSys 2020 workshop: the largest block first, each as low as it fits.
-size_t plan_place(struct plan_block *blocks, int count) {
-    struct plan_block **order = heap_alloc((size_t)count * sizeof *order);
-    struct plan_block **placed = heap_alloc((size_t)count * sizeof *placed);
+size_t memory_plan_place(struct memory_plan_block *blocks, int count) {
+    struct memory_plan_block **order = heap_alloc((size_t)count * sizeof *order);
+    struct memory_plan_block **placed = heap_alloc((size_t)count * sizeof *placed);
     size_t total = 0;
     for (int i = 0; i < count; i++)
         order[i] = &blocks[i];
     qsort(order, (size_t)count, sizeof *order, larger_first);
     for (int i = 0; i < count; i++) {
-        struct plan_block *b = order[i];
+        struct memory_plan_block *b = order[i];
         b->offset = lowest_gap(b, placed, i);
         int at = i;
         for (; at > 0 && placed[at - 1]->offset > b->offset; at--)

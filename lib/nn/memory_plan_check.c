@@ -3,7 +3,7 @@
 // forward, then all backward, as many as there are slots.
 #include "base/arena.h"
 #include "nn/layer.h"
-#include "nn/plan.h"
+#include "nn/memory_plan.h"
 
 #include <stdlib.h>
 
@@ -16,9 +16,9 @@ struct tensor {
 };
 
 struct check {
-    const struct nn_plan *p;
+    const struct memory_plan *p;
     const struct nn_model *m;
-    const struct plan_spec *s;
+    const struct memory_plan_spec *s;
     struct tensor *held; // that memory holds now
     int count, micro;
     const char *doing;
@@ -35,8 +35,8 @@ static size_t bytes_of(const struct check *c, enum tensor_kind kind, int layer) 
 
 static struct tensor tensor_at(const struct check *c, enum tensor_kind kind, int layer,
                                size_t offset) {
-    size_t begin = offset & ~PLAN_KEPT;
-    if (offset & PLAN_KEPT)
+    size_t begin = offset & ~MEMORY_PLAN_KEPT;
+    if (offset & MEMORY_PLAN_KEPT)
         begin += c->p->bytes + (size_t)c->micro * c->p->kept_bytes;
     return (struct tensor){kind, layer, c->micro, begin, begin + bytes_of(c, kind, layer)};
 }
@@ -132,8 +132,8 @@ static void run_backward(struct check *c, int i) {
     read_for_backward(c, i);
 }
 
-int plan_check(const struct nn_plan *plan, const struct nn_model *m, const struct plan_spec *s,
-               struct err *e) {
+int memory_plan_check(const struct memory_plan *plan, const struct nn_model *m,
+                      const struct memory_plan_spec *s, struct err *e) {
     int last = m->layers - 1;
     size_t most = (size_t)s->slots * (size_t)m->layers * (4 + NN_INS_MAX) + 1;
     struct check c = {.p = plan, .m = m, .s = s, .held = heap_alloc(most * sizeof *c.held), .e = e};

@@ -10,14 +10,14 @@
 //
 // Layers that run again in backward have two lives, each in a place of its own: the first ends with
 // the last reader on the way forward, the second begins before backward of their block.
-#ifndef NN_PLAN_H
-#define NN_PLAN_H
+#ifndef NN_MEMORY_PLAN_H
+#define NN_MEMORY_PLAN_H
 
 #include "nn/model.h"
 
-enum { PLAN_ALIGN_BYTES = 64 };
+enum { MEMORY_PLAN_ALIGN_BYTES = 64 };
 
-struct plan_block {
+struct memory_plan_block {
     size_t bytes;
     int from, to;  // first and last moment of use, inclusive
     size_t offset; // result
@@ -29,7 +29,7 @@ struct plan_block {
 enum nn_hand { NN_HAND_WRITE, NN_HAND_ADD, NN_HAND_APART };
 
 // Offsets with this bit are those in a slot.
-#define PLAN_KEPT ((size_t)1 << (sizeof(size_t) * 8 - 1))
+#define MEMORY_PLAN_KEPT ((size_t)1 << (sizeof(size_t) * 8 - 1))
 
 // Of one layer; offsets in the arena.
 struct nn_place {
@@ -46,29 +46,30 @@ struct nn_place {
     size_t apart[NN_INS_MAX]; // where NN_HAND_APART writes
 };
 
-struct nn_plan {
+struct memory_plan {
     struct nn_place *layer; // as many as the model has
     size_t bytes;           // of the arena, without its slots
     size_t kept_bytes;      // of a slot; 0: there is one micro-batch, and no slot
     size_t bytes_least;     // most that is alive at one moment: no plan can be smaller
 };
 
-struct plan_spec {
+struct memory_plan_spec {
     int n;             // samples
     size_t real_bytes; // of one number
     bool training;     // false: forward only
     int slots;         // micro-batches under way at one time
     bool recompute;    // blocks run forward again in backward (recompute.h)
 };
-// plan_free ends it.
-void plan_make(struct nn_plan *plan, const struct nn_model *m, const struct plan_spec *s);
+// memory_plan_free ends it.
+void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
+                      const struct memory_plan_spec *s);
 // Runs the step on paper, with micro-batches in all slots. Each pass has to find the tensors that
 // it reads, whole, where the plan has them. ERR_FAILED names the layer of a pass that does not.
-int plan_check(const struct nn_plan *plan, const struct nn_model *m, const struct plan_spec *s,
-               struct err *e);
-void plan_free(struct nn_plan *plan); // safe on a zeroed one
+int memory_plan_check(const struct memory_plan *plan, const struct nn_model *m,
+                      const struct memory_plan_spec *s, struct err *e);
+void memory_plan_free(struct memory_plan *plan); // safe on a zeroed one
 
 // Offsets for blocks so that those alive together do not overlap; returns the arena's size.
-size_t plan_place(struct plan_block *blocks, int count);
+size_t memory_plan_place(struct memory_plan_block *blocks, int count);
 
 #endif
