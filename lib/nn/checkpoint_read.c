@@ -4,8 +4,8 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "nn/import.h"
 #include "nn/layer.h"
+#include "nn/pretrained.h"
 #include "nn/safetensors.h"
 #include "sys/file.h"
 
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IMPORT_TOKENS_MAX = 1 << 20 };
+enum { PRETRAINED_TOKENS_MAX = 1 << 20 };
 
 // A file that is being read, and the prefix of the names in it.
 struct reading {
     struct safetensors_file file;
     struct arena arena;
     const char *prefix; // of all names
-    enum import_from from;
+    enum pretrained_kind kind;
     float *scratch; // as large as the largest parameter
 };
 
@@ -34,14 +34,14 @@ static int reading_open(struct reading *r, const struct nn_model *m, const char 
         return -1;
     }
     const struct safetensors_header *h = &r->file.header;
-    char first[IMPORT_PARTS_MAX][IMPORT_NAME_BYTES_MAX];
-    for (int i = IMPORT_FROMS - 1; i >= 0; i--) {
-        if (import_names((enum import_from)i, m->param[0].name, first) == 0)
+    char first[PRETRAINED_PARTS_MAX][PRETRAINED_NAME_BYTES_MAX];
+    for (int i = PRETRAINED_KINDS - 1; i >= 0; i--) {
+        if (pretrained_names((enum pretrained_kind)i, m->param[0].name, first) == 0)
             continue;
         bool bare = safetensors_find(h, first[0]) != NULL;
         if (!bare && !safetensors_find(h, arena_printf(&r->arena, "%s%s", ddp, first[0])))
             continue;
-        r->from = (enum import_from)i;
+        r->kind = (enum pretrained_kind)i;
         r->prefix = bare ? "" : ddp;
     }
     for (int i = 0; i < m->params; i++)
@@ -110,7 +110,7 @@ static int read_other_positions(struct reading *r, const char *name, const struc
     const struct nn_layer *l = positions_of(m, p);
     const struct safetensors_tensor *t = l ? find(r, name) : NULL;
     if (!t || t->ndim != 3 || t->dim[0] != 1 || t->dim[2] != (uint64_t)p->in ||
-        t->dim[1] == (uint64_t)p->out || t->dim[1] < 2 || t->dim[1] > IMPORT_TOKENS_MAX)
+        t->dim[1] == (uint64_t)p->out || t->dim[1] < 2 || t->dim[1] > PRETRAINED_TOKENS_MAX)
         return 1;
     const struct nn_layer *x = &m->layer[l->in[0]];
     int side = (int)lround(sqrt((double)(t->dim[1] - 1))), width = p->in;
@@ -124,9 +124,9 @@ static int read_other_positions(struct reading *r, const char *name, const struc
     int dim[3] = {1, (int)t->dim[1], width};
     int result = read_reals(r, name, 3, dim, theirs, count, e);
     if (result == 0) {
-        struct import_grid g = {side, side, x->h, x->w, width};
+        struct pretrained_grid g = {side, side, x->h, x->w, width};
         memcpy(r->scratch, theirs, (size_t)width * sizeof *theirs);
-        import_positions(&g, theirs + width, r->scratch + width);
+        pretrained_positions(&g, theirs + width, r->scratch + width);
         log_info("positions of another image size are interpolated",
                  "tensor=%s from=%dx%d to=%dx%d", name, side, side, x->h, x->w);
     }
@@ -138,8 +138,8 @@ static int read_other_positions(struct reading *r, const char *name, const struc
 // dimension.
 static int read_parts(struct reading *r, const char *name, const struct nn_param *p,
                       const struct nn_model *m, struct err *e) {
-    char names[IMPORT_PARTS_MAX][IMPORT_NAME_BYTES_MAX];
-    int dim[4], ndim = model_disk_shape(p, dim), parts = import_names(r->from, name, names);
+    char names[PRETRAINED_PARTS_MAX][PRETRAINED_NAME_BYTES_MAX];
+    int dim[4], ndim = model_disk_shape(p, dim), parts = pretrained_names(r->kind, name, names);
     if (parts == 0)
         return err_set(e, ERR_FORMAT, "%s: such a file has nothing for '%s'", r->file.path, name);
     int other = parts == 1 ? read_other_positions(r, names[0], p, m, e) : 1;

@@ -3,8 +3,8 @@
 
 #include "base/arena.h"
 #include "base/str.h"
-#include "nn/cost.h"
 #include "nn/layer.h"
+#include "nn/layer_cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { BOTH_WAYS = 3 }; // backward is twice the work of forward
 
 int64_t stage_layer_work(const struct nn_model *m, int layer) {
     size_t bytes = layer_elements(&m->layer[layer], 1) * sizeof(float);
-    return BOTH_WAYS * (cost_products(m, layer) + (int64_t)bytes * STAGE_BYTE_WORK);
+    return BOTH_WAYS * (layer_cost_products(m, layer) + (int64_t)bytes * STAGE_BYTE_WORK);
 }
 
 bool stage_may_begin(const struct nn_model *m, int layer) {

@@ -132,7 +132,7 @@ static void count_layers(struct plan *p) {
         struct plan_layer *to = &p->layer[i];
         size_t saved =
             l->op->saved_bytes ? l->op->saved_bytes(l, t->micro_batch, sizeof(float)) : 0;
-        cost_of(t->model, i, &to->cost);
+        layer_cost_of(t->model, i, &to->cost);
         to->activation_bytes =
             to->cost.output * t->micro_batch * (int64_t)sizeof(float) + (int64_t)saved;
     }

@@ -3,7 +3,7 @@
 #ifndef TRAINER_TRAINER_PLAN_STATE_H
 #define TRAINER_TRAINER_PLAN_STATE_H
 
-#include "nn/cost.h"
+#include "nn/layer_cost.h"
 #include "trainer/forecast.h"
 #include "trainer/trainer_plan.h"
 #include "trainer/trainer_state.h"
@@ -27,7 +27,7 @@ enum plan_memory {
 };
 
 struct plan_layer {
-    struct cost cost;
+    struct layer_cost cost;
     int64_t activation_bytes;     // of a micro-batch: the output, and what is saved
     double forward_s, backward_s; // of a sample
     bool again;                   // it runs forward again in backward …

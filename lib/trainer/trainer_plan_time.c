@@ -15,7 +15,7 @@
 static void layer_time(const struct plan *p, int layer, int n, const struct forecast_gpu *gpu,
                        double *forward, double *backward) {
     const struct plan_layer *l = &p->layer[layer];
-    const struct cost *c = &l->cost;
+    const struct layer_cost *c = &l->cost;
     *forward = l->forward_s * n;
     *backward = l->backward_s * n;
     if (!gpu)

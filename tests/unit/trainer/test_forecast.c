@@ -2,7 +2,7 @@
 // Forecasts: the time of a step against the formulas of the schedules' authors, and the work of
 // models against what is published of them.
 #include "base/arena.h"
-#include "nn/cost.h"
+#include "nn/layer_cost.h"
 #include "tests/tap.h"
 #include "trainer/forecast.h"
 
@@ -114,9 +114,9 @@ static void test_model(const char *name, int side, int classes, double millions,
         return;
     int64_t products = 0, weights = 0, flop = 0;
     for (int i = 0; i < m.layers; i++) {
-        struct cost c;
-        cost_of(&m, i, &c);
-        products += cost_products(&m, i);
+        struct layer_cost c;
+        layer_cost_of(&m, i, &c);
+        products += layer_cost_products(&m, i);
         weights += c.weights;
         flop += c.flop;
     }

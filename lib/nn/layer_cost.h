@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of a layer: multiplications and moved numbers, from its shape alone. Pure.
-#ifndef NN_COST_H
-#define NN_COST_H
+#ifndef NN_LAYER_COST_H
+#define NN_LAYER_COST_H
 
 #include "nn/model.h"
 
 // Of one sample; the weights are of all samples together.
-struct cost {
+struct layer_cost {
     int64_t flop;         // of a training step, both ways, a multiplication and an addition apart
     int64_t moved;        // numbers read and written by it, if each kernel does so once
     int64_t weights;      // numbers of parameters
@@ -15,7 +15,7 @@ struct cost {
 };
 
 // Multiplications of one sample on the way forward.
-int64_t cost_products(const struct nn_model *m, int layer);
-void cost_of(const struct nn_model *m, int layer, struct cost *out);
+int64_t layer_cost_products(const struct nn_model *m, int layer);
+void layer_cost_of(const struct nn_model *m, int layer, struct layer_cost *out);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/cost.h"
+#include "nn/layer_cost.h"
 
 #include "nn/layer.h"
 
-int64_t cost_products(const struct nn_model *m, int layer) {
+int64_t layer_cost_products(const struct nn_model *m, int layer) {
     const struct nn_layer *l = &m->layer[layer];
     int64_t weights = 0;
     if (l->op->products)
@@ -15,14 +15,14 @@ int64_t cost_products(const struct nn_model *m, int layer) {
 
 // Backward makes the products of forward for the gradient of the weights, and again for that of the
 // input, where they are wanted.
-void cost_of(const struct nn_model *m, int layer, struct cost *out) {
+void layer_cost_of(const struct nn_model *m, int layer, struct layer_cost *out) {
     const struct nn_layer *l = &m->layer[layer];
-    int64_t products = cost_products(m, layer), times = 1, read = 0;
+    int64_t products = layer_cost_products(m, layer), times = 1, read = 0;
     times += !l->fixed;
     times += l->ins > 0 && (l->in[0] > 0 || m->has_before);
-    *out = (struct cost){.output = (int64_t)layer_elements(l, 1),
-                         .forward_flop = 2 * products,
-                         .flop = 2 * products * times};
+    *out = (struct layer_cost){.output = (int64_t)layer_elements(l, 1),
+                               .forward_flop = 2 * products,
+                               .flop = 2 * products * times};
     for (int i = 0; i < l->ins; i++)
         read += (int64_t)layer_elements(&m->layer[l->in[i]], 1);
     for (int i = l->param; i < l->param + l->params; i++)

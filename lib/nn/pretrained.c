@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/import.h"
+#include "nn/pretrained.h"
 
 #include "base/arena.h"
 
@@ -12,7 +12,7 @@
 // '*' is a number. ".weight" or ".bias" follows a name; after '_' without the full stop.
 struct row {
     const char *ours;
-    const char *theirs[IMPORT_PARTS_MAX];
+    const char *theirs[PRETRAINED_PARTS_MAX];
 };
 
 static const struct row hugging_face[] = {
@@ -48,9 +48,9 @@ static const struct row torchvision[] = {
     {0},
 };
 
-static const struct row *const tables[IMPORT_FROMS] = {
-    [IMPORT_HUGGING_FACE] = hugging_face,
-    [IMPORT_TORCHVISION] = torchvision,
+static const struct row *const tables[PRETRAINED_KINDS] = {
+    [PRETRAINED_HUGGING_FACE] = hugging_face,
+    [PRETRAINED_TORCHVISION] = torchvision,
 };
 
 // The rest of the name after the pattern, or NULL; *number: the digits of '*'.
@@ -73,25 +73,25 @@ static const char *rest_of(const char *pattern, const char *name, const char **n
 }
 
 static void fill(const char *pattern, const char *number, int digits, const char *rest,
-                 char out[IMPORT_NAME_BYTES_MAX]) {
+                 char out[PRETRAINED_NAME_BYTES_MAX]) {
     const char *star = strchr(pattern, '*');
     size_t front = star ? (size_t)(star - pattern) : strlen(pattern);
     bool joined = pattern[strlen(pattern) - 1] == '_' && *rest == '.';
-    snprintf(out, IMPORT_NAME_BYTES_MAX, "%.*s%.*s%s%s", (int)front, pattern, digits, number,
+    snprintf(out, PRETRAINED_NAME_BYTES_MAX, "%.*s%.*s%s%s", (int)front, pattern, digits, number,
              star ? star + 1 : "", rest + joined);
 }
 
-int import_names(enum import_from from, const char *ours,
-                 char names[IMPORT_PARTS_MAX][IMPORT_NAME_BYTES_MAX]) {
-    if (from == IMPORT_AS_IT_IS) {
-        snprintf(names[0], IMPORT_NAME_BYTES_MAX, "%s", ours);
+int pretrained_names(enum pretrained_kind kind, const char *ours,
+                     char names[PRETRAINED_PARTS_MAX][PRETRAINED_NAME_BYTES_MAX]) {
+    if (kind == PRETRAINED_SAME_NAMES) {
+        snprintf(names[0], PRETRAINED_NAME_BYTES_MAX, "%s", ours);
         return 1;
     }
-    for (const struct row *r = tables[from]; r->ours; r++) {
+    for (const struct row *r = tables[kind]; r->ours; r++) {
         const char *number;
         int digits, parts = 0;
         const char *rest = rest_of(r->ours, ours, &number, &digits);
-        for (; rest && parts < IMPORT_PARTS_MAX && r->theirs[parts]; parts++)
+        for (; rest && parts < PRETRAINED_PARTS_MAX && r->theirs[parts]; parts++)
             fill(r->theirs[parts], number, digits, rest, names[parts]);
         if (rest)
             return parts;
@@ -132,7 +132,7 @@ static void resample(int rows, int in, int out, int width, const double *x, doub
     free(weight);
 }
 
-void import_positions(const struct import_grid *g, const float *in, float *out) {
+void pretrained_positions(const struct pretrained_grid *g, const float *in, float *out) {
     size_t count = (size_t)g->h * (size_t)g->w * (size_t)g->width;
     size_t half = (size_t)g->h * (size_t)g->out_w * (size_t)g->width;
     size_t last = (size_t)g->out_h * (size_t)g->out_w * (size_t)g->width;
