@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "sys/file.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

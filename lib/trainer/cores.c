@@ -36,9 +36,8 @@ int cores_allowed(cpu_set_t *out, struct err *e) {
     return 0;
 }
 
-void cores_share(struct cores *out, const cpu_set_t *allowed,
-                 const struct limits_of_machine *limits, const struct cores_id *ids, int world,
-                 int rank, int threads_wanted) {
+void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machine_limits *limits,
+                 const struct cores_id *ids, int world, int rank, int threads_wanted) {
     int index = 0, sharing = 0, cpus[CORES_MAX], count = 0;
     for (int r = 0; r < world; r++) {
         if (memcmp(&ids[r], &ids[rank], sizeof *ids) != 0)

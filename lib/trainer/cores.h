@@ -6,7 +6,7 @@
 #define TRAINER_CORES_H
 
 #include "base/err.h"
-#include "trainer/limits.h"
+#include "trainer/machine_limits.h"
 
 #include <sched.h>
 #include <stdint.h>
@@ -33,8 +33,7 @@ void cores_identify(struct cores_id *id, const cpu_set_t *allowed);
 // ids: one per rank, in rank order. threads_wanted 0: the share, or as many as the quota lets run,
 // if those are fewer. Pinned when the threads are just the share and the machine was idle: with
 // others on the same CPU the one thread that waits stops all, because each layer waits for it.
-void cores_share(struct cores *out, const cpu_set_t *allowed,
-                 const struct limits_of_machine *limits, const struct cores_id *ids, int world,
-                 int rank, int threads_wanted);
+void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machine_limits *limits,
+                 const struct cores_id *ids, int world, int rank, int threads_wanted);
 
 #endif

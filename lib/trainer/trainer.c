@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sys/file.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 #include <stdlib.h>

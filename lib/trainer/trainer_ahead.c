@@ -6,7 +6,7 @@
 // images and labels of each micro-batch are copied outside of what is captured.
 #include "base/array.h"
 #include "base/clock.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // Finds wrong numbers: the rank and the parameter that are no longer finite, and
 // the rank whose parameters differ from those of the ranks that should have the same.
 #include "base/arena.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "sys/file.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 // and watched while the host waits.
 #include "base/arena.h"
 #include "base/clock.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <stdlib.h>
 

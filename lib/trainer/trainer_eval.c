@@ -2,7 +2,7 @@
 // Evaluation: every test image once, on some rank; sums, not means, are added up over the ranks, so
 // the result is exact on any world size.
 #include "base/clock.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 

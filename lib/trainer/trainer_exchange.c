@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adds the gradients of a bucket up over ranks: from device to device, or through the memory of the
 // host, which holds the numbers in any case when the processor computes.
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 // Whether gradients are rounded on their way.
 static bool is_narrow(const struct trainer *t) {

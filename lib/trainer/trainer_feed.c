@@ -2,7 +2,7 @@
 // Pixels of a batch into the network's input, normalised and augmented by the backend; and the
 // views of each image that an evaluation looks at.
 #include "base/arena.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <stdlib.h>
 

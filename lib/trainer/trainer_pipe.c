@@ -3,7 +3,7 @@
 // and for each direction between two neighbours of a pipeline a group of two. A wait in one group
 // does not block another.
 #include "base/arena.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "comm/shm.h"
 #include "nn/recompute.h"
-#include "trainer/trainer_plan_state.h"
+#include "trainer/trainer_plan_impl.h"
 
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 // The ranks of a node are on one machine like this one.
 static int share_cores(struct trainer *t, int local, struct err *e) {
-    limits_of_machine(&t->limits, "");
+    machine_limits_read(&t->limits, "");
     if (cores_allowed(&t->allowed, e) < 0)
         return -1;
     struct cores_id mine, *ids = heap_alloc((size_t)local * sizeof *ids);

@@ -3,7 +3,7 @@
 // cost about a second.
 #include "base/arena.h"
 #include "base/clock.h"
-#include "trainer/trainer_plan_state.h"
+#include "trainer/trainer_plan_impl.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 // A plan as text for people, or as one JSON object.
 #include "base/arena.h"
 #include "base/json.h"
-#include "trainer/trainer_plan_state.h"
+#include "trainer/trainer_plan_impl.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the time of layers, of memory and of a network to that of each rank.
 #include "base/arena.h"
-#include "trainer/trainer_plan_state.h"
+#include "trainer/trainer_plan_impl.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 // that compute with them, and checkpoints of the whole model. All ranks process the same ranges in
 // order; the owner of a piece sends it to all others.
 #include "base/arena.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

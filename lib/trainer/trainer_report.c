@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "sys/file.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

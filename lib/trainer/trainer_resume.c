@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "sys/file.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 // network with a long delay thus does not add its delay to every step.
 #include "base/arena.h"
 #include "base/clock.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 #include <stdlib.h>

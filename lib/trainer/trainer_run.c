@@ -3,7 +3,7 @@
 // was laid out before.
 #include "base/arena.h"
 #include "base/clock.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "nn/recompute.h"
 #include "sys/file.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -233,7 +233,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     t->shards = config->shards > 1 ? config->shards : t->mesh.data;
     must(config->shards <= 1 || !t->round.steps);
     must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));
-    limits_of_machine(&t->limits, ""); // before decoding makes a load of its own
+    machine_limits_read(&t->limits, ""); // before decoding makes a load of its own
     if (cores_allowed(&t->allowed, e) < 0)
         return -1;
     if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || trainer_feed_open(t, e) < 0 ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One epoch, step by step.
 #include "base/clock.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 static void count_step(struct trainer *t, const float tail[NETWORK_TAIL],
                        const struct step_done *d) {

@@ -3,7 +3,7 @@
 // ends the run on all ranks with the same sentence, which names rank and step; so does a parameter
 // that one rank alone has otherwise. The newest checkpoint is one from before.
 #include "tests/unit/trainer/trainer_ranks.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 enum { BAD_STEP = 3 };
 enum harm { HARM_NAN, HARM_BIT, HARM_STEEP };

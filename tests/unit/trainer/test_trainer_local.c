@@ -3,7 +3,7 @@
 // steps and that formula; ranks that differ inside a round and agree to the last bit behind it; a
 // run that was killed, stopped, or continues with other ranks; options that do not go together.
 #include "tests/unit/trainer/trainer_ranks.h"
-#include "trainer/trainer_state.h"
+#include "trainer/trainer_impl.h"
 
 enum { DIGESTS = STEPS_MAX + 1 };
 

@@ -342,8 +342,8 @@ static void test_cores(void) {
     cpu_set_t four, one;
     struct cores c;
     struct cores_id id[4] = {{{1}}, {{2}}, {{1}}, {{2}}};
-    const struct limits_of_machine idle = {0}, some = {.cpus = 1.5}, plenty = {.cpus = 8},
-                                   busy = {.load = 2.5};
+    const struct machine_limits idle = {0}, some = {.cpus = 1.5}, plenty = {.cpus = 8},
+                                busy = {.load = 2.5};
     CPU_ZERO(&four);
     CPU_ZERO(&one);
     for (int i = 0; i < 4; i++)
@@ -381,11 +381,11 @@ static void put(struct arena *a, const char *root, const char *path, const char 
 static void test_limits(void) {
     char root[] = "/tmp/test_trainer_parts.XXXXXX";
     struct arena a = {0};
-    struct limits_of_machine l;
+    struct machine_limits l;
     struct err e;
     if (!mkdtemp(root))
         bail_out("no folder");
-    limits_of_machine(&l, root);
+    machine_limits_read(&l, root);
     ok(l.cpus <= 0 && l.memory_bytes == 0 && l.load <= 0, "no /proc, no limits");
     put(&a, root, "proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4096 kB\n");
     put(&a, root, "proc/loadavg", "2.50 1.00 0.50 3/400 123\n");
@@ -393,25 +393,25 @@ static void test_limits(void) {
     put(&a, root, "sys/fs/cgroup/a/cpu.max", "150000 100000\n");
     put(&a, root, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     put(&a, root, "sys/fs/cgroup/a/b/memory.max", "max\n");
-    limits_of_machine(&l, root);
+    machine_limits_read(&l, root);
     near(l.cpus, 1.5, 0, "the quota of a group above");
     is_uint(l.memory_bytes, 4 << 20, "available memory");
     near(l.load, 2.5, 0, "load");
     put(&a, root, "sys/fs/cgroup/a/memory.max", "1048576\n");
     put(&a, root, "sys/fs/cgroup/cpu.max", "50000 100000\n");
-    limits_of_machine(&l, root);
+    machine_limits_read(&l, root);
     is_uint(l.memory_bytes, 1 << 20, "the limit of a group is less");
     near(l.cpus, 0.5, 0, "the root of a container has files, too");
     put(&a, root, "proc/self/cgroup", "4:memory:/m\n3:cpu,cpuacct:/c\n1:name=systemd:/\n");
     put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "300000\n");
     put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
     put(&a, root, "sys/fs/cgroup/memory/m/memory.limit_in_bytes", "9223372036854771712\n");
-    limits_of_machine(&l, root);
+    machine_limits_read(&l, root);
     near(l.cpus, 3, 0, "version 1: quota");
     is_uint(l.memory_bytes, 4 << 20, "the largest number of version 1 is no limit");
     put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
     put(&a, root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
-    limits_of_machine(&l, root);
+    machine_limits_read(&l, root);
     ok(l.cpus <= 0, "-1 is no quota");
     is_uint(l.memory_bytes, 2 << 20, "a limit above the group");
     file_remove_tree(root, &e);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits of this process beyond its affinity mask: control groups' shares of processors and memory
 // (versions 1 and 2), and memory and processors in use by others.
-#ifndef TRAINER_LIMITS_H
-#define TRAINER_LIMITS_H
+#ifndef TRAINER_MACHINE_LIMITS_H
+#define TRAINER_MACHINE_LIMITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct limits_of_machine {
+struct machine_limits {
     double cpus;           // quota in processors, the least of all groups above; 0: none
     uint64_t memory_bytes; // least of the groups' limits and the memory available; 0: not known
     double load;           // processes that ran or waited to run in the last minute
 };
 
 // root: "" for this machine; tests put a tree of files there.
-void limits_of_machine(struct limits_of_machine *out, const char *root);
+void machine_limits_read(struct machine_limits *out, const char *root);
 
 #endif

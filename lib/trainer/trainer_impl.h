@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // State shared by the parts of the trainer. Private to trainer*.c.
-#ifndef TRAINER_TRAINER_STATE_H
-#define TRAINER_TRAINER_STATE_H
+#ifndef TRAINER_TRAINER_IMPL_H
+#define TRAINER_TRAINER_IMPL_H
 
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -134,7 +134,7 @@ struct trainer {
     bool planning;               // sizes alone are wanted: nothing is allocated or read
     int shards;                  // ranks that share out the data, or what config.shards pretends
     cpu_set_t allowed;
-    struct limits_of_machine limits;
+    struct machine_limits limits;
     struct cores cores;
 
     struct dataset train, test;

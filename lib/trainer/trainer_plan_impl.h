@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan while it is made and printed. Private to trainer_plan*.c.
-#ifndef TRAINER_TRAINER_PLAN_STATE_H
-#define TRAINER_TRAINER_PLAN_STATE_H
+#ifndef TRAINER_TRAINER_PLAN_IMPL_H
+#define TRAINER_TRAINER_PLAN_IMPL_H
 
 #include "nn/layer_cost.h"
 #include "trainer/forecast.h"
+#include "trainer/trainer_impl.h"
 #include "trainer/trainer_plan.h"
-#include "trainer/trainer_state.h"
 
 #define PLAN_MEMORIES(X)                                                                           \
     X(PLAN_PARAMETERS, "parameters")                                                               \

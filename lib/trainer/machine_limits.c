@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/limits.h"
+#include "trainer/machine_limits.h"
 
 #include "base/arena.h"
 #include "base/str.h"
@@ -26,14 +26,14 @@ static void least(uint64_t *least, uint64_t v) {
         *least = v;
 }
 
-static void quota(struct limits_of_machine *out, double us, double period_us) {
+static void quota(struct machine_limits *out, double us, double period_us) {
     double cpus = us > 0 && period_us > 0 ? us / period_us : 0;
     if (cpus > 0 && (out->cpus <= 0 || cpus < out->cpus))
         out->cpus = cpus;
 }
 
 // One group's files; those of the other version, or of the root, are not there.
-static void read_group(struct limits_of_machine *out, struct arena *a, const char *group) {
+static void read_group(struct machine_limits *out, struct arena *a, const char *group) {
     char *end; // "200000 100000", or "max 100000"
     double us = strtod(text_of(a, file_join(a, group, "cpu.max")), &end);
     quota(out, us, strtod(end, NULL));
@@ -46,7 +46,7 @@ static void read_group(struct limits_of_machine *out, struct arena *a, const cha
 
 // Reads the limits of the group and all its parents; each applies. Inside a container the path may
 // be one of the host's, of which only the root of the mount exists.
-static void read_groups(struct limits_of_machine *out, struct arena *a, const char *mount,
+static void read_groups(struct machine_limits *out, struct arena *a, const char *mount,
                         const char *path) {
     char *part = arena_strdup(a, path);
     for (;;) {
@@ -58,7 +58,7 @@ static void read_groups(struct limits_of_machine *out, struct arena *a, const ch
     }
 }
 
-static void read_cgroups(struct limits_of_machine *out, struct arena *a, const char *root) {
+static void read_cgroups(struct machine_limits *out, struct arena *a, const char *root) {
     char **lines;
     const char *text = text_of(a, arena_printf(a, "%s/proc/self/cgroup", root));
     size_t count = *text ? str_split(a, text, '\n', &lines) : 0;
@@ -79,9 +79,9 @@ static void read_cgroups(struct limits_of_machine *out, struct arena *a, const c
     }
 }
 
-void limits_of_machine(struct limits_of_machine *out, const char *root) {
+void machine_limits_read(struct machine_limits *out, const char *root) {
     struct arena a = {0};
-    *out = (struct limits_of_machine){0};
+    *out = (struct machine_limits){0};
     read_cgroups(out, &a, root);
     const char *available =
         strstr(text_of(&a, arena_printf(&a, "%s/proc/meminfo", root)), "MemAvailable:");
