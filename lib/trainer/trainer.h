@@ -2,11 +2,11 @@
 // One rank of a training run, from its options to the finished model.
 //
 // Every rank calls trainer_run with the same options. Training is data-parallel and synchronous
-// (but for rounds of local steps, trainer_round.c): each step, every rank takes its own batch and
-// gradients are averaged. Rank 0 writes metrics.jsonl to output_dir. The first rank of every node
-// writes summary.json to output_dir, model.safetensors to model_dir and checkpoints to state_dir,
-// so that no node is the only one that has them; nodes that share these folders with rank 0 leave
-// it to rank 0.
+// (but for rounds of local steps, trainer_local_steps.c): each step, every rank takes its own batch
+// and gradients are averaged. Rank 0 writes metrics.jsonl to output_dir. The first rank of every
+// node writes summary.json to output_dir, model.safetensors to model_dir and checkpoints to
+// state_dir, so that no node is the only one that has them; nodes that share these folders with
+// rank 0 leave it to rank 0.
 #ifndef TRAINER_TRAINER_H
 #define TRAINER_TRAINER_H
 

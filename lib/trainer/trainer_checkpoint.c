@@ -197,7 +197,7 @@ void trainer_proven(struct trainer *t) {
 int trainer_checkpoint(struct trainer *t, struct err *e) {
     int64_t since = clock_mono_ns();
     must(t->round.taken == 0);
-    if (trainer_checkpoint_wait(t, e) < 0 || trainer_round_share(t, e) < 0)
+    if (trainer_checkpoint_wait(t, e) < 0 || trainer_local_steps_share(t, e) < 0)
         return -1;
     t->at.tracked = t->chunk[0].net.tracked;
     if (t->config->comm.nodes > 1 && share(t, e) < 0)

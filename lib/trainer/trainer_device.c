@@ -40,14 +40,14 @@ int trainer_device_choose(const struct trainer_config *config, struct comm *comm
 }
 
 int trainer_device_open(struct trainer *t, struct err *e) {
-    trainer_ahead_plan(t);
+    trainer_async_plan(t);
     if (t->config->device && t->mesh.data == 1)
         return 0;
     int r = trainer_device_choose(t->config, t->comm, &t->device, e);
     if (r == 0)
         t->no_device = *e;
-    trainer_ahead_plan(t);
-    t->apart |= r > 0 && !t->ahead.on; // the host adds up the totals
+    trainer_async_plan(t);
+    t->apart |= r > 0 && !t->async.on; // the host adds up the totals
     return r < 0 ? -1 : 0;
 }
 
@@ -58,7 +58,7 @@ void trainer_device_close(struct trainer *t) {
 }
 
 void trainer_device_say(const struct trainer *t, struct strbuf *line) {
-    trainer_ahead_say(t, line);
+    trainer_async_say(t, line);
     if (t->mesh.data == 1)
         return;
     if (t->device)
@@ -86,8 +86,8 @@ static const struct bucket *under_way(const struct trainer *t) {
 
 static int look(void *arg) {
     struct trainer *t = arg;
-    const struct bucket *b = t->ahead.on ? NULL : under_way(t);
-    uint64_t ticket = b ? b->ticket : trainer_ahead_ticket(t);
+    const struct bucket *b = t->async.on ? NULL : under_way(t);
+    uint64_t ticket = b ? b->ticket : trainer_async_ticket(t);
     int64_t now = clock_mono_ms();
     if (!ticket)
         return 0;
@@ -111,7 +111,7 @@ int trainer_device_start(struct trainer *t, const struct chunk *c, struct bucket
         r = t->config->device->collectives->enqueue(t->device, call, stream, &b->ticket, e);
     net->k->beside_end(net->ctx, number);
     if (r == 0)
-        trainer_ahead_called(t, call, b->ticket);
+        trainer_async_called(t, call, b->ticket);
     return r;
 }
 

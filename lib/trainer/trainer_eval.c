@@ -17,7 +17,7 @@ static int run_eval(struct trainer *t, double sums[], struct err *e) {
         int64_t rows = micros * batch < left ? micros * batch : left;
         struct step_run r = {.t = t, .mode = RUN_EVAL, .batch = (int)batch, .rows = rows};
         if (trainer_make_program(t, &t->eval_program, micros * trainer_views(t), true, e) < 0 ||
-            trainer_run_program(&r, &t->eval_program, e) < 0)
+            trainer_step_run(&r, &t->eval_program, e) < 0)
             return -1;
         sums[LOSS] += r.loss;
         sums[TOP1] += r.top1;
@@ -77,7 +77,7 @@ int trainer_probe(struct trainer *t, struct err *e) {
         return 0;
     if (trainer_share_stats(t, e) < 0 ||
         trainer_make_program(t, &t->eval_program, 1, true, e) < 0 ||
-        trainer_run_program(&r, &t->eval_program, e) < 0)
+        trainer_step_run(&r, &t->eval_program, e) < 0)
         return -1;
     if (comm_all_reduce_f64(t->comm, &r.loss, 1, COMM_SUM, e) < 0)
         return err_wrap(e, "adding up the last loss");

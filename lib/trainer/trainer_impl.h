@@ -61,12 +61,12 @@ struct round {
 };
 
 // A step that the host has enqueued, or a part of one that is captured.
-enum { AHEAD_STEPS = 2, AHEAD_GRAPHS_MAX = 132 };
-struct ahead_step {
+enum { ASYNC_STEPS = 2, ASYNC_GRAPHS_MAX = 132 };
+struct async_step {
     struct step_done done;
     uint64_t ticket; // of its first collective; 0: none
 };
-struct ahead_graph {
+struct async_graph {
     int64_t rows; // of the step
     int segment;  // of the step
     void *captured;
@@ -74,15 +74,15 @@ struct ahead_graph {
     size_t ncalls, room;
 };
 
-// trainer_ahead.c: steps of which nothing needs the host.
-struct ahead {
+// trainer_async.c: steps of a device that the host does not wait for.
+struct async {
     bool on, joined;          // joined: a collective of their own adds up the totals
     bool capture, seen;       // steps are captured; one was made without
     char why[256];            // not
     struct kernel_step *step; // of the device
-    struct ahead_graph graph[AHEAD_GRAPHS_MAX], *capturing;
+    struct async_graph graph[ASYNC_GRAPHS_MAX], *capturing;
     int graphs;
-    struct ahead_step pending[AHEAD_STEPS + 1];
+    struct async_step pending[ASYNC_STEPS + 1];
     int64_t enqueued, settled; // steps
     uint64_t ticket;           // of the first collective of the step that is enqueued; 0: none
     int64_t since_ns;          // the step before was settled
@@ -156,7 +156,7 @@ struct trainer {
     struct step_program program, last_program; // of a step; of the last one of an epoch
     struct step_program eval_program;
     struct round round;
-    struct ahead ahead;
+    struct async async;
 
     struct train_position at;
     struct train_position
@@ -191,7 +191,7 @@ int trainer_pipe_plan(struct trainer *t, struct err *e); // from the options alo
 int trainer_pipe_cut(struct trainer *t, struct err *e);  // the model into stages
 int trainer_pipe_open(struct trainer *t, struct err *e); // groups of ranks
 void trainer_pipe_close(struct trainer *t);
-// trainer_run.c: the one place that runs the items of a program.
+// trainer_step.c: runs the items of a program.
 enum run_mode {
     RUN_TRAIN,
     RUN_EVAL,
@@ -212,41 +212,41 @@ struct step_run {
     const struct loader_batch *loaded; // RUN_EVAL: the images that are looked at
     struct step_times times;
 };
-int trainer_run_program(struct step_run *r, const struct step_program *p, struct err *e);
+int trainer_step_run(struct step_run *r, const struct step_program *p, struct err *e);
 // Of so many micro-batches of each data-parallel rank; forward: an evaluation.
 int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
                          struct err *e);
 int trainer_local_shards(const struct trainer *t);
-int trainer_run_item(struct step_run *r, const struct step_item *it, struct err *e);
+int trainer_step_item(struct step_run *r, const struct step_item *it, struct err *e);
 // Counts an item that the device runs by itself.
-void trainer_skip_item(struct step_run *r, const struct step_item *it);
+void trainer_step_skip(struct step_run *r, const struct step_item *it);
 double trainer_progress(const struct trainer *t, int64_t consumed); // in epochs
 double trainer_loss_scale(const struct step_run *r); // of each row's loss in the mean
 void trainer_set_requests(struct step_run *r);       // in the tail: whether to stop, or to save
 double trainer_lookahead(const struct step_run *r);  // optimizer.keep of this step
-// trainer_ahead.c
-void trainer_ahead_plan(struct trainer *t); // before apart is decided
-int trainer_ahead_open(struct trainer *t, struct err *e);
-void trainer_ahead_close(struct trainer *t);
-void trainer_ahead_say(const struct trainer *t, struct strbuf *line);
-bool trainer_is_ahead(const struct step_run *r);
-void trainer_ahead_totals(struct step_run *r);
-int trainer_ahead_judge(struct step_run *r, struct err *e);
-// Enqueues a step; accounts for the one AHEAD_STEPS before.
-int trainer_ahead_step(struct step_run *r, const struct step_program *p, struct step_done *d,
+// trainer_async.c
+void trainer_async_plan(struct trainer *t); // before apart is decided
+int trainer_async_open(struct trainer *t, struct err *e);
+void trainer_async_close(struct trainer *t);
+void trainer_async_say(const struct trainer *t, struct strbuf *line);
+bool trainer_is_async(const struct step_run *r);
+void trainer_async_totals(struct step_run *r);
+int trainer_async_judge(struct step_run *r, struct err *e);
+// Enqueues a step; accounts for the one ASYNC_STEPS before.
+int trainer_async_step(struct step_run *r, const struct step_program *p, struct step_done *d,
                        struct err *e);
-int trainer_ahead_drain(struct trainer *t, struct err *e); // accounts for all
-void trainer_ahead_forget(void *trainer);                  // what is captured
+int trainer_async_drain(struct trainer *t, struct err *e); // accounts for all
+void trainer_async_forget(void *trainer);                  // what is captured
 // A collective was enqueued; the ticket of the first one that may be under way, 0: none.
-void trainer_ahead_called(struct trainer *t, const struct comm_call *call, uint64_t ticket);
-uint64_t trainer_ahead_ticket(const struct trainer *t);
-// trainer_round.c: rounds of local steps. Between a step and the next, parameters and running
+void trainer_async_called(struct trainer *t, const struct comm_call *call, uint64_t ticket);
+uint64_t trainer_async_ticket(const struct trainer *t);
+// trainer_local_steps.c: rounds of local steps. Between a step and the next, parameters and running
 // statistics are the same on all ranks only where round.taken is 0.
-int trainer_round_judge(struct step_run *r, struct err *e); // a step inside a round
-int trainer_round_judge_change(struct step_run *r, struct err *e);
-int trainer_round_end(struct trainer *t, struct step_times *times, struct err *e);
+int trainer_local_steps_judge(struct step_run *r, struct err *e); // a step inside a round
+int trainer_local_steps_judge_change(struct step_run *r, struct err *e);
+int trainer_local_steps_end(struct trainer *t, struct step_times *times, struct err *e);
 // The inner optimizer state of all ranks becomes their mean.
-int trainer_round_share(struct trainer *t, struct err *e);
+int trainer_local_steps_share(struct trainer *t, struct err *e);
 // trainer_exchange.c: the numbers of a bucket between ranks. Between a start and its end nothing
 // may touch them. number: of the bucket among all of this rank.
 void trainer_own_part(const struct trainer *t, const struct bucket *b, size_t *begin,
@@ -311,7 +311,7 @@ void trainer_proven(struct trainer *t);
 int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node could write it
 // A copy of what was resumed from, where it is wanted.
 int trainer_checkpoint_keep(struct trainer *t, bool wanted, struct err *e);
-// trainer_step.c
+// trainer_epoch.c
 // The totals of a step are known, on all ranks at the same point.
 void trainer_account(struct trainer *t, const struct step_done *d, const float tail[NETWORK_TAIL]);
 int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until stop_seen

@@ -183,11 +183,11 @@ int trainer_open_network(struct trainer *t, struct err *e) {
         return err_set(e, ERR_CONFIG,
                        "train.pipeline: stages of a pipeline run on processors only (try: "
                        "train.pipeline 1, or train.device cpu)");
-    if (t->options->dtype == TRAIN_F16 && !t->ahead.on && !t->planning)
+    if (t->options->dtype == TRAIN_F16 && !t->async.on && !t->planning)
         return err_set(e, ERR_CONFIG,
                        "train.dtype is f16, and %s: the scale of the loss has no place there (try: "
                        "train.dtype bf16)",
-                       t->config->device ? t->ahead.why : "this run computes on processors");
+                       t->config->device ? t->async.why : "this run computes on processors");
     if (trainer_pipe_cut(t, e) < 0)
         return -1;
     set_rules(t);
@@ -239,7 +239,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || trainer_feed_open(t, e) < 0 ||
         wait_for_data(t, e) < 0 || open_comm(t, e) < 0 || trainer_open_model(t, e) < 0 ||
         trainer_open_network(t, e) < 0 || trainer_pipe_open(t, e) < 0 ||
-        trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0 || trainer_ahead_open(t, e) < 0)
+        trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0 || trainer_async_open(t, e) < 0)
         return -1;
     if (t->rank == 0)
         trainer_report_open(t);
@@ -250,7 +250,7 @@ void trainer_close(struct trainer *t) {
     checkpoint_thread_close(t->writer);
     trainer_pipe_close(t);
     bool apart = t->device != NULL;
-    trainer_ahead_close(t);
+    trainer_async_close(t);
     trainer_device_close(t);
     comm_close(t->comm);
     trainer_data_close(t);

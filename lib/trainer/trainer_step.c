@@ -1,157 +1,497 @@
 // SPDX-License-Identifier: Apache-2.0
-// One epoch, step by step.
+// Runs one step: the items of its program, one after the other. A step makes no allocation, since
+// everything that it touches was laid out before.
+#include "base/arena.h"
 #include "base/clock.h"
 #include "trainer/trainer_impl.h"
 
-static void count_step(struct trainer *t, const float tail[NETWORK_TAIL],
-                       const struct step_done *d) {
-    const struct step_times *times = &d->times;
-    int64_t images = d->images;
-    double loss = (double)tail[TAIL_LOSS], top1 = 100 * (double)tail[TAIL_TOP1],
-           top5 = 100 * (double)tail[TAIL_TOP5];
-    meter_add(&t->meters.time_s, (double)times->total_ns / 1e9, 1);
-    meter_add(&t->meters.data_s, (double)times->data_ns / 1e9, 1);
-    meter_add(&t->meters.loss, loss, images);
-    meter_add(&t->meters.top1, top1, images);
-    meter_add(&t->meters.top5, top5, images);
-    t->interval.data_ns += times->data_ns;
-    t->interval.compute_ns += times->compute_ns;
-    t->interval.comm_ns += times->comm_ns;
-    t->interval.total_ns += times->total_ns;
-    t->interval_steps++;
-    t->interval_images += images;
-    t->interval_loss += loss;
-    t->interval_top1 += top1;
-    t->interval_top5 += top5;
-    t->images += images;
-    t->train_ns += times->total_ns;
-    t->phase_ns[PHASE_DATA] += times->data_ns;
-    t->phase_ns[PHASE_TRAIN] += times->total_ns - times->data_ns;
-    t->at.epoch_loss_sum += loss * (double)images;
-    t->at.epoch_top1_sum += top1 * (double)images;
-    t->at.epoch_images += (double)images;
-    t->at.epoch_seconds += (double)times->total_ns / 1e9;
+#include <math.h>
+
+// Totals behind the gradients of a rank's last stage, the first ones that are complete.
+static struct chunk *tail_chunk(struct trainer *t) {
+    return &t->chunk[t->chunks - 1];
 }
 
-void trainer_account(struct trainer *t, const struct step_done *d, const float tail[NETWORK_TAIL]) {
-    count_step(t, tail, d);
-    if (t->config->on_step)
-        t->config->on_step(t->config->on_step_ctx, d->step, (double)tail[TAIL_LOSS]);
-    trainer_report_step(t, d);
-    t->stop_seen = t->stop_seen || tail[TAIL_STOP] > 0;
-    t->save_seen = t->save_seen || tail[TAIL_SAVE] > 0;
+static void tail_set(struct trainer *t, const float tail[NETWORK_TAIL]) {
+    struct network *net = &tail_chunk(t)->net;
+    network_set(net, net->grads, net->model->param_elements, NETWORK_TAIL, tail);
 }
 
-// A step of a round, whose totals come during the next one. The round ends after its last step,
-// with the epoch, and as soon as a request for a checkpoint is known.
-static int account_round(struct trainer *t, const struct step_done *d, bool told, bool last,
-                         int64_t *began_ns, struct err *e) {
-    struct round *round = &t->round;
-    if (told)
-        trainer_account(t, &round->last, round->tail);
-    round->last = *d;
-    round->taken++;
-    if (round->taken < round->steps && !last && !t->stop_seen && !t->save_seen)
-        return 0;
-    if (trainer_round_end(t, &round->last.times, e) < 0)
+static void tail_get(struct trainer *t, float tail[NETWORK_TAIL]) {
+    struct network *net = &tail_chunk(t)->net;
+    network_get(net, net->grads, net->model->param_elements, NETWORK_TAIL, tail);
+}
+
+// In epochs, with so many samples of this one used.
+double trainer_progress(const struct trainer *t, int64_t consumed) {
+    return (double)t->at.epoch + (double)consumed / (double)t->at.samples;
+}
+
+int trainer_local_shards(const struct trainer *t) {
+    return t->shards == t->mesh.data ? 1 : t->shards;
+}
+
+// Micro-batches of the same samples, or of samples of one rank after the other.
+static int beside(const struct step_run *r) {
+    return r->mode == RUN_EVAL ? trainer_views(r->t) : trainer_local_shards(r->t);
+}
+
+// Samples of a micro-batch: the last ones of an epoch may be smaller, or empty.
+static int rows_of(const struct step_run *r, int micro) {
+    int64_t left = r->rows - (int64_t)(micro / beside(r)) * r->batch;
+    return left <= 0 ? 0 : left < r->batch ? (int)left : r->batch;
+}
+
+static struct bucket *bucket_of(struct trainer *t, const struct step_item *it, struct chunk **c) {
+    int b = it->bucket;
+    for (*c = t->chunk; b >= (*c)->part->buckets.count; (*c)++)
+        b -= (*c)->part->buckets.count;
+    return &(*c)->part->buckets.bucket[b];
+}
+
+// ---- between stages ----------------------------------------------------------------------------
+
+static int await_sending(struct sending *s, struct err *e) {
+    struct comm *link = s->link;
+    s->link = NULL;
+    return link ? comm_wait(link, s->ticket, e) : 0;
+}
+
+static struct sending *sending_of(struct trainer *t, const struct step_item *it) {
+    return &t->sent[it->chunk * t->slots + it->slot];
+}
+
+static int broken_link(const struct step_run *r, struct err *e) {
+    return err_wrap(e, "passing a micro-batch between stages at step %lld",
+                    (long long)r->t->at.step);
+}
+
+// The network of an item, at work in its slot, out of which nothing is on its way any more.
+static int enter(struct step_run *r, const struct step_item *it, struct network **net,
+                 struct err *e) {
+    struct trainer *t = r->t;
+    int slot = r->mode == RUN_PROBE ? t->last_slot : it->slot;
+    *net = &t->chunk[it->chunk].net;
+    if (r->mode != RUN_EVAL)
+        network_select(*net, slot < (*net)->slots ? slot : 0);
+    return await_sending(sending_of(t, it), e) < 0 ? broken_link(r, e) : 0;
+}
+
+static enum network_mode mode_of(const struct step_run *r, const struct step_item *it) {
+    if (r->mode == RUN_PROBE)
+        return r->probe;
+    if (r->mode == RUN_EVAL)
+        return NETWORK_EVAL;
+    // Running statistics are those of rank 0, as in PyTorch's DistributedDataParallel.
+    return it->micro % trainer_local_shards(r->t) == 0 ? NETWORK_TRAIN : NETWORK_TRAIN_APART;
+}
+
+// Bytes of a micro-batch in the first or the last layer of a stage.
+static struct comm_call call_of(const struct step_run *r, const struct step_item *it,
+                                const struct network *net, enum comm_kind kind, int layer,
+                                void *buf) {
+    struct comm *link = r->t->link[it->op];
+    size_t n = layer_elements(&net->model->layer[layer], rows_of(r, it->micro));
+    return (struct comm_call){.kind = kind,
+                              .type = COMM_BYTE,
+                              .buf = buf,
+                              .count = n * net->k->real_bytes,
+                              .peer = 1 - comm_rank(link)};
+}
+
+static int run_receive(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct network *net = &r->t->chunk[it->chunk].net;
+    bool forward = it->op == STEP_RECV_X;
+    if (forward && enter(r, it, &net, e) < 0)
         return -1;
-    int64_t now = clock_mono_ns();
-    round->last.times.total_ns += now - *began_ns;
-    *began_ns = now;
-    trainer_account(t, &round->last, round->tail);
+    if (!forward)
+        network_select(net, it->slot);
+    int layer = forward ? 0 : net->model->layers - 1;
+    void *buf = forward ? network_input(net, mode_of(r, it)) : network_output_gradient(net);
+    const struct comm_call call = call_of(r, it, net, COMM_RECV, layer, buf);
+    int64_t since = clock_mono_ns();
+    int result = comm_do(r->t->link[it->op], &call, e);
+    r->times.comm_ns += clock_mono_ns() - since;
+    return result < 0 ? broken_link(r, e) : 0;
+}
+
+static int run_send(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct network *net = &r->t->chunk[it->chunk].net;
+    struct sending *s = sending_of(r->t, it);
+    bool forward = it->op == STEP_SEND_Y;
+    if (r->mode == RUN_TRAIN)
+        network_select(net, it->slot);
+    int layer = forward ? net->model->layers - 1 : 0;
+    void *buf = forward ? network_output(net, mode_of(r, it)) : network_input_gradient(net);
+    const struct comm_call call = call_of(r, it, net, COMM_SEND, layer, buf);
+    s->link = r->t->link[it->op];
+    return comm_start(s->link, &call, &s->ticket, e) < 0 ? broken_link(r, e) : 0;
+}
+
+// ---- one micro-batch ---------------------------------------------------------------------------
+
+// The next batch of a loader; all views of an evaluation are of one.
+static int next_batch(struct step_run *r, const struct step_item *it,
+                      const struct loader_batch **out, struct err *e) {
+    struct trainer *t = r->t;
+    bool eval = r->mode == RUN_EVAL;
+    struct shard *s = eval ? &t->eval : &t->shard[it->micro % trainer_local_shards(t)];
+    int64_t since = clock_mono_ns();
+    bool again = eval && it->micro % trainer_views(t) > 0;
+    const struct loader_batch *b = again ? r->loaded : loader_next(s->loader);
+    r->times.data_ns += clock_mono_ns() - since;
+    r->loaded = b;
+    if (!b && loader_failed(s->loader, e) < 0)
+        return err_wrap(e, "%s data (try: train.on_bad_sample=skip)", eval ? "test" : "training");
+    if (!b || b->n != rows_of(r, it->micro))
+        return err_set(e, ERR_FAILED, "the data ended before the epoch");
+    *out = b;
     return 0;
 }
 
-// The next samples of the epoch, up to r->consumed, are used up.
-static int step(struct trainer *t, struct step_run *r, struct step_done *d, int64_t *began_ns,
-                struct err *e) {
-    bool told = t->round.pending;
-    if (t->ahead.on)
-        return trainer_ahead_step(r, r->last ? &t->last_program : &t->program, d, e);
-    if (trainer_run_program(r, r->last ? &t->last_program : &t->program, e) < 0)
+static int run_load(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct network *net;
+    const struct loader_batch *b = NULL;
+    if (rows_of(r, it->micro) == 0 || r->mode == RUN_PROBE)
+        return 0;
+    bool eval = r->mode == RUN_EVAL;
+    if (next_batch(r, it, &b, e) < 0 || enter(r, it, &net, e) < 0)
         return -1;
+    int64_t since = clock_mono_ns();
+    if (!net->model->has_before)
+        trainer_feed(t, b, eval ? &t->test : &t->train, net, mode_of(r, it),
+                     eval ? it->micro % trainer_views(t) : 0);
+    if (!net->model->has_after)
+        network_labels(net, b->labels, b->n);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+// Of each row's loss in the mean.
+double trainer_loss_scale(const struct step_run *r) {
+    return 1.0 / ((double)r->rows * trainer_local_shards(r->t));
+}
+
+// Waits for the losses that the last stage computes, and adds them up.
+static void collect_losses(struct step_run *r) {
+    struct loss_totals losses[NETWORK_LOSSES_MAX];
+    int count = network_losses(&tail_chunk(r->t)->net, losses);
+    double scale = trainer_loss_scale(r);
+    for (const struct loss_totals *loss = losses; loss < losses + count; loss++) {
+        r->loss += loss->loss_sum;
+        r->top1 += (double)loss->top1;
+        r->top5 += (double)loss->top5;
+        r->tail[TAIL_LOSS] += (float)(loss->loss_sum * scale);
+        r->tail[TAIL_TOP1] += (float)((double)loss->top1 * scale);
+        r->tail[TAIL_TOP5] += (float)((double)loss->top5 * scale);
+    }
+}
+
+// Adds the loss that the last stage computes; of several views that of all together.
+static void add_loss(struct step_run *r, struct network *net, int micro, int rows) {
+    int views = r->mode == RUN_EVAL ? trainer_views(r->t) : 1, view = micro % views;
+    if (views > 1)
+        network_view(net, rows, trainer_view_weight(r->t, view), view == 0, view == views - 1);
+    if (view < views - 1)
+        return;
+    bool train = r->mode == RUN_TRAIN;
+    if (net->unfetched_pending == NETWORK_LOSSES_MAX)
+        collect_losses(r);
+    network_loss(net, rows, train ? r->t->options->label_smoothing : 0,
+                 train ? trainer_loss_scale(r) : 0);
+}
+
+static void note_pass(struct step_run *r, const struct step_item *it, int rows) {
+    r->t->last_rows = rows;
+    r->t->last_slot = it->slot;
+}
+
+static int run_forward(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct network *net;
+    int rows = rows_of(r, it->micro);
+    if (rows == 0)
+        return 0;
+    if (enter(r, it, &net, e) < 0)
+        return -1;
+    int64_t since = clock_mono_ns();
+    network_forward(net, rows, mode_of(r, it));
+    if (!net->model->has_after)
+        add_loss(r, net, it->micro, rows);
+    r->times.compute_ns += clock_mono_ns() - since;
+    if (r->mode == RUN_TRAIN && it->chunk == 0)
+        note_pass(r, it, rows);
+    return 0;
+}
+
+static int run_backward(struct step_run *r, const struct step_item *it, struct err *e) {
+    (void)e;
+    struct chunk *c;
+    const struct bucket *b = bucket_of(r->t, it, &c);
+    int rows = rows_of(r, it->micro);
+    if (rows == 0)
+        return 0;
+    int64_t since = clock_mono_ns();
+    network_select(&c->net, it->slot);
+    network_backward(&c->net, rows, it->micro > 0, b->first, b->last);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+// ---- the step ----------------------------------------------------------------------------------
+
+// Whether this rank was asked to stop, or to save.
+void trainer_set_requests(struct step_run *r) {
+    struct trainer *t = r->t;
+    sig_atomic_t saves = t->config->save ? *t->config->save : 0;
+    r->tail[TAIL_STOP] = t->config->stop && *t->config->stop ? 1 : 0;
+    r->tail[TAIL_SAVE] = saves != t->saves ? 1 : 0;
+    t->saves = saves;
+}
+
+static int run_reduce(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    struct bucket *b = bucket_of(t, it, &c);
+    int64_t since = clock_mono_ns();
+    if (trainer_is_async(r)) {
+        if (it->bucket == 0 && !t->async.joined)
+            trainer_async_totals(r);
+    } else if (!t->apart && it->bucket == 0) {
+        collect_losses(r);
+        trainer_set_requests(r);
+        tail_set(t, r->tail);
+    }
+    int result = trainer_average_start(t, c, b, it->bucket, e);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return result < 0 ? err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step) : 0;
+}
+
+// The squares of a bucket's averaged gradients are summed while later buckets are under way.
+static int run_norm(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    struct bucket *b = bucket_of(t, it, &c);
+    size_t begin, end;
+    trainer_own_part(t, b, &begin, &end);
+    int64_t since = clock_mono_ns();
+    if (!t->round.steps && trainer_average_end(t, c, b, it->bucket, e) < 0)
+        return err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step);
+    int64_t averaged = clock_mono_ns();
+    if (end > begin)
+        network_squares(&c->net, end - begin, c->net.grads + begin * c->net.k->real_bytes);
+    r->times.comm_ns += averaged - since;
+    r->times.compute_ns += clock_mono_ns() - averaged;
+    return 0;
+}
+
+// Where no rank knows all gradients, or the totals do not travel behind them. All ranks get the
+// same sums, so all decide alike.
+static int add_totals(struct step_run *r, struct err *e) {
+    enum { SQUARES = TAIL_SAVE + 1, TOTALS };
+    struct trainer *t = r->t;
+    bool counts = t->data_rank == 0 || t->options->zero; // else another rank has the same squares
+    double sums[TOTALS] = {[SQUARES] = counts ? r->squares : 0};
+    int64_t since = clock_mono_ns();
+    trainer_set_requests(r);
+    for (int i = 0; i < SQUARES; i++)
+        sums[i] = (double)r->tail[i] / t->mesh.data;
+    if (comm_all_reduce_f64(t->comm, sums, TOTALS, COMM_SUM, e) < 0)
+        return err_wrap(e, "adding up step %lld", (long long)t->at.step);
+    for (int i = 0; i < SQUARES; i++)
+        r->tail[i] = (float)sums[i];
+    r->squares = sums[SQUARES];
+    r->times.comm_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+// Share of the slow weights that stays when the fast ones join them in this step; below 0: they do
+// not. The more of the run is done, the slower they are (Jordan, 2024). Before lookahead_epochs
+// they follow the fast ones.
+double trainer_lookahead(const struct step_run *r) {
+    const struct trainer *t = r->t;
+    const struct train_config *o = t->options;
+    bool due = (t->at.step + 1) % o->lookahead_every == 0;
+    if (o->lookahead <= 0 || (!due && !r->last))
+        return -1;
+    if (t->at.epoch < o->lookahead_epochs)
+        return due ? 0 : -1;
+    double done = trainer_progress(t, r->consumed) / (double)o->epochs;
+    return due ? pow(o->lookahead, (double)o->lookahead_every) * pow(done, o->lookahead_power) : 1;
+}
+
+// Whether the sums over all ranks are finite.
+static int judge_totals(struct step_run *r, struct err *e) {
+    struct trainer *t = r->t;
+    if (!t->apart)
+        tail_get(t, r->tail);
+    else if (trainer_device_check(t, e) < 0 || add_totals(r, e) < 0)
+        return -1;
+    if (trainer_device_check(t, e) < 0)
+        return -1;
+    if (!isfinite(r->tail[TAIL_LOSS]))
+        return trainer_rank_diverged(t, "the loss", r->loss, t->at.step + 1, e);
+    if (!isfinite(r->squares))
+        return trainer_gradient_diverged(t, t->at.step + 1, e);
+    trainer_proven(t); // before the weights change
+    return 0;
+}
+
+static int judge_alone(struct step_run *r, struct err *e) {
+    if (trainer_device_check(r->t, e) < 0)
+        return -1;
+    trainer_set_requests(r);
+    return trainer_local_steps_judge(r, e);
+}
+
+// A step that is not finite is not applied: the weights stay those of the step before, which are
+// diverged as well, if only by now it shows.
+static int run_judge(struct step_run *r, const struct step_item *it, struct err *e) {
+    static const double TINY = 1e-6; // as torch.nn.utils.clip_grad_norm_
+    (void)it;
+    struct trainer *t = r->t;
+    double clip = t->options->clip_norm;
+    int64_t since = clock_mono_ns();
+    if (trainer_is_async(r))
+        return trainer_async_judge(r, e);
+    collect_losses(r);
     for (int c = 0; c < t->chunks; c++)
-        optimizer_pull_stats(&t->chunk[c].optimizer, &t->chunk[c].net);
-    t->at.step++;
-    t->at.consumed = r->consumed;
-    int64_t now = clock_mono_ns();
-    d->step = t->at.step;
-    d->images = r->rows * t->shards;
-    d->lr = t->lr;
-    d->grad_norm = t->grad_norm;
-    d->times = r->times;
-    d->times.total_ns = now - *began_ns;
-    *began_ns = now;
-    if (t->round.steps)
-        return account_round(t, d, told, r->last, began_ns, e);
-    trainer_account(t, d, r->tail);
+        r->squares += network_squares_sum(&t->chunk[c].net);
+    r->times.compute_ns += clock_mono_ns() - since;
+    if (r->mode == RUN_ROUND)
+        return trainer_local_steps_judge_change(r, e);
+    if ((t->round.steps ? judge_alone(r, e) : judge_totals(r, e)) < 0)
+        return -1;
+    t->grad_norm = sqrt(r->squares);
+    r->grad_scale = clip > 0 ? fmin(1, clip / (t->grad_norm + TINY)) : 1;
+    t->lr = lr_schedule_rate(&t->schedule, trainer_progress(t, t->at.consumed),
+                             trainer_progress(t, r->consumed));
+    for (int c = 0; c < t->chunks; c++) {
+        optimizer_begin(&t->chunk[c].optimizer);
+        t->chunk[c].optimizer.keep = trainer_lookahead(r);
+    }
     return 0;
 }
 
-// Whether a multiple of so many steps was passed since all ranks last had the same parameters.
-static bool passed(const struct trainer *t, int64_t every) {
-    return every > 0 && t->at.step / every > t->boundary_step / every;
+static int run_update(struct step_run *r, const struct step_item *it, struct err *e) {
+    (void)e;
+    struct trainer *t = r->t;
+    struct chunk *c;
+    const struct bucket *b = bucket_of(t, it, &c);
+    size_t begin, end;
+    trainer_own_part(t, b, &begin, &end);
+    int64_t since = clock_mono_ns();
+    optimizer_apply(&c->optimizer, &c->net, t->lr, r->grad_scale, begin, end, b->state);
+    r->times.compute_ns += clock_mono_ns() - since;
+    t->proven = false;
+    return 0;
 }
 
-// Checks and checkpoints that are due where all ranks have the same parameters.
-static int run_due(struct trainer *t, struct err *e) {
-    bool checkpoint = t->save_seen || passed(t, t->options->checkpoint_every_steps);
-    bool check = passed(t, t->options->check_every);
-    if ((checkpoint || check || t->stop_seen) && trainer_ahead_drain(t, e) < 0)
-        return -1;
-    if (check && trainer_check_ranks(t, e) < 0)
-        return -1;
-    t->boundary_step = t->at.step;
-    if (t->stop_seen || !checkpoint) // the last checkpoint follows
-        return 0;
-    t->save_seen = false;
-    return trainer_checkpoint(t, e);
+static int run_gather(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    struct bucket *b = bucket_of(t, it, &c);
+    return trainer_collect_start(t, c, b, it->bucket, e) < 0
+               ? err_wrap(e, "collecting parameters at step %lld", (long long)t->at.step)
+               : 0;
 }
 
-// The first layer may have been trained for long enough.
-static void settle(struct trainer *t) {
-    int64_t epochs = t->options->first_layer_epochs;
-    for (int c = 0; c < t->chunks && epochs > 0 && t->at.epoch >= epochs; c++) {
-        struct network *net = &t->chunk[c].net;
-        int before = net->settled;
-        network_settle(net);
-        if (net->settled != before)
-            trainer_ahead_forget(t);
+static int run_await(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct chunk *c;
+    const struct bucket *b = bucket_of(r->t, it, &c);
+    int64_t since = clock_mono_ns();
+    int result = trainer_collect_end(r->t, c, b, it->bucket, e);
+    r->times.comm_ns += clock_mono_ns() - since;
+    return result < 0 ? err_wrap(e, "collecting parameters at step %lld", (long long)r->t->at.step)
+                      : 0;
+}
+
+// ---- the end of a round ------------------------------------------------------------------------
+
+static int run_change(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    struct bucket *b = bucket_of(t, it, &c);
+    size_t count = b->params_end - b->begin;
+    int64_t since = clock_mono_ns();
+    optimizer_change(&c->optimizer, &c->net, b->begin, b->params_end);
+    network_squares(&c->net, count, c->net.grads + b->begin * c->net.k->real_bytes);
+    int result = trainer_average_start(t, c, b, it->bucket, e);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return result < 0
+               ? err_wrap(e, "averaging the changes of a round at step %lld", (long long)t->at.step)
+               : 0;
+}
+
+static int run_outer(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    const struct bucket *b = bucket_of(t, it, &c);
+    int64_t since = clock_mono_ns();
+    if (trainer_average_end(t, c, b, it->bucket, e) < 0)
+        return err_wrap(e, "averaging the changes of a round at step %lld", (long long)t->at.step);
+    int64_t averaged = clock_mono_ns();
+    optimizer_apply_outer(&c->optimizer, &c->net, b->begin, b->params_end);
+    r->times.comm_ns += averaged - since;
+    r->times.compute_ns += clock_mono_ns() - averaged;
+    return 0;
+}
+
+static int (*const run_item[STEP_OPS])(struct step_run *r, const struct step_item *it,
+                                       struct err *e) = {
+    [STEP_LOAD] = run_load,    [STEP_RECV_X] = run_receive,  [STEP_FORWARD] = run_forward,
+    [STEP_SEND_Y] = run_send,  [STEP_RECV_DY] = run_receive, [STEP_BACKWARD] = run_backward,
+    [STEP_SEND_DX] = run_send, [STEP_REDUCE] = run_reduce,   [STEP_NORM] = run_norm,
+    [STEP_JUDGE] = run_judge,  [STEP_UPDATE] = run_update,   [STEP_GATHER] = run_gather,
+    [STEP_AWAIT] = run_await,  [STEP_CHANGE] = run_change,   [STEP_OUTER] = run_outer,
+};
+
+int trainer_device_check(const struct trainer *t, struct err *e) {
+    const struct network *net = &t->chunk[0].net;
+    const char *why = net->k->failure ? net->k->failure(net->ctx) : NULL;
+    if (t->wait.lost.code != ERR_NONE) {
+        *e = t->wait.lost;
+        return err_wrap(e, "at step %lld", (long long)t->at.step);
     }
+    return why ? err_set(e, ERR_FAILED, "%s", why) : 0;
 }
 
-int trainer_epoch(struct trainer *t, struct err *e) {
-    settle(t);
-    for (int i = 0; i < trainer_local_shards(t); i++) {
-        struct shard *s = &t->shard[i];
-        sampler_start(&s->sampler, (uint64_t)t->at.epoch, (uint64_t)t->at.consumed);
-        loader_start(s->loader, &s->sampler, true);
-    }
-    const struct sampler *sampler = &t->shard[0].sampler;
-    int64_t batches = (int64_t)loader_batches(t->shard[0].loader);
-    int64_t each = t->options->accumulate * t->micros, shards = trainer_local_shards(t);
-    int64_t steps = (batches + each - 1) / each, left = batches - (steps - 1) * each;
-    int64_t images = (int64_t)sampler_length(sampler), taken = 0, began_ns = clock_mono_ns();
-    t->meters = (struct meter_set){0};
-    t->boundary_step = t->at.step;
-    if (steps == 0)
-        return 0;
-    if (trainer_make_program(t, &t->program, each * shards, false, e) < 0 ||
-        trainer_make_program(t, &t->last_program, left * shards, false, e) < 0)
-        return -1;
-    for (int64_t i = 1; i <= steps; i++) {
-        struct step_run r = {.t = t, .batch = t->micro_batch, .last = i == steps};
-        struct step_done d = {.batch = i, .batches = steps};
-        r.rows = r.last ? images - taken : each * t->micro_batch;
-        taken += r.rows;
-        // The padding at the end of the list is no progress.
-        r.consumed = (int64_t)sampler_consumed(sampler, (uint64_t)taken);
-        if (step(t, &r, &d, &began_ns, e) < 0)
+int trainer_step_item(struct step_run *r, const struct step_item *it, struct err *e) {
+    return run_item[it->op](r, it, e);
+}
+
+void trainer_step_skip(struct step_run *r, const struct step_item *it) {
+    int rows = rows_of(r, it->micro);
+    if (it->op != STEP_FORWARD || rows == 0)
+        return;
+    network_count_pass(&r->t->chunk[it->chunk].net, mode_of(r, it));
+    note_pass(r, it, rows);
+}
+
+int trainer_step_run(struct step_run *r, const struct step_program *p, struct err *e) {
+    struct trainer *t = r->t;
+    for (int i = 0; i < p->items; i++)
+        if (trainer_step_item(r, &p->item[i], e) < 0)
             return -1;
-        if (t->round.taken == 0 && run_due(t, e) < 0)
-            return -1;
-        if (t->stop_seen)
-            return 0;
-    }
-    return trainer_ahead_drain(t, e);
+    int64_t since = clock_mono_ns();
+    collect_losses(r);
+    for (int i = 0; i < t->chunks * t->slots; i++)
+        if (await_sending(&t->sent[i], e) < 0)
+            return broken_link(r, e);
+    r->times.comm_ns += clock_mono_ns() - since;
+    return trainer_device_check(t, e);
+}
+
+int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
+                         struct err *e) {
+    int64_t round = t->chunks > 1 ? t->mesh.pipe : 1; // the rest of a round is empty
+    struct step_spec spec = {.micros = (int)((micros + round - 1) / round * round),
+                             .order = t->order,
+                             .chunks = t->chunks,
+                             .parted = t->options->zero,
+                             .forward = forward,
+                             .alone = t->round.steps > 0 && !forward};
+    for (int c = 0; c < t->chunks; c++)
+        spec.buckets[c] = t->part[c * t->mesh.pipe + t->pipe_rank].buckets.count;
+    return program_make(p, &t->mesh, t->rank, &spec, e);
 }

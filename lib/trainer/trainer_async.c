@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a device of which nothing needs the host. Their scalars go to the device before them,
-// the device itself adds up the losses and decides about the update, and the host looks at the
-// results AHEAD_STEPS steps later, on every rank at the same step. The work of a step is always
-// the same, so it is captured once for each number of rows and launched again (train.graph). The
-// images and labels of each micro-batch are copied outside of what is captured.
+// Asynchronous steps on a device. The scalars of a step go to the device before its kernels. The
+// device adds up the losses and decides about the update. The host reads the results ASYNC_STEPS
+// steps later, on every rank at the same step. The work of a step is always the same, so it is
+// captured once for each number of rows and launched again (train.graph). Images and labels are
+// copied outside of the captured part.
 #include "base/array.h"
 #include "base/clock.h"
 #include "trainer/trainer_impl.h"
@@ -27,14 +27,14 @@ static const char *why_not(const struct trainer *t) {
                : NULL;
 }
 
-void trainer_ahead_plan(struct trainer *t) {
+void trainer_async_plan(struct trainer *t) {
     const char *why = why_not(t);
-    t->ahead.on = t->config->device && t->config->shards <= 1 && !why;
-    snprintf(t->ahead.why, sizeof t->ahead.why, "%s", why ? why : "");
+    t->async.on = t->config->device && t->config->shards <= 1 && !why;
+    snprintf(t->async.why, sizeof t->async.why, "%s", why ? why : "");
 }
 
-bool trainer_is_ahead(const struct step_run *r) {
-    return r->t->ahead.on && r->mode == RUN_TRAIN;
+bool trainer_is_async(const struct step_run *r) {
+    return r->t->async.on && r->mode == RUN_TRAIN;
 }
 
 // ---- opening and closing -----------------------------------------------------------------------
@@ -51,12 +51,12 @@ static int make_step(struct trainer *t, struct err *e) {
                                 .updates = (double)o->step,
                                 .power1 = adam ? pow(o->beta1, (double)o->step) : 0,
                                 .power2 = adam ? pow(o->beta2, (double)o->step) : 0};
-    t->ahead.step = net->k->mem_alloc(net->ctx, sizeof first);
-    if (!t->ahead.step)
+    t->async.step = net->k->mem_alloc(net->ctx, sizeof first);
+    if (!t->async.step)
         return err_set(e, ERR_LIMIT, "no memory for the scalars of a step");
-    net->k->mem_write(net->ctx, t->ahead.step, &first, sizeof first);
-    o->now = t->ahead.step;
-    net->step = is_scaling(t) ? t->ahead.step : NULL;
+    net->k->mem_write(net->ctx, t->async.step, &first, sizeof first);
+    o->now = t->async.step;
+    net->step = is_scaling(t) ? t->async.step : NULL;
     return trainer_device_check(t, e);
 }
 
@@ -69,7 +69,7 @@ static bool can_capture(struct trainer *t) {
                  net->grads + net->model->param_elements * net->k->real_bytes);
     void *captured = net->k->capture_end(net->ctx, &why);
     if (!captured) {
-        snprintf(t->ahead.why, sizeof t->ahead.why, "the driver captures no graph: %.200s", why);
+        snprintf(t->async.why, sizeof t->async.why, "the driver captures no graph: %.200s", why);
         return false;
     }
     net->k->replay(net->ctx, captured);
@@ -83,15 +83,15 @@ static int agree(struct trainer *t, bool *can, struct err *e) {
     int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
     for (int i = 0; i < t->world && r == 0; i++)
         if (!all[i] && *can) {
-            snprintf(t->ahead.why, sizeof t->ahead.why, "rank %d cannot capture a graph", i);
+            snprintf(t->async.why, sizeof t->async.why, "rank %d cannot capture a graph", i);
             *can = false;
         }
     free(all);
     return r;
 }
 
-int trainer_ahead_open(struct trainer *t, struct err *e) {
-    struct ahead *a = &t->ahead;
+int trainer_async_open(struct trainer *t, struct err *e) {
+    struct async *a = &t->async;
     int wanted = t->options->graph;
     if (a->on) {
         a->joined = t->apart && t->mesh.data > 1;
@@ -101,7 +101,7 @@ int trainer_ahead_open(struct trainer *t, struct err *e) {
         if (make_step(t, e) < 0 || agree(t, &a->capture, e) < 0)
             return -1;
         if (t->device)
-            t->config->device->collectives->before_abort(t->device, trainer_ahead_forget, t);
+            t->config->device->collectives->before_abort(t->device, trainer_async_forget, t);
     }
     if (wanted != TRAIN_GRAPH_ON || a->capture)
         return 0;
@@ -109,32 +109,32 @@ int trainer_ahead_open(struct trainer *t, struct err *e) {
                    t->config->device ? a->why : "this run computes on processors");
 }
 
-void trainer_ahead_forget(void *trainer) {
+void trainer_async_forget(void *trainer) {
     struct trainer *t = trainer;
     struct network *net = net_of(t);
-    for (int i = 0; i < t->ahead.graphs; i++) {
-        net->k->capture_free(net->ctx, t->ahead.graph[i].captured);
-        free(t->ahead.graph[i].calls);
-        t->ahead.graph[i] = (struct ahead_graph){0};
+    for (int i = 0; i < t->async.graphs; i++) {
+        net->k->capture_free(net->ctx, t->async.graph[i].captured);
+        free(t->async.graph[i].calls);
+        t->async.graph[i] = (struct async_graph){0};
     }
-    t->ahead.graphs = 0;
+    t->async.graphs = 0;
 }
 
-void trainer_ahead_close(struct trainer *t) {
+void trainer_async_close(struct trainer *t) {
     struct network *net = net_of(t);
     if (!net->k)
         return;
-    trainer_ahead_forget(t);
-    if (t->ahead.step)
-        net->k->mem_free(net->ctx, t->ahead.step, sizeof *t->ahead.step);
-    t->ahead.step = NULL;
+    trainer_async_forget(t);
+    if (t->async.step)
+        net->k->mem_free(net->ctx, t->async.step, sizeof *t->async.step);
+    t->async.step = NULL;
 }
 
-void trainer_ahead_say(const struct trainer *t, struct strbuf *line) {
-    if (t->ahead.capture)
+void trainer_async_say(const struct trainer *t, struct strbuf *line) {
+    if (t->async.capture)
         strbuf_addf(line, "; a step is one CUDA graph");
     else
-        strbuf_addf(line, "; steps start kernel by kernel: %s", t->ahead.why);
+        strbuf_addf(line, "; steps start kernel by kernel: %s", t->async.why);
 }
 
 // ---- what a step enqueues ----------------------------------------------------------------------
@@ -144,11 +144,11 @@ static float *tail_of(const struct trainer *t) {
     return (float *)(void *)(net->grads + net->model->param_elements * net->k->real_bytes);
 }
 
-void trainer_ahead_totals(struct step_run *r) {
+void trainer_async_totals(struct step_run *r) {
     struct trainer *t = r->t;
     struct network *net = net_of(t);
-    bool joined = t->ahead.joined, counts = t->data_rank == 0 || t->options->zero;
-    const struct step_totals_args a = {.step = t->ahead.step,
+    bool joined = t->async.joined, counts = t->data_rank == 0 || t->options->zero;
+    const struct step_totals_args a = {.step = t->async.step,
                                        .losses = net->losses,
                                        .nlosses = net->unfetched_pending,
                                        .scale = trainer_loss_scale(r),
@@ -169,50 +169,50 @@ static int join_totals(struct step_run *r, struct err *e) {
                                    .type = COMM_F64,
                                    .op = COMM_SUM,
                                    .buf =
-                                       (char *)t->ahead.step + offsetof(struct kernel_step, totals),
+                                       (char *)t->async.step + offsetof(struct kernel_step, totals),
                                    .count = KERNEL_TOTALS};
-    trainer_ahead_totals(r);
+    trainer_async_totals(r);
     if (trainer_device_start(t, c, &totals, mark, &call, e) < 0)
         return err_wrap(e, "adding up step %lld", (long long)t->at.step);
     trainer_device_after(c, mark);
     return 0;
 }
 
-int trainer_ahead_judge(struct step_run *r, struct err *e) {
+int trainer_async_judge(struct step_run *r, struct err *e) {
     struct trainer *t = r->t;
     struct network *net = net_of(t);
     const struct optimizer *o = &t->chunk[0].optimizer;
-    const struct step_judge_args a = {.step = t->ahead.step,
-                                      .tail = t->ahead.joined ? NULL : tail_of(t),
+    const struct step_judge_args a = {.step = t->async.step,
+                                      .tail = t->async.joined ? NULL : tail_of(t),
                                       .squares = net->squares,
                                       .nsquares = net->squares_pending,
                                       .beta1 = o->beta1,
                                       .beta2 = o->beta2,
                                       .scaling = is_scaling(t)};
-    if (t->ahead.joined && join_totals(r, e) < 0)
+    if (t->async.joined && join_totals(r, e) < 0)
         return -1;
     net->k->step_judge(net->ctx, &a);
     return 0;
 }
 
-void trainer_ahead_called(struct trainer *t, const struct comm_call *call, uint64_t ticket) {
-    struct ahead_graph *g = t->ahead.capturing;
-    if (!t->ahead.ticket)
-        t->ahead.ticket = ticket;
+void trainer_async_called(struct trainer *t, const struct comm_call *call, uint64_t ticket) {
+    struct async_graph *g = t->async.capturing;
+    if (!t->async.ticket)
+        t->async.ticket = ticket;
     if (!g)
         return;
     array_grow(g->calls, &g->room, g->ncalls + 1);
     g->calls[g->ncalls++] = *call;
 }
 
-uint64_t trainer_ahead_ticket(const struct trainer *t) {
-    const struct ahead *a = &t->ahead;
-    return a->settled < a->enqueued ? a->pending[a->settled % (AHEAD_STEPS + 1)].ticket : a->ticket;
+uint64_t trainer_async_ticket(const struct trainer *t) {
+    const struct async *a = &t->async;
+    return a->settled < a->enqueued ? a->pending[a->settled % (ASYNC_STEPS + 1)].ticket : a->ticket;
 }
 
 // ---- captured parts ----------------------------------------------------------------------------
 
-static struct ahead_graph *find(struct ahead *a, int64_t rows, int segment) {
+static struct async_graph *find(struct async *a, int64_t rows, int segment) {
     for (int i = 0; i < a->graphs; i++)
         if (a->graph[i].rows == rows && a->graph[i].segment == segment)
             return &a->graph[i];
@@ -222,19 +222,19 @@ static struct ahead_graph *find(struct ahead *a, int64_t rows, int segment) {
 static int run_items(struct step_run *r, const struct step_item *it, const struct step_item *end,
                      struct err *e) {
     for (; it < end; it++)
-        if (trainer_run_item(r, it, e) < 0)
+        if (trainer_step_item(r, it, e) < 0)
             return -1;
     return 0;
 }
 
-static struct ahead_graph *capture(struct step_run *r, int segment, const struct step_item *it,
+static struct async_graph *capture(struct step_run *r, int segment, const struct step_item *it,
                                    const struct step_item *end, struct err *e) {
-    struct ahead *a = &r->t->ahead;
+    struct async *a = &r->t->async;
     struct network *net = net_of(r->t);
-    struct ahead_graph *g = &a->graph[a->graphs];
+    struct async_graph *g = &a->graph[a->graphs];
     const char *why = NULL;
-    must(a->graphs < AHEAD_GRAPHS_MAX);
-    *g = (struct ahead_graph){.rows = r->rows, .segment = segment};
+    must(a->graphs < ASYNC_GRAPHS_MAX);
+    *g = (struct async_graph){.rows = r->rows, .segment = segment};
     a->capturing = g;
     net->k->capture_begin(net->ctx);
     int result = run_items(r, it, end, e);
@@ -250,17 +250,17 @@ static struct ahead_graph *capture(struct step_run *r, int segment, const struct
 static int run_segment(struct step_run *r, int segment, const struct step_item *it,
                        const struct step_item *end, struct err *e) {
     struct trainer *t = r->t;
-    struct ahead *a = &t->ahead;
+    struct async *a = &t->async;
     struct network *net = net_of(t);
     // Slow weights join with factors that change: those few steps are not captured.
     if (!a->capture || !a->seen || t->chunk[0].optimizer.keep >= 0)
         return run_items(r, it, end, e);
-    struct ahead_graph *g = find(a, r->rows, segment);
+    struct async_graph *g = find(a, r->rows, segment);
     if (!g) {
         g = capture(r, segment, it, end, e);
     } else {
         for (; it < end; it++)
-            trainer_skip_item(r, it);
+            trainer_step_skip(r, it);
         uint64_t ticket = 0;
         if (g->ncalls)
             ticket = t->config->device->collectives->again(t->device, g->calls, (int)g->ncalls);
@@ -278,7 +278,7 @@ static int run_segments(struct step_run *r, const struct step_program *p, struct
         const struct step_item *next = it + 1;
         while (next < end && next->op != STEP_LOAD)
             next++;
-        if (trainer_run_item(r, it, e) < 0 || run_segment(r, segment, it + 1, next, e) < 0)
+        if (trainer_step_item(r, it, e) < 0 || run_segment(r, segment, it + 1, next, e) < 0)
             return -1;
         it = next;
     }
@@ -288,9 +288,9 @@ static int run_segments(struct step_run *r, const struct step_program *p, struct
 // ---- the step ----------------------------------------------------------------------------------
 
 static int settle(struct trainer *t, struct err *e) {
-    struct ahead *a = &t->ahead;
+    struct async *a = &t->async;
     struct network *net = net_of(t);
-    int slot = (int)(a->settled % (AHEAD_STEPS + 1));
+    int slot = (int)(a->settled % (ASYNC_STEPS + 1));
     struct step_done *d = &a->pending[slot].done;
     struct kernel_step s;
     float tail[NETWORK_TAIL] = {0};
@@ -317,8 +317,8 @@ static int settle(struct trainer *t, struct err *e) {
     return 0;
 }
 
-int trainer_ahead_drain(struct trainer *t, struct err *e) {
-    while (t->ahead.settled < t->ahead.enqueued)
+int trainer_async_drain(struct trainer *t, struct err *e) {
+    while (t->async.settled < t->async.enqueued)
         if (settle(t, e) < 0)
             return -1;
     return 0;
@@ -334,20 +334,20 @@ static void write_scalars(struct step_run *r) {
     const double scalars[] = {t->lr, t->options->clip_norm, (double)r->tail[TAIL_STOP],
                               (double)r->tail[TAIL_SAVE]};
     _Static_assert(sizeof scalars == offsetof(struct kernel_step, loss_scale), "its first members");
-    net->k->mem_write(net->ctx, t->ahead.step, scalars, sizeof scalars);
+    net->k->mem_write(net->ctx, t->async.step, scalars, sizeof scalars);
 }
 
-int trainer_ahead_step(struct step_run *r, const struct step_program *p, struct step_done *d,
+int trainer_async_step(struct step_run *r, const struct step_program *p, struct step_done *d,
                        struct err *e) {
     struct trainer *t = r->t;
-    struct ahead *a = &t->ahead;
+    struct async *a = &t->async;
     struct network *net = net_of(t);
     struct optimizer *o = &t->chunk[0].optimizer;
-    int slot = (int)(a->enqueued % (AHEAD_STEPS + 1));
+    int slot = (int)(a->enqueued % (ASYNC_STEPS + 1));
     if (a->enqueued == a->settled)
         a->since_ns = clock_mono_ns();
-    if (a->graphs > AHEAD_GRAPHS_MAX / 2)
-        trainer_ahead_forget(t);
+    if (a->graphs > ASYNC_GRAPHS_MAX / 2)
+        trainer_async_forget(t);
     net->unfetched_pending = net->squares_pending = 0;
     a->ticket = 0;
     o->keep = trainer_lookahead(r);
@@ -363,8 +363,8 @@ int trainer_ahead_step(struct step_run *r, const struct step_program *p, struct 
     d->images = r->rows * t->shards;
     d->lr = t->lr;
     d->times = r->times;
-    a->pending[slot] = (struct ahead_step){*d, a->ticket};
+    a->pending[slot] = (struct async_step){*d, a->ticket};
     a->enqueued++;
     net->unfetched_pending = net->squares_pending = 0;
-    return a->enqueued - a->settled > AHEAD_STEPS ? settle(t, e) : 0;
+    return a->enqueued - a->settled > ASYNC_STEPS ? settle(t, e) : 0;
 }

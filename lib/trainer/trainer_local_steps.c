@@ -40,7 +40,7 @@ static int await_totals(struct trainer *t, struct err *e) {
 }
 
 // A rank whose own numbers are not finite does not apply them. It waits for the totals at once.
-int trainer_round_judge(struct step_run *r, struct err *e) {
+int trainer_local_steps_judge(struct step_run *r, struct err *e) {
     struct trainer *t = r->t;
     struct round *d = &t->round;
     int64_t since = clock_mono_ns();
@@ -64,7 +64,7 @@ int trainer_round_judge(struct step_run *r, struct err *e) {
 }
 
 // A change that is not finite is not applied.
-int trainer_round_judge_change(struct step_run *r, struct err *e) {
+int trainer_local_steps_judge_change(struct step_run *r, struct err *e) {
     struct trainer *t = r->t;
     double sum = r->squares;
     int64_t since = clock_mono_ns();
@@ -94,14 +94,14 @@ static int average(struct trainer *t, char *numbers, size_t count, struct err *e
     return r;
 }
 
-int trainer_round_end(struct trainer *t, struct step_times *times, struct err *e) {
+int trainer_local_steps_end(struct trainer *t, struct step_times *times, struct err *e) {
     const struct network *net = &t->chunk[0].net;
     struct step_run r = {.t = t, .mode = RUN_ROUND, .rows = 1};
     int64_t since = clock_mono_ns();
     if (await_totals(t, e) < 0)
         return -1;
     times->comm_ns += clock_mono_ns() - since;
-    if (trainer_run_program(&r, &t->round.program, e) < 0)
+    if (trainer_step_run(&r, &t->round.program, e) < 0)
         return -1;
     since = clock_mono_ns();
     if (t->mesh.data > 1 && average(t, net->stats, net->model->stat_elements, e) < 0)
@@ -113,7 +113,7 @@ int trainer_round_end(struct trainer *t, struct step_times *times, struct err *e
     return 0;
 }
 
-int trainer_round_share(struct trainer *t, struct err *e) {
+int trainer_local_steps_share(struct trainer *t, struct err *e) {
     const struct chunk *c = &t->chunk[0];
     if (t->round.same || t->mesh.data == 1)
         return 0;
