@@ -12,7 +12,7 @@ LINES_MAX=20 KILOBYTES_MAX=150000
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 crowd=
 strangers() { # KIND TARGET COUNT: until they leave
-    python3 "$SRC/tests/integration/dtrun_strangers.py" "$@" 600 >crowd.out 2>crowd.err &
+    python3 "$SRC/tests/integration/dtrun_hostile.py" "$@" 600 >crowd.out 2>crowd.err &
     crowd=$!
     ok "foreign connections arrive: $1" \
         wait_for 60 grep -q ready crowd.out || diag "$(cat crowd.err)"

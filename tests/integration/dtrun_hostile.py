@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hostile peers of an agent's ports.
 
-dtrun_strangers.py KIND TARGET COUNT SECONDS [SEED]
+dtrun_hostile.py KIND TARGET COUNT SECONDS [SEED]
 
 Keeps COUNT connections to TARGET (HOST:PORT, or the path of a unix socket) open for SECONDS, each
 of which does what KIND says, and opens another for each that is closed. Prints "ready" when all were
