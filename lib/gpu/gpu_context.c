@@ -240,7 +240,7 @@ void gpu_context_close(struct gpu_context *ctx) {
     for (int i = 0; i < LATE_READS; i++)
         gpu_stage_free(ctx, &ctx->late[i]);
     give_back(ctx, ctx->queue.workspace);
-    gpu_beside_close(ctx);
+    gpu_comm_stream_close(ctx);
     if (ctx->stream)
         (void)ctx->gpu->driver.stream_free(ctx->stream);
     free(ctx);

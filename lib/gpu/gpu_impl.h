@@ -45,9 +45,9 @@ struct gpu_context {
     struct gpu_stage stage[GPU_STAGES], small[GPU_SMALL_STAGES];
     int next, next_small;              // stage
     struct gpu_stage late[LATE_READS]; // gpu_capture.c
-    // gpu_beside.c
-    CUstream beside; // made when it is first used
-    CUevent ready;   // what it comes after
+    // gpu_comm_stream.c
+    CUstream comm_stream; // made when it is first used
+    CUevent ready;        // what it comes after
     CUevent mark[BESIDE_MARKS_MAX];
     int (*look)(void *arg);
     void *look_arg;
@@ -73,12 +73,12 @@ void gpu_context_write(struct gpu_context *ctx, void *to, const void *from, size
 void gpu_context_read(struct gpu_context *ctx, void *to, const void *from, size_t bytes);
 // gpu_context_image.c: pixels of the host through a stage.
 void gpu_context_image(struct gpu_context *ctx, const struct image_args *a);
-// gpu_beside.c: the second stream.
-void *gpu_beside_begin(struct gpu_context *ctx);
-void gpu_beside_end(struct gpu_context *ctx, int mark);
-void gpu_beside_await(struct gpu_context *ctx, int mark);
-int gpu_beside_done(struct gpu_context *ctx, int mark);
-void gpu_beside_close(struct gpu_context *ctx);
+// gpu_comm_stream.c: the second stream.
+void *gpu_comm_stream_begin(struct gpu_context *ctx);
+void gpu_comm_stream_end(struct gpu_context *ctx, int mark);
+void gpu_comm_stream_await(struct gpu_context *ctx, int mark);
+int gpu_comm_stream_done(struct gpu_context *ctx, int mark);
+void gpu_comm_stream_close(struct gpu_context *ctx);
 // gpu_capture.c: work that is kept to run again, and reads that the host looks at later.
 void gpu_capture_begin(struct gpu_context *ctx);
 void *gpu_capture_end(struct gpu_context *ctx, const char **why);

@@ -43,19 +43,19 @@ static void mem_read(struct kernel_ctx *ctx, void *to, const void *from, size_t 
 }
 
 static void *beside_begin(struct kernel_ctx *ctx) {
-    return gpu_beside_begin(gpu_context_of(ctx));
+    return gpu_comm_stream_begin(gpu_context_of(ctx));
 }
 
 static void beside_end(struct kernel_ctx *ctx, int mark) {
-    gpu_beside_end(gpu_context_of(ctx), mark);
+    gpu_comm_stream_end(gpu_context_of(ctx), mark);
 }
 
 static void beside_await(struct kernel_ctx *ctx, int mark) {
-    gpu_beside_await(gpu_context_of(ctx), mark);
+    gpu_comm_stream_await(gpu_context_of(ctx), mark);
 }
 
 static int beside_done(struct kernel_ctx *ctx, int mark) {
-    return gpu_beside_done(gpu_context_of(ctx), mark);
+    return gpu_comm_stream_done(gpu_context_of(ctx), mark);
 }
 
 static void while_waiting(struct kernel_ctx *ctx, int (*look)(void *arg), void *arg) {

@@ -5,7 +5,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
-#include "object/object_same.h"
+#include "object/object_etag.h"
 #include "object/xml.h"
 #include "sys/file.h"
 
@@ -281,7 +281,7 @@ static int list(struct upload *u, struct s3_objects *out, struct err *e) {
 static int put_file(struct upload *u, const struct manifest_entry *file, const char *key,
                     const struct s3_objects *before, struct err *e) {
     const struct s3_object *o = look_up(before, key);
-    int same = o ? object_same(file, o, e) : 0;
+    int same = o ? object_etag_matches(file, o, e) : 0;
     if (same) {
         u->p->there += same > 0;
         u->done += same > 0 ? file->size : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// MD5s of a file and of its parts.
+// Compares MD5s of a file and of its parts with the ETag of an object.
 #define OPENSSL_SUPPRESS_DEPRECATED
-#include "object/object_same.h"
+#include "object/object_etag.h"
 
 #include "base/str.h"
 #include "object/object_put.h"
@@ -63,7 +63,8 @@ static int tag_of(const struct manifest_entry *file, char out[TAG_BYTES_MAX], st
     return 0;
 }
 
-int object_same(const struct manifest_entry *file, const struct s3_object *o, struct err *e) {
+int object_etag_matches(const struct manifest_entry *file, const struct s3_object *o,
+                        struct err *e) {
     char tag[TAG_BYTES_MAX];
     if (o->size != file->size || strlen(o->etag) < (size_t)2 * MD5_DIGEST_LENGTH)
         return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second stream beside that of the operations, for collectives. Events keep both in order.
+// The stream of collectives, beside that of the operations. Events keep both in order.
 #include "gpu/gpu_impl.h"
 
 #include <assert.h>
@@ -11,40 +11,41 @@ static bool event_of(struct gpu_context *ctx, CUevent *e) {
            gpu_context_good(ctx, ctx->gpu->driver.event_new(e, CU_EVENT_DISABLE_TIMING), what);
 }
 
-void *gpu_beside_begin(struct gpu_context *ctx) {
+void *gpu_comm_stream_begin(struct gpu_context *ctx) {
     const struct gpu_driver *d = &ctx->gpu->driver;
-    if (!ctx->beside &&
-        !gpu_context_good(ctx, d->stream_new(&ctx->beside, CU_STREAM_NON_BLOCKING), what))
+    if (!ctx->comm_stream &&
+        !gpu_context_good(ctx, d->stream_new(&ctx->comm_stream, CU_STREAM_NON_BLOCKING), what))
         return NULL;
     if (event_of(ctx, &ctx->ready) &&
         gpu_context_good(ctx, d->event_record(ctx->ready, ctx->stream), what))
-        gpu_context_good(ctx, d->stream_wait(ctx->beside, ctx->ready, 0), what);
-    return ctx->beside;
+        gpu_context_good(ctx, d->stream_wait(ctx->comm_stream, ctx->ready, 0), what);
+    return ctx->comm_stream;
 }
 
-void gpu_beside_end(struct gpu_context *ctx, int mark) {
+void gpu_comm_stream_end(struct gpu_context *ctx, int mark) {
     assert(mark >= 0 && mark < BESIDE_MARKS_MAX);
     if (event_of(ctx, &ctx->mark[mark]))
-        gpu_context_good(ctx, ctx->gpu->driver.event_record(ctx->mark[mark], ctx->beside), what);
+        gpu_context_good(ctx, ctx->gpu->driver.event_record(ctx->mark[mark], ctx->comm_stream),
+                         what);
 }
 
-void gpu_beside_await(struct gpu_context *ctx, int mark) {
+void gpu_comm_stream_await(struct gpu_context *ctx, int mark) {
     if (ctx->mark[mark])
         gpu_context_good(ctx, ctx->gpu->driver.stream_wait(ctx->stream, ctx->mark[mark], 0), what);
 }
 
-int gpu_beside_done(struct gpu_context *ctx, int mark) {
+int gpu_comm_stream_done(struct gpu_context *ctx, int mark) {
     return !ctx->mark[mark] ||
            ctx->gpu->driver.event_query(ctx->mark[mark]) != CUDA_ERROR_NOT_READY;
 }
 
-void gpu_beside_close(struct gpu_context *ctx) {
+void gpu_comm_stream_close(struct gpu_context *ctx) {
     const struct gpu_driver *d = &ctx->gpu->driver;
     for (int i = 0; i < BESIDE_MARKS_MAX; i++)
         if (ctx->mark[i])
             (void)d->event_free(ctx->mark[i]);
     if (ctx->ready)
         (void)d->event_free(ctx->ready);
-    if (ctx->beside)
-        (void)d->stream_free(ctx->beside);
+    if (ctx->comm_stream)
+        (void)d->stream_free(ctx->comm_stream);
 }
