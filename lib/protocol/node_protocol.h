@@ -67,9 +67,9 @@
 //           Notes that the results of a run that is over are elsewhere: runs/RUN/fetched. Until
 //           then they count as existing here alone. stdout: {"event":"fetched"}
 //
-// left      --run RUN [--gather] [--kinds]
+// work-left --run RUN [--gather] [--kinds]
 //           Files that the run made or changed in its working folder:
-//               {"event":"left","files":N,"bytes":B,"names":["…"]}   the first few names
+//               {"event":"work_left","files":N,"bytes":B,"names":["…"]}   the first few names
 //           --gather: each of them is also found below runs/RUN/gathered/work/.
 //           --kinds: also "kinds":{"logs":{"files":N,"bytes":B},"output":…,"model":…,"state":…},
 //           what the run has of each kind of results on this node.
