@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operator's folder of one cluster.
-#include "cluster/state.h"
+#include "cluster/cluster_folder.h"
 
 #include "base/array.h"
 #include "base/log.h"

@@ -8,8 +8,8 @@
 //     cluster_close(&c);
 //
 // Writes are atomic. A second program on one cluster waits; on timeout ERR_BUSY names the holder.
-#ifndef CLUSTER_STATE_H
-#define CLUSTER_STATE_H
+#ifndef CLUSTER_CLUSTER_FOLDER_H
+#define CLUSTER_CLUSTER_FOLDER_H
 
 #include "base/arena.h"
 #include "base/err.h"

@@ -7,7 +7,7 @@
 #ifndef CLUSTER_RUN_RECORD_H
 #define CLUSTER_RUN_RECORD_H
 
-#include "cluster/state.h"
+#include "cluster/cluster_folder.h"
 #include "conf/config.h"
 #include "conf/result_kinds.h"
 

@@ -6,7 +6,7 @@
 // unchanged nodes in it are not checked again.
 #include "fleet/network_check.h"
 
-#include "cluster/state.h"
+#include "cluster/cluster_folder.h"
 #include "sys/file.h"
 
 #include <errno.h>

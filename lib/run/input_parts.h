@@ -5,7 +5,7 @@
 #ifndef RUN_INPUT_PARTS_H
 #define RUN_INPUT_PARTS_H
 
-#include "cluster/state.h"
+#include "cluster/cluster_folder.h"
 
 struct input_parts {
     const char *dir; // NULL: none

@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "cluster/state.h"
+#include "cluster/cluster_folder.h"
 #include "conf/config.h"
 #include "sys/loop.h"
 #include "ui/screen.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a cluster: one command at a time works on it, and runs are found by what a user
 // types of their names.
-#include "cluster/state.h"
+#include "cluster/cluster_folder.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 
