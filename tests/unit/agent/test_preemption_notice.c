@@ -33,15 +33,15 @@ static void texts(void) {
     struct err e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         is_int(preemption_notice_parse(good[i].text, strlen(good[i].text), &n, &e), 0,
-               "understood");
+               "the notice is understood");
         is_int(n.kind, good[i].kind, "the notice's kind is %s",
                preemption_notice_word(good[i].kind));
-        is_int(n.deadline_s, good[i].deadline_s, "the notice's deadline");
-        is_str(n.node, good[i].node, "the notice's node");
+        is_int(n.deadline_s, good[i].deadline_s, "the notice has its deadline");
+        is_str(n.node, good[i].node, "the notice has its node");
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ok(preemption_notice_parse(bad[i], strlen(bad[i]), &n, &e) < 0 && e.text[0],
-           "refused: %.30s", bad[i]);
+           "the notice is refused: %.30s", bad[i]);
     is_int(preemption_notice_parse("kind=lease\0", 11, &n, &e), -1, "a zero byte is refused");
     static char large[NOTICE_BYTES_MAX + 1];
     memset(large, '\n', sizeof large);
@@ -111,7 +111,7 @@ static void watching(const char *how) {
     until(loop, 4);
     is_int(seen.kind, NOTICE_LEASE, "a notice in new folders is seen");
     preemption_watch_stop(&w);
-    is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0, "a later watch");
+    is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0, "a later watch starts");
     until(loop, 5);
     is_int(calls, 5, "sees what is there already");
     preemption_watch_stop(&w);

@@ -12,20 +12,23 @@ static void types(void) {
     const struct aws_type *t = aws_instance_types_find("p4d.24xlarge");
     if (!t)
         bail_out("p4d.24xlarge is not known");
-    is_int(t->gpus, 8, "the type's GPUs");
-    is_int(t->vcpus, 96, "the type's vCPUs");
-    is_int(t->efa, 4, "the type's EFA interfaces");
+    is_int(t->gpus, 8, "the type has eight GPUs");
+    is_int(t->vcpus, 96, "the type has 96 vCPUs");
+    is_int(t->efa, 4, "the type has four EFA interfaces");
     ok(aws_instance_types_find("p9.nano") == NULL, "an unknown type is not made up");
     static const char *const further[] = {"g6.16xlarge", "g6e.16xlarge", "g7.48xlarge",
                                           "g7e.4xlarge", "gr6.8xlarge"};
     for (size_t i = 0; i < sizeof further / sizeof further[0]; i++)
         ok(aws_instance_types_find(further[i]) != NULL, "%s is known", further[i]);
     is_str(aws_instance_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name");
-    is_str(aws_instance_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "G on demand");
-    is_str(aws_instance_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF", "G spot");
+    is_str(aws_instance_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA",
+           "on-demand G instances have their own quota");
+    is_str(aws_instance_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF",
+           "spot G instances have their own quota");
     is_str(aws_instance_types_quota("p5en.48xlarge", AWS_SPOT).code, "L-C4BD4855",
            "P5 spot has its own");
-    is_str(aws_instance_types_quota("p4d.24xlarge", AWS_SPOT).code, "L-7212CCBC", "P4 spot");
+    is_str(aws_instance_types_quota("p4d.24xlarge", AWS_SPOT).code, "L-7212CCBC",
+           "spot P4 instances have their own quota");
     ok(aws_instance_types_nearest("m7i.large") == NULL,
        "no type is proposed for a very different name");
     static const char *const arm[] = {"g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal", "a1.large",
@@ -40,7 +43,7 @@ static void types(void) {
     is_str(aws_instance_types_quota("p5.48xlarge", AWS_CAPACITY_BLOCK).code, "",
            "a block has no quota");
     is_str(aws_instance_types_quota("t3.micro", AWS_ON_DEMAND).code, "L-1216C47A",
-           "the standard types");
+           "t3 belongs to the quota of the standard types");
     is_str(aws_instance_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA",
            "gr6 counts as G");
     is_str(aws_instance_types_quota("trn1.2xlarge", AWS_ON_DEMAND).code, "", "trn1's is not known");
@@ -65,18 +68,20 @@ static void sizes(void) {
                 continue;
             seen++;
             first = first ? first : t;
-            is_int(t->vcpus, 4 * size, "vCPUs of %s", t->name);
-            is_int(t->memory_gib, t->vcpus * families[i].gib_per_vcpu, "the type's memory");
+            is_int(t->vcpus, 4 * size, "%s has the vCPUs of its size", t->name);
+            is_int(t->memory_gib, t->vcpus * families[i].gib_per_vcpu,
+                   "the memory of the type grows with its vCPUs");
             is_int((int)(t->gpu_memory_gib * 10), (int)(first->gpu_memory_gib * 10),
-                   "GPU memory of the type");
+                   "all sizes with one GPU have the same GPU memory");
             ok(t->gpus == 1 || t->gpus == size / 6 || t->gpus == 4, "the type has %d GPUs",
                t->gpus);
-            ok((t->efa > 0) == (size >= 8), "EFA from 8xlarge on");
+            ok((t->efa > 0) == (size >= 8), "a type has EFA from 8xlarge on");
             ok(t->gpus > 1 || t->efa <= 1, "types with one GPU have one EFA interface at most");
         }
     }
-    ok(seen > 20, "sizes of four families");
-    is_int(aws_instance_types_find("g4dn.metal")->memory_gib, 384, "a whole machine's memory");
+    ok(seen > 20, "sizes of four families are listed");
+    is_int(aws_instance_types_find("g4dn.metal")->memory_gib, 384,
+           "a metal type has the memory of a whole machine");
     ok(aws_instance_types_nearest("g6.xlarABC") == NULL, "three letters off is far");
     is_str(aws_instance_types_nearest("g6.xlarAB"), "g6.xlarge", "two are near");
 }
@@ -85,7 +90,7 @@ static void refusal(const char *text, enum aws_refusal_kind kind, const char *co
     struct aws_refusal r = aws_refusal_of(&a, text);
     is_str(aws_refusal_name(r.kind), aws_refusal_name(kind), "%.60s", text);
     is_str(r.code, code, "the error has the code of its table row");
-    ok(r.next[0] != 0, "a next step");
+    ok(r.next[0] != 0, "the refusal has a next step");
 }
 
 static void refusals(void) {
@@ -132,11 +137,11 @@ static void refusals(void) {
         "in the Availability Zone you requested (us-east-1a). You can currently get it by not "
         "specifying a zone in your request or choosing us-east-1b, us-east-1d.");
     is_uint(r.zone_count, 2, "the zones that AWS recommends");
-    is_str(r.zones[0], "us-east-1b", "the first");
-    is_str(r.zones[1], "us-east-1d", "the second");
+    is_str(r.zones[0], "us-east-1b", "the first recommended zone is kept");
+    is_str(r.zones[1], "us-east-1d", "the second recommended zone is kept");
     r = aws_refusal_of(&a, "api error InsufficientInstanceCapacity: try again by choosing "
                            "us-east-1b, or us-east-1c.");
-    is_uint(r.zone_count, 2, "the last one behind 'or'");
+    is_uint(r.zone_count, 2, "the zone behind 'or' is counted");
     is_str(r.zones[1], "us-east-1c", "the zone behind 'or' is listed");
     r = aws_refusal_of(&a, "api error RequestLimitExceeded: x");
     ok(!r.everywhere, "a limit of requests passes");
@@ -156,17 +161,18 @@ static void refusals_told(void) {
     ok(strstr(r.words, "Encoded") == NULL, "an encoded message is left out");
     ok(str_ends(r.words, "on resource: r"), "the full stop is left out");
     ok(r.everywhere, "no zone helps");
-    is_str(r.request, "x", "the id of the request, for AWS's support");
+    is_str(r.request, "x", "the request has its id, for AWS's support");
     r = aws_refusal_of(&a, "operation error EC2: CreateVpc, RequestID: \x1b[2Jy, api error "
                            "AccessDenied: User: u is not authorized to perform: ec2:CreateVpc with "
                            "an explicit deny in a service control policy");
     is_str(r.request, "", "a request id of several words is left out");
-    has_str(r.next, "a policy denies ec2:CreateVpc whatever else is allowed", "a denial by policy");
+    has_str(r.next, "a policy denies ec2:CreateVpc whatever else is allowed",
+            "the denial of a policy is named as such");
     r = aws_refusal_of(&a, "api error AuthFailure: AWS was not able to validate the provided "
                            "access credentials");
     has_str(r.next, "has this region enabled",
             "invalid credentials: the next step names the region");
-    is_str(r.request, "", "no id");
+    is_str(r.request, "", "a refusal without a request has no id");
     r = aws_refusal_of(&a, "api error OptInRequired: In order to use this AWS Marketplace product "
                            "you need to accept terms and subscribe");
     is_str(aws_refusal_name(r.kind), "account", "terms to accept are no lack of rights");
@@ -183,7 +189,7 @@ static void refusals_told(void) {
     r = aws_refusal_of(&a, "operation error EC2: , api error UnauthorizedOperation");
     is_str(r.action, "", "an incomplete message gives no action");
     r = aws_refusal_of(&a, "not authorized to perform: everything api error AccessDenied: x");
-    is_str(r.action, "", "no action");
+    is_str(r.action, "", "a refusal without an action has none");
     r = aws_refusal_of(&a, "operation error EC2: RunInstances, api error VcpuLimitExceeded: x");
     is_str(r.action, "", "a limit is about what was wanted, not about a call");
     is_str(r.quota, "", "the vCPU quota comes from the instance type");
@@ -213,16 +219,16 @@ static void tries(void) {
     struct aws_tries t;
     struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY), quota = of_kind(AWS_REFUSAL_QUOTA);
     aws_tries_init(&t, zones, 3, ways, 2);
-    is_str(t.zone, "a1a", "the first zone");
+    is_str(t.zone, "a1a", "the first attempt uses the first zone");
     is_str(t.purchase, "spot", "the first attempt uses the first way to buy");
     capacity.zones[0] = "a1x"; // none of ours
     capacity.zones[1] = "a1c";
     capacity.zone_count = 2;
-    ok(aws_tries_next(&t, &capacity), "a second attempt");
+    ok(aws_tries_next(&t, &capacity), "there is a second attempt");
     is_str(t.zone, "a1c", "the second attempt uses the zone that AWS recommends");
-    ok(aws_tries_next(&t, &capacity), "a third attempt");
+    ok(aws_tries_next(&t, &capacity), "there is a third attempt");
     is_str(t.zone, "a1b", "the third attempt uses the last zone");
-    ok(aws_tries_next(&t, &capacity), "a fourth attempt");
+    ok(aws_tries_next(&t, &capacity), "there is a fourth attempt");
     is_str(t.zone, "a1a", "the fourth attempt begins with the first zone");
     is_str(t.purchase, "on-demand", "the attempts continue with the next way to buy");
     ok(!aws_tries_next(&t, &quota), "a quota holds in every zone, and no way is left");
@@ -231,7 +237,7 @@ static void tries(void) {
     ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1b"), "the last zone is tried too");
     ok(!aws_tries_next(&t, &capacity), "no attempt is left after the last zone");
     aws_tries_init(&t, zones, 3, ways, 2);
-    ok(aws_tries_next(&t, &quota), "a quota of one way");
+    ok(aws_tries_next(&t, &quota), "a quota of one way to buy leaves the other way");
     is_str(t.purchase, "on-demand", "a quota of spot instances allows on-demand instances");
     is_str(t.zone, "a1a", "the next way to buy begins with the first zone");
     struct aws_refusal no_type = of_kind(AWS_REFUSAL_UNSUPPORTED);

@@ -66,26 +66,28 @@ static void vars(void) {
                            "endpoint_url = 'http://127.0.0.1:1'\n[aws.tags]\nteam = 'x'\n");
     struct aws_vars v = sample(), back;
     const struct json *j = written(&c.aws, &v);
-    is_str(json_get_str(j, "ami_id", ""), "ami-12345678", "an image by id");
+    is_str(json_get_str(j, "ami_id", ""), "ami-12345678", "an image given by its id is written");
     ok(is_null(j, "ami_ssm_parameter"), "an image by id sets no image parameter");
-    is_str(json_get_str(j, "spot_max_price", ""), "1.2500", "the price limit of spot");
+    is_str(json_get_str(j, "spot_max_price", ""), "1.2500",
+           "the price limit of spot instances is written");
     ok(is_null(j, "capacity_reservation_id"), "a reservation belongs to its own way to buy");
-    is_str(json_get_str(j, "s3_bucket", ""), "bucket", "bucket");
-    is_str(json_get_str(j, "s3_prefix", ""), "a/b", "the folder in the bucket");
-    is_str(json_get_str(json_get(j, "endpoints"), "ec2", ""), "http://127.0.0.1:1", "endpoint");
-    is_str(json_get_str(json_get(j, "tags"), "team", ""), "x", "tags");
+    is_str(json_get_str(j, "s3_bucket", ""), "bucket", "the bucket is written");
+    is_str(json_get_str(j, "s3_prefix", ""), "a/b", "the folder in the bucket is written");
+    is_str(json_get_str(json_get(j, "endpoints"), "ec2", ""), "http://127.0.0.1:1",
+           "the endpoint is written");
+    is_str(json_get_str(json_get(j, "tags"), "team", ""), "x", "the tags are written");
     ok(is_null(j, "root_iops"), "0 is gp3's own");
     ok(is_null(j, "closed_metadata"), "whether the role is the runs' is the module's to choose");
     struct strbuf text = {0};
     struct err e = {0};
     aws_vars_write(&text, &c.aws, &v);
     is_int(aws_vars_read(&a, text.data, text.len, &back, &e), 0, "read back: %s", e.text);
-    is_str(back.zone, "us-east-1b", "zone");
-    is_str(back.purchase, "spot", "way to buy");
+    is_str(back.zone, "us-east-1b", "the zone is read back");
+    is_str(back.purchase, "spot", "the way to buy is read back");
     ok(back.outside_group, "nodes that are outside of the group are so later, too");
     is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
     is_str(back.made, "a1b2", "the backup names the cluster that was made");
-    is_uint(back.nodes, 2, "nodes");
+    is_uint(back.nodes, 2, "the number of nodes is read back");
     is_str(back.names[1], "node1", "the second node's name");
     is_str(back.keys ? back.keys[0].private_key : "", "private \"0\"\n",
            "a key with its line breaks");
@@ -95,25 +97,29 @@ static void vars(void) {
     v.purchase = "reservation";
     j = written(&c.aws, &v);
     ok(is_null(j, "az"), "no zone: the module chooses");
-    ok(is_null(j, "spot_max_price"), "no price limit but for spot");
-    is_str(json_get_str(j, "capacity_reservation_id", ""), "cr-12345678", "the reservation");
+    ok(is_null(j, "spot_max_price"), "only spot instances have a price limit");
+    is_str(json_get_str(j, "capacity_reservation_id", ""), "cr-12345678",
+           "the reservation is written");
     c = load("[aws]\nimage = '/aws/service/x'\nclosed_metadata = 'off'\n");
     j = written(&c.aws, &v);
     const struct json *closed = json_get(j, "closed_metadata");
     ok(closed && closed->type == JSON_BOOL && !closed->boolean,
        "the port is closed unless it was opened by option");
-    is_str(json_get_str(j, "ami_ssm_parameter", ""), "/aws/service/x", "an image by parameter");
+    is_str(json_get_str(j, "ami_ssm_parameter", ""), "/aws/service/x",
+           "an image given by a parameter is written");
 }
 
 static void backend(void) {
     struct config c = load("");
     struct strbuf text = {0};
     aws_vars_backend(&text, &c.aws, "us-east-1", "demo", "/x/terraform.tfstate");
-    has_str(strbuf_cstr(&text), "{\"local\":{\"path\":\"/x/terraform.tfstate\"}}", "local state");
+    has_str(strbuf_cstr(&text), "{\"local\":{\"path\":\"/x/terraform.tfstate\"}}",
+            "a local state has its path");
     strbuf_clear(&text);
     c = load("[aws]\nstate = 's3://bucket/team'\n");
     aws_vars_backend(&text, &c.aws, "eu-west-1", "demo", "/x");
-    has_str(strbuf_cstr(&text), "\"key\":\"team/demo/terraform.tfstate\"", "state in a bucket");
+    has_str(strbuf_cstr(&text), "\"key\":\"team/demo/terraform.tfstate\"",
+            "a state in a bucket has its key");
     has_str(strbuf_cstr(&text), "\"use_lockfile\":true", "state in a bucket has a lock");
     has_str(strbuf_cstr(&text), "\"region\":\"eu-west-1\"",
             "state in a bucket is in the cluster's region");
@@ -135,14 +141,14 @@ static void plan(void) {
     struct strbuf text = {0};
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 2);
     aws_plan_format(&p, &text);
-    has_str(strbuf_cstr(&text), "16 x A100", "GPUs of all nodes");
+    has_str(strbuf_cstr(&text), "16 x A100", "the plan counts the GPUs of all nodes");
     has_str(strbuf_cstr(&text),
             "192 vCPUs of 'All P4, P3 and P2 Spot Instance Requests' (L-7212CCBC)",
             "the quota by number, name and code");
-    has_str(strbuf_cstr(&text), "$43.92 per hour", "the price of all nodes");
-    has_str(strbuf_cstr(&text), AWS_INSTANCE_TYPES_PRICES_OF, "the day of the price");
-    has_str(strbuf_cstr(&text), "at most $526.99", "the price of the lease");
-    has_str(strbuf_cstr(&text), "EFA on 4 interfaces", "the network");
+    has_str(strbuf_cstr(&text), "$43.92 per hour", "the plan has the price of all nodes");
+    has_str(strbuf_cstr(&text), AWS_INSTANCE_TYPES_PRICES_OF, "the plan has the day of the price");
+    has_str(strbuf_cstr(&text), "at most $526.99", "the plan has the price of the whole lease");
+    has_str(strbuf_cstr(&text), "EFA on 4 interfaces", "the plan names the network");
     has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3", "addresses that EFA needs");
     strbuf_clear(&text);
     c = load("[aws]\ninstance_type = 'g6.8xlarge'\n");
@@ -162,9 +168,10 @@ static void plan(void) {
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 3);
     aws_plan_format(&p, &text);
     has_str(strbuf_cstr(&text), "$7.50 per hour, $2.50 per node (aws.price)",
-            "a price of one's own");
+            "the plan uses a price that the user gave");
     has_str(strbuf_cstr(&text), "until dtctl down", "no lease is said loudly");
-    is_int(aws_plan_cost_mils(&p, 3, 1800000), 3750, "three nodes for half an hour");
+    is_int(aws_plan_cost_mils(&p, 3, 1800000), 3750,
+           "three nodes cost half an hour of their price");
     strbuf_fini(&text);
 }
 
@@ -207,13 +214,15 @@ static void rules(void) {
 static void profiles(void) {
     static const char text[] = "[default]\nregion = us-west-2\n# [profile x]\n[profile work]\n"
                                "output=json\n  region=eu-west-1  \n[profile bare]\n";
-    is_str(aws_plan_profile_region(&a, text, ""), "us-west-2", "the default profile");
+    is_str(aws_plan_profile_region(&a, text, ""), "us-west-2",
+           "the default profile has its region");
     is_str(aws_plan_profile_region(&a, text, "default"), "us-west-2",
-           "the region of the profile 'default'");
-    is_str(aws_plan_profile_region(&a, text, "work"), "eu-west-1", "the region of another profile");
+           "the profile 'default' has its region");
+    is_str(aws_plan_profile_region(&a, text, "work"), "eu-west-1",
+           "another profile has its own region");
     ok(aws_plan_profile_region(&a, text, "bare") == NULL, "a profile without a region has none");
     ok(aws_plan_profile_region(&a, text, "none") == NULL, "an unknown profile has no region");
-    ok(aws_plan_profile_region(&a, "[default", "") == NULL, "a cut file");
+    ok(aws_plan_profile_region(&a, "[default", "") == NULL, "a cut file gives no region");
 }
 
 static void readiness(void) {
@@ -221,8 +230,8 @@ static void readiness(void) {
                                "check.scratch=no \x1b[31mdisk\ncheck.efa=0 of 4\n";
     struct aws_ready r;
     aws_ready_parse(&a, text, sizeof text - 1, &r);
-    is_int(r.status, AWS_READY_DEGRADED, "status");
-    is_str(r.config_hash, "abc", "hash");
+    is_int(r.status, AWS_READY_DEGRADED, "the status is read");
+    is_str(r.config_hash, "abc", "the hash of the configuration is read");
     has_str(r.problems, "efa: 0 of 4", "the problems name the EFA interfaces");
     ok(strchr(r.problems, 0x1b) == NULL, "control characters do not get through");
     ok(strstr(r.problems, "gpu") == NULL, "a sound GPU is not listed as a problem");
@@ -236,7 +245,7 @@ static void lease_ends(void) {
     static const int64_t now = 1767323045678, hour = 3600000; // 2026-01-02T03:04:05.678Z
     struct aws_vars before = {.ttl_s = 12 * 3600, .expires = "2026-01-02T05:00:00Z"};
     struct aws_lease_end end = aws_lease_choose(now, 12 * hour, NULL, 0, false);
-    is_int(end.at_ms, (now / 1000 + 12 * 3600) * 1000, "a new cluster: so long from now");
+    is_int(end.at_ms, (now / 1000 + 12 * 3600) * 1000, "the lease of a new cluster begins now");
     ok(!end.moved, "a new cluster notifies no node");
     end = aws_lease_choose(now, 12 * hour, &before, 0, true);
     is_int(end.at_ms, clock_of_iso(before.expires), "an unchanged lease keeps its end");
@@ -263,15 +272,17 @@ static void ssh_keys(void) {
     is_int(ssh_key_make(&a, "me", &one, &e), 0, "a key is made: %s", e.text);
     is_int(ssh_key_make(&a, "me", &two, &e), 0, "a second key is made");
     ok(strcmp(one.public_key, two.public_key) != 0, "two keys differ");
-    ok(str_starts(one.public_key, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"), "public half");
-    ok(str_starts(one.private_key, "-----BEGIN OPENSSH PRIVATE KEY-----\n"), "private half");
+    ok(str_starts(one.public_key, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"),
+       "the key has its public half");
+    ok(str_starts(one.private_key, "-----BEGIN OPENSSH PRIVATE KEY-----\n"),
+       "the key has its private half");
     const char *again = NULL;
     is_int(ssh_key_public(&a, one.private_key, "me", &again, &e), 0,
            "the public half is read from the private key: %s", e.text);
     is_str(again, one.public_key, "both public halves are equal");
     char *damaged = arena_strdup(&a, one.private_key);
     damaged[60] = '!';
-    is_int(ssh_key_public(&a, damaged, "me", &again, &e), -1, "a damaged one");
+    is_int(ssh_key_public(&a, damaged, "me", &again, &e), -1, "a damaged key is refused");
     is_int(ssh_key_public(&a, "ssh-ed25519 AAAA", "me", &again, &e), -1,
            "a public key is no private key");
     const char *long_comment = arena_printf(&a, "%0200d", 0);

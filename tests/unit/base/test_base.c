@@ -43,8 +43,8 @@ static void test_arena(void) {
             fail("allocation %zu is aligned and zeroed", i);
     }
     pass("allocations are aligned and zeroed");
-    is_str(arena_printf(&a, "%s-%d", "a", 7), "a-7", "printf into an arena");
-    is_str(arena_strndup(&a, "abcdef", 3), "abc", "strndup");
+    is_str(arena_printf(&a, "%s-%d", "a", 7), "a-7", "printf works into an arena");
+    is_str(arena_strndup(&a, "abcdef", 3), "abc", "strndup copies the first characters");
     char *big = arena_alloc(&a, 1, 64, 1 << 20);
     is_int((uintptr_t)big % 64, 0, "a large block is aligned too");
     arena_fini(&a);
@@ -71,31 +71,32 @@ static void test_numbers(void) {
     int64_t v;
     uint64_t u;
     double d;
-    is_int(str_parse_i64("-17", -20, 20, &v, &e), 0, "a number");
+    is_int(str_parse_i64("-17", -20, 20, &v, &e), 0, "a number is parsed");
     is_int(v, -17, "a number is read");
-    is_int(str_parse_i64("0", 1, 8, &v, &e), -1, "below the minimum");
+    is_int(str_parse_i64("0", 1, 8, &v, &e), -1, "a number below the minimum is refused");
     is_str(e.text, "0 is below the minimum 1", "a number below the minimum is an error");
-    is_int(str_parse_i64("9", 1, 8, &v, &e), -1, "above the maximum");
+    is_int(str_parse_i64("9", 1, 8, &v, &e), -1, "a number above the maximum is refused");
     is_str(e.text, "9 is above the maximum 8", "a number above the maximum is an error");
     is_int(str_parse_i64("99999999999999999999", 1, 8, &v, &e), -1,
            "more than 64 bits are refused");
     is_int(e.code, ERR_LIMIT, "more than 64 bits are a limit error");
-    is_int(str_parse_i64("-99999999999999999999", INT64_MIN, 8, &v, &e), -1, "less than 64 bits");
+    is_int(str_parse_i64("-99999999999999999999", INT64_MIN, 8, &v, &e), -1,
+           "a number of more than 64 bits is refused");
     static const char *const bad[] = {"", " 1", "1 ", "1x", "x", "--1", "0x10"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         is_int(str_parse_i64(bad[i], -99, 99, &v, &e), -1, "'%s' is no whole number", bad[i]);
     is_int(str_parse_f64("nan", -1, 1, &d, &e), -1, "nan is no number");
-    is_int(str_parse_f64("1e-3", 0, 1, &d, &e), 0, "an exponent");
+    is_int(str_parse_f64("1e-3", 0, 1, &d, &e), 0, "a number with an exponent is parsed");
     near(d, 0.001, 1e-18, "an exponent is read");
-    is_int(str_parse_bytes("1.5GiB", &u, &e), 0, "a size");
+    is_int(str_parse_bytes("1.5GiB", &u, &e), 0, "a size with a fraction is parsed");
     is_uint(u, 1610612736u, "a size is read in bytes");
-    is_int(str_parse_bytes("64 MB", &u, &e), 0, "a size with a space");
+    is_int(str_parse_bytes("64 MB", &u, &e), 0, "a size with a space is parsed");
     is_uint(u, 64u << 20, "a size with a space is read in bytes");
-    is_int(str_parse_bytes("1 parsec", &u, &e), -1, "an unknown unit");
-    is_int(str_parse_bytes("9e30", &u, &e), -1, "an absurd size");
-    is_int(str_parse_duration_ms("1.5h", &v, &e), 0, "a duration");
+    is_int(str_parse_bytes("1 parsec", &u, &e), -1, "a size with an unknown unit is refused");
+    is_int(str_parse_bytes("9e30", &u, &e), -1, "a size beyond 64 bits is refused");
+    is_int(str_parse_duration_ms("1.5h", &v, &e), 0, "a duration in hours is parsed");
     is_int(v, 5400000, "a duration is read in milliseconds");
-    is_int(str_parse_duration_ms("250ms", &v, &e), 0, "milliseconds");
+    is_int(str_parse_duration_ms("250ms", &v, &e), 0, "a duration in milliseconds is parsed");
     is_int(v, 250, "'ms' means milliseconds, not minutes");
 }
 
@@ -105,11 +106,12 @@ static void test_words(void) {
     is_str(str_nearest("trian", verbs), "train", "a transposition is near");
     is_str(str_nearest("stats", verbs), "status", "a missing letter is near");
     is_str(str_nearest("xyzzy", verbs), NULL, "nothing is near nonsense");
-    ok(str_natural_cmp("host2", "host10") < 0, "numbers compare by value");
+    ok(str_natural_cmp("host2", "host10") < 0, "numbers in names compare by value");
     ok(str_natural_cmp("host02", "host2") > 0, "leading zeros decide last");
     is_int(str_natural_cmp("a", "a"), 0, "equal is equal");
     ok(str_natural_cmp("a", "ab") < 0, "natural order: a prefix comes first");
-    is_str(str_shell_quote(&a, "a b'c"), "'a b'\\''c'", "shell quoting");
+    is_str(str_shell_quote(&a, "a b'c"), "'a b'\\''c'",
+           "a word with a quote is quoted for the shell");
     is_str(str_shell_quote(&a, ""), "''", "an empty word is quoted");
     is_str(str_shell_quote(&a, "/a/b-c.d"), "/a/b-c.d", "a plain word is not");
     is_str(str_printable(&a, "a\x1b[31m\n\xC3\xA9\xff", 10), "a\\x1b[31m\\n\xC3\xA9\\xff",
@@ -126,11 +128,11 @@ static void test_words(void) {
     is_str(parts[1], "", "an empty part is an empty string");
     is_str(parts[3], NULL, "the parts end with NULL");
     char h[STR_HUMAN_BYTES_MAX];
-    is_str(str_human_bytes(h, 999), "999 B", "bytes");
-    is_str(str_human_bytes(h, 1536000), "1.5 MB", "megabytes");
+    is_str(str_human_bytes(h, 999), "999 B", "bytes are shown as bytes");
+    is_str(str_human_bytes(h, 1536000), "1.5 MB", "bytes are shown as megabytes");
     is_str(str_human_bytes(h, 999999), "1.0 MB", "rounding carries into the next unit");
-    is_str(str_human_ms(h, 245000), "4:05", "minutes");
-    is_str(str_human_ms(h, 7384000), "2:03:04", "hours");
+    is_str(str_human_ms(h, 245000), "4:05", "times are shown as minutes");
+    is_str(str_human_ms(h, 7384000), "2:03:04", "times are shown as hours");
     ok(str_is_name("run-1.a_b", 64), "a name");
     ok(!str_is_name("../x", 64) && !str_is_name("", 64) && !str_is_name(".x", 64), "no names");
     arena_fini(&a);
@@ -142,18 +144,18 @@ static void test_hash(void) {
     hash_of(d, "abc", 3);
     hash_hex(hex, d);
     is_str(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-           "FIPS 180-4 example");
+           "SHA-256 gives the digest of the example of FIPS 180-4");
     unsigned char key[131];
     memset(key, 0xaa, sizeof key);
     hash_hmac(d, "Jefe", 4, "what do ya want for nothing?", 28);
     hash_hex(hex, d);
     is_str(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
-           "RFC 4231 case 2");
+           "HMAC gives the digest of case 2 of RFC 4231");
     const char *text = "Test Using Larger Than Block-Size Key - Hash Key First";
     hash_hmac(d, key, sizeof key, text, strlen(text));
     hash_hex(hex, d);
     is_str(hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
-           "RFC 4231 case 6");
+           "HMAC gives the digest of case 6 of RFC 4231");
     ok(hash_is_hex(hex) && !hash_is_hex("abc"), "a hex digest is recognised");
     unsigned char back[HASH_BYTES];
     struct err e;
@@ -165,9 +167,9 @@ static void test_hash(void) {
 static void test_bytes(void) {
     unsigned char b[8];
     bytes_store(b, 0x1122334455667788u, 8);
-    is_int(b[0], 0x88, "little-endian");
+    is_int(b[0], 0x88, "numbers are written little-endian");
     struct bytes_reader r = bytes_reader(b, sizeof b);
-    is_uint(bytes_u32(&r), 0x55667788, "first half");
+    is_uint(bytes_u32(&r), 0x55667788, "the first half is read back");
     is_uint(bytes_u16(&r), 0x3344, "two bytes are read after the first half");
     is_uint(bytes_u32(&r), 0, "a short read gives zero");
     ok(r.bad, "a short read is remembered");
@@ -181,7 +183,7 @@ static void test_clock(void) {
     is_int(clock_of_iso("2026-01-02"), -1, "a day is no time");
     is_int(clock_of_iso(NULL), -1, "NULL is no time");
     int64_t a = clock_mono_ns();
-    ok(clock_mono_ns() >= a, "monotonic");
+    ok(clock_mono_ns() >= a, "the clock never runs backwards");
 }
 
 // RFC 3629: the first and the last of each form, and the neighbours that are none.
@@ -234,9 +236,10 @@ static void test_utf8(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const unsigned char *p = (const unsigned char *)cases[i].text;
         size_t len = strlen(cases[i].text);
-        is_int((int64_t)str_utf8(p, len), (int64_t)cases[i].bytes, "case %zu: byte 0x%02x", i,
-               p[0]);
-        is_int((int64_t)str_utf8(p, len + 1), (int64_t)cases[i].bytes, "with more behind it");
+        is_int((int64_t)str_utf8(p, len), (int64_t)cases[i].bytes,
+               "case %zu has its length: byte 0x%02x", i, p[0]);
+        is_int((int64_t)str_utf8(p, len + 1), (int64_t)cases[i].bytes,
+               "further bytes do not change the length");
         if (len > 1)
             is_int((int64_t)str_utf8(p, len - 1), 0, "a truncated sequence is invalid");
     }

@@ -22,7 +22,7 @@ static void test_writer(void) {
     is_str(strbuf_cstr(&b),
            "{\"text\":\"a\\\"b\\\\c\\n\\u0001\xEF\xBF\xBD\xC3\xA9\",\"int\":-5,\"num\":0.1,"
            "\"inf\":null,\"list\":[true,null,{}]}",
-           "writer");
+           "the writer escapes and nests values");
     strbuf_fini(&b);
 }
 
@@ -32,14 +32,14 @@ static void test_reader(void) {
     struct json *v;
     const char *text = " {\"a\": [1, -2.5e3, \"x\\u00e9\\ud83d\\ude00\\n\"], \"b\": {\"c\": true},"
                        " \"d\": null, \"b\": false, \"big\": 123456789012345678901}";
-    is_int(json_parse(&a, text, strlen(text), &v, &e), 0, "a document");
+    is_int(json_parse(&a, text, strlen(text), &v, &e), 0, "a document is parsed");
     const struct json *list = json_get(v, "a");
-    is_int(list->len, 3, "array length");
-    is_int(list->child->integer, 1, "integer");
-    near(list->child->next->number, -2500, 0, "number");
-    is_str(list->child->next->next->str, "x\xC3\xA9\xF0\x9F\x98\x80\n", "escapes");
+    is_int(list->len, 3, "the array has its length");
+    is_int(list->child->integer, 1, "an integer is read");
+    near(list->child->next->number, -2500, 0, "a number is read");
+    is_str(list->child->next->next->str, "x\xC3\xA9\xF0\x9F\x98\x80\n", "escapes are decoded");
     ok(!json_get_bool(v, "b", true), "the last of two equal keys wins");
-    is_int(json_get_int(v, "none", 7), 7, "a default for the absent");
+    is_int(json_get_int(v, "none", 7), 7, "an absent member has its default");
     is_int(json_get_int(v, "big", 7), 7, "a number beyond 64 bits is no integer");
     near(json_get_num(v, "big", 0), 1.2345678901234568e20, 0,
          "a number beyond 64 bits is a real number");
@@ -49,7 +49,8 @@ static void test_reader(void) {
         "-",  "\"a\nb\"", "{a:1}", "[1 2]",    "\"\\ude00\"", "+1",        ".5",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        is_int(json_parse(&a, bad[i], strlen(bad[i]), &v, &e), -1, "refused: %s", bad[i]);
+        is_int(json_parse(&a, bad[i], strlen(bad[i]), &v, &e), -1, "the text is refused: %s",
+               bad[i]);
     char deep[1000];
     memset(deep, '[', sizeof deep);
     is_int(json_parse(&a, deep, sizeof deep, &v, &e), -1, "too deep a nesting is refused");

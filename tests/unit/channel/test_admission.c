@@ -48,7 +48,7 @@ int main(void) {
     add(&g, 9, "10.0.0.1");
     is_int(evicted_count, 3, "a newcomer that leaves frees a place");
     is_int(g.first - newcomers, 4, "the oldest is first");
-    is_int(g.last - newcomers, 9, "the newest last");
+    is_int(g.last - newcomers, 9, "the newest is last");
     struct admission one = {.max = 1};
     add(&one, 10, "10.0.0.1");
     add(&one, 11, "::ffff:10.0.0.1");

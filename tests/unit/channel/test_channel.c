@@ -58,7 +58,7 @@ int main(void) {
     struct channel_secret open = {.run = "x"}, elsewhere = keyed, open_elsewhere = {.run = "y"};
     elsewhere.run = "y";
     talk(false, &keyed, &keyed);
-    is_str(agent_end, "the run is over", "a sealed refusal");
+    is_str(agent_end, "the run is over", "a sealed refusal is delivered");
     ok(agent.refused_final, "a sealed refusal is final");
     talk(true, &keyed, &keyed);
     is_str(agent_end, "all places are taken",
@@ -73,6 +73,6 @@ int main(void) {
     is_str(agent_end, "this is run 'x', not 'y'",
            "without a key, every agent gets the name of the run");
     talk(true, &open, &keyed);
-    has_str(agent_end, "has no key", "no key");
+    has_str(agent_end, "has no key", "an agent without a key is refused");
     return done_testing();
 }

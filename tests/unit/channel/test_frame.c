@@ -63,16 +63,16 @@ static void test_values(void) {
     size_t used;
     frame_put(&b, &m, NULL);
     frame_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
-    is_int(back.world_size, m.world_size, "a number");
-    is_str(back.master_addr, "master_addr", "a text");
-    is_str(back.nodes[0].address, "10.0.0.1", "a node's address");
-    is_int(back.nodes[1].node_rank, -1, "a negative number");
+    is_int(back.world_size, m.world_size, "a number is decoded");
+    is_str(back.master_addr, "master_addr", "a text is decoded");
+    is_str(back.nodes[0].address, "10.0.0.1", "the address of a node is decoded");
+    is_int(back.nodes[1].node_rank, -1, "a negative number is decoded");
     strbuf_clear(&b);
     m = full(WIRE_FAILED);
     frame_put(&b, &m, NULL);
     frame_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
-    is_str(back.failures[0].node, "node2", "a failure's node");
-    is_str(back.failures[0].tail, "last\nlines", "a failure's last lines");
+    is_str(back.failures[0].node, "node2", "the node of a failure is decoded");
+    is_str(back.failures[0].tail, "last\nlines", "the last lines of a failure are decoded");
     is_str(back.failures[0].evidence, "killed by the kernel", "a failure's evidence is decoded");
     is_int(back.failures[0].signal, 9, "a failure's signal is decoded");
     strbuf_fini(&b);
@@ -84,17 +84,20 @@ static void test_limits(void) {
     struct wire_msg m;
     size_t used;
     is_int(frame_take(&a, "\xff\xff\xff\x7f\1", 5, WIRE_FRAME_BYTES_MAX, &m, &used, NULL, &e), -1,
-           "a frame longer than the limit");
+           "a frame longer than the limit is refused");
     is_int(e.code, ERR_LIMIT, "a frame above the limit is a limit error");
-    is_int(frame_take(&a, "\0\0\0\0\1", 5, 100, &m, &used, NULL, &e), -1, "an empty frame");
-    is_int(frame_take(&a, "\1\0\0\0\0", 5, 100, &m, &used, NULL, &e), -1, "type 0");
-    is_int(frame_take(&a, "\1\0\0\0\xff", 5, 100, &m, &used, NULL, &e), -1, "type 255");
+    is_int(frame_take(&a, "\0\0\0\0\1", 5, 100, &m, &used, NULL, &e), -1,
+           "an empty frame is refused");
+    is_int(frame_take(&a, "\1\0\0\0\0", 5, 100, &m, &used, NULL, &e), -1,
+           "a frame of type 0 is refused");
+    is_int(frame_take(&a, "\1\0\0\0\xff", 5, 100, &m, &used, NULL, &e), -1,
+           "a frame of type 255 is refused");
     // REFUSE: final, then a text that says it is 4 GiB long.
     is_int(frame_take(&a, "\x0d\0\0\0\4\0\0\0\0\0\0\0\0\xff\xff\xff\xff", 17, 100, &m, &used, NULL,
                       &e),
-           -1, "a text longer than its frame");
+           -1, "a text longer than its frame is refused");
     is_int(frame_take(&a, "\x0f\0\0\0\4\0\0\0\0\0\0\0\0\2\0\0\0a\0", 19, 100, &m, &used, NULL, &e),
-           -1, "a text with a NUL");
+           -1, "a text with a NUL is refused");
     arena_fini(&a);
 }
 

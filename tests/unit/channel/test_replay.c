@@ -40,7 +40,7 @@ static void test_counts(void) {
     is_int(replay_acked(&s, 0, &e), -1, "less than before cannot be");
     is_int(replay_acked(&s, 4, &e), -1, "an acknowledgement beyond what was sent is refused");
     is_str(e.text, "4 messages taken, of 1 to 3", "the error has the count and its bounds");
-    is_int(replay_acked(&s, 3, &e), 0, "everything");
+    is_int(replay_acked(&s, 3, &e), 0, "all frames are acknowledged");
     is_str(unacked(&s), "", "nothing is missing");
     replay_take(&s);
     is_int(s.taken, 1, "received messages are counted apart");

@@ -56,16 +56,16 @@ static void round_trip(void) {
         return;
     inventory_format(&back, &again);
     is_str(strbuf_cstr(&again), strbuf_cstr(&text), "a second write gives the same text");
-    is_str(back.nodes[0].user, "ubuntu", "user");
-    is_int(back.nodes[0].port, 2222, "port");
-    is_int(back.nodes[0].memory_bytes, 1152921504606846976, "memory");
-    is_str(back.nodes[0].instance_id, "i-0123456789abcdef0", "instance");
-    is_str(back.nodes[0].launched, "2026-01-02T03:04:05.678Z", "the time of launch");
-    is_str(back.nodes[0].config_hash, "0123abcd", "the wanted configuration hash");
+    is_str(back.nodes[0].user, "ubuntu", "the user is read back");
+    is_int(back.nodes[0].port, 2222, "the port is read back");
+    is_int(back.nodes[0].memory_bytes, 1152921504606846976, "the memory is read back");
+    is_str(back.nodes[0].instance_id, "i-0123456789abcdef0", "the id of the instance is read back");
+    is_str(back.nodes[0].launched, "2026-01-02T03:04:05.678Z", "the time of launch is read back");
+    is_str(back.nodes[0].config_hash, "0123abcd", "the hash of the configuration is read back");
     is_str(back.nodes[1].instance_id, "", "no instance is an empty text");
-    is_str(back.nodes[1].root, "/tmp/with space", "root");
+    is_str(back.nodes[1].root, "/tmp/with space", "the root is read back");
     ok(back.nodes[1].user == NULL, "no user stays none");
-    is_int(back.nodes[2].transport, INVENTORY_LOCAL, "transport");
+    is_int(back.nodes[2].transport, INVENTORY_LOCAL, "the transport is read back");
     strbuf_fini(&text);
     strbuf_fini(&again);
     arena_fini(&a);
@@ -76,7 +76,8 @@ static void refuses(const char *rest, const char *why) {
     struct err e = {0};
     struct inventory inv;
     char *text = arena_printf(&a, "%s%s", HEAD, rest);
-    is_int(inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e), -1, "refused: %s", why);
+    is_int(inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e), -1,
+           "the inventory is refused: %s", why);
     has_str(e.text, why, "the error has the reason: %s", why);
     has_str(e.text, "c.toml:", "the error has the place: %s", why);
     arena_fini(&a);
@@ -108,7 +109,7 @@ static void selects(void) {
     is_int(inventory_select(&a, &inv, "node0,gpu[01-01]", &at, &n, &e), 0, "a set chooses");
     is_uint(n, 2, "the set chooses two nodes");
     is_uint(at[0], 0, "chosen nodes are in inventory order");
-    is_uint(at[1], 2, "the second one");
+    is_uint(at[1], 2, "the second node is found");
     is_int(inventory_select(&a, &inv, "gpu1", &at, &n, &e), -1, "an unknown name is refused");
     has_str(e.text, "did you mean 'gpu01'", "the nearest is suggested");
     arena_fini(&a);
@@ -160,7 +161,7 @@ int main(void) {
     is_int(inventory_parse(&a, "format = 2\n", 11, "c.toml", &inv, &e), -1,
            "another format is refused");
     has_str(e.text, "reads format 1", "the error has the format that is read");
-    is_int(inventory_parse(&a, "name = [", 8, "c.toml", &inv, &e), -1, "broken TOML");
+    is_int(inventory_parse(&a, "name = [", 8, "c.toml", &inv, &e), -1, "broken TOML is refused");
     arena_fini(&a);
     errors_together();
     selects();

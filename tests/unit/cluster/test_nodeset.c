@@ -58,7 +58,7 @@ static void many(void) {
     memset(long_host, 'a', 300);
     is_int(nodeset_parse(&a, long_host, &set, &e), -1, "a host of 300 bytes is refused");
     const char *two[] = {"a,b", "b"};
-    is_int(nodeset_parse_list(&a, two, 2, &set, &e), -1, "a node in two elements");
+    is_int(nodeset_parse_list(&a, two, 2, &set, &e), -1, "a node in two elements is refused");
     has_str(e.text, "'b' is listed twice", "the error names the duplicate");
     arena_fini(&a);
 }

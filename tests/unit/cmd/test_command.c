@@ -17,7 +17,7 @@ int main(void) {
     for (size_t i = 0; commands[i]; i++) {
         const struct command *v = commands[i];
         is_str(command_names()[i], v->verb.name, "%s: the order of the names", v->verb.name);
-        is_str(command_program.verbs[i]->name, v->verb.name, "%s: the order in the manual",
+        is_str(command_program.verbs[i]->name, v->verb.name, "%s has its place in the manual",
                v->verb.name);
         ok(command_find(v->verb.name) == v, "%s: the command is found by name", v->verb.name);
         ok(v->verb.summary && v->verb.summary[0] && v->run,
@@ -36,7 +36,7 @@ int main(void) {
         struct err e = {0};
         strbuf_clear(&text);
         is_int(render_completion(&text, &set, &command_program, render_shells[i], &e), 0,
-               "completions for %s", render_shells[i]);
+               "completions for %s are made", render_shells[i]);
         for (size_t k = 0; commands[k]; k++)
             has_str(strbuf_cstr(&text), commands[k]->verb.name, "%s completes %s", render_shells[i],
                     commands[k]->verb.name);

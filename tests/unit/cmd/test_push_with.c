@@ -70,8 +70,8 @@ static void test_far(int fd) {
         for (size_t v = 0; v < sizeof FAR / sizeof *FAR; v++) {
             struct image changed = GOOD;
             memcpy((char *)&changed + FIELDS[f], &FAR[v], sizeof FAR[v]);
-            is_int(add(fd, &changed, sizeof changed), -1, "a place outside of the file: %zu, %zu",
-                   f, v);
+            is_int(add(fd, &changed, sizeof changed), -1,
+                   "a place outside of the file is refused: %zu, %zu", f, v);
         }
 }
 

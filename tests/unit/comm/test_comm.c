@@ -134,11 +134,12 @@ static void test_topologies(void) {
         ok(same_digests(world), "%s: every rank has the same bits", name);
         uint64_t first = shared->digest[0];
         if (!TAP_SANITIZED) {
-            is_int(run(t, 4, sums), 0, "%s: again, over 4 connections", name);
+            is_int(run(t, 4, sums), 0, "%s: sums are right over 4 connections", name);
             ok(shared->digest[0] == first, "%s: every run has the same bits", name);
         }
-        is_int(run(t, sockets, others), 0, "%s: double, broadcast, all-gather, barrier", name);
-        is_int(run(t, sockets, buckets), 0, "%s: overlapping buckets", name);
+        is_int(run(t, sockets, others), 0,
+               "%s: double, broadcast, all-gather and barrier are right", name);
+        is_int(run(t, sockets, buckets), 0, "%s: buckets that overlap are right", name);
         ok(same_digests(world), "%s: buckets agree to the bit", name);
     }
     run(&all[1], 1, sums);
@@ -271,17 +272,19 @@ static void test_config(void) {
     is_str(comm_backend_name(c), "self", "a single rank uses the backend 'self'");
     float x[2] = {1, 2};
     uint64_t ticket;
-    is_int(comm_all_reduce_start(c, x, 2, COMM_MEAN, &ticket, &e), 0, "starting");
-    ok(comm_done(c, ticket) && comm_wait(c, ticket, &e) == 0 && x[1] == 2.0F, "done at once");
+    is_int(comm_all_reduce_start(c, x, 2, COMM_MEAN, &ticket, &e), 0,
+           "one rank starts an all-reduce");
+    ok(comm_done(c, ticket) && comm_wait(c, ticket, &e) == 0 && x[1] == 2.0F,
+       "one rank is done at once");
     comm_close(c);
-    is_int(comm_open(&c, "nccl2", &good, &e), -1, "an unknown backend");
+    is_int(comm_open(&c, "nccl2", &good, &e), -1, "an unknown backend is refused");
     has_str(e.text, "nccl2", "the error names the unknown backend");
     struct comm_config bad = {.rank = 3, .world = 2, .cpu = -1};
-    is_int(comm_open(&c, NULL, &bad, &e), -1, "rank 3 of 2");
+    is_int(comm_open(&c, NULL, &bad, &e), -1, "rank 3 of 2 is refused");
     struct comm_config odd = {
         .rank = 0, .world = 4, .local_rank = 0, .local_world = 4, .nodes = 2, .cpu = -1};
-    is_int(comm_open(&c, NULL, &odd, &e), -1, "4 ranks of 4 on the first of 2 nodes");
-    is_int(e.code, ERR_CONFIG, "a configuration error");
+    is_int(comm_open(&c, NULL, &odd, &e), -1, "4 ranks of 4 on the first of 2 nodes are refused");
+    is_int(e.code, ERR_CONFIG, "the error is one of configuration");
 }
 
 static bool same_bits(float a, float b) {

@@ -192,13 +192,14 @@ static void test_kinds(void) {
         int world = world_of(t);
         char name[64];
         snprintf(name, sizeof name, "%d ranks on %d nodes", world, t->nodes);
-        is_int(run(t, k % 3 + 1, all_parts), 0, "%s: reduce-scatter and all-gather", name);
+        is_int(run(t, k % 3 + 1, all_parts), 0, "%s: reduce-scatter and all-gather are right",
+               name);
         ok(same_digests(world), "%s: every rank has the same bits", name);
         if (t->nodes <= 2)
             is_int(shared->ms[0], 0, "%s: the halves give the bits of all-reduce", name);
         uint64_t first = shared->digest[0];
         if (!TAP_SANITIZED) {
-            is_int(run(t, 4, all_parts), 0, "%s: again, over 4 connections", name);
+            is_int(run(t, 4, all_parts), 0, "%s: both are right over 4 connections", name);
             ok(shared->digest[0] == first, "%s: every run has the same bits", name);
         }
         is_int(run(t, 2, broadcasts), 0, "%s: broadcasts from everyone", name);
@@ -305,7 +306,7 @@ static void test_groups(void) {
         const struct topology *t = &topologies[k];
         char name[64];
         snprintf(name, sizeof name, "%d ranks on %d nodes", world_of(t), t->nodes);
-        is_int(run(t, 2, groups), 0, "%s: groups and groups of groups", name);
+        is_int(run(t, 2, groups), 0, "%s: groups, and groups of groups, are right", name);
         if (world_of(t) > 1)
             is_int(run(t, 1, links), 0, "%s: links beside sums", name);
     }
@@ -398,8 +399,9 @@ static void test_faults(void) {
             fatal = kinds[i].kind;
             victim = 1;
             run(&all[k], 2, dies);
-            is_int(shared->code[0], ERR_NET, "%s on %d nodes, rank 1 killed: a network error",
-                   kinds[i].name, all[k].nodes);
+            is_int(shared->code[0], ERR_NET,
+                   "%s on %d nodes fails with a network error when rank 1 is killed", kinds[i].name,
+                   all[k].nodes);
             has_str(shared->text[0], "rank 1 (", "the error names the rank that died");
             has_str(shared->text[0], "rank 0, ", "the error names the rank that reports");
             has_str(shared->text[0], kinds[i].name, "the error names the operation");
@@ -407,7 +409,7 @@ static void test_faults(void) {
         victim = 2;
         fatal = COMM_REDUCE_SCATTER;
         run(&all[k], 2, other_kind);
-        ok(shared->code[0] != 0, "ranks that call different operations on %d nodes: an error",
+        ok(shared->code[0] != 0, "ranks that call different operations on %d nodes get an error",
            all[k].nodes);
         run(&all[k], 2, other_count);
         ok(shared->code[0] != 0 && shared->code[2] != 0,
@@ -455,7 +457,7 @@ static void test_bf16(void) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint16_t got;
         element_bf16.narrow(&got, &cases[i].sum, 1);
-        is_int(got, cases[i].want, "%g in bfloat16", (double)cases[i].sum);
+        is_int(got, cases[i].want, "%g is rounded to bfloat16", (double)cases[i].sum);
     }
     float nan = NAN, back;
     uint32_t quiet = 0x7f800001; // whose upper half alone would be infinite

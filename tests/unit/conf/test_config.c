@@ -114,7 +114,8 @@ static void test_row(const struct option_row *given, const char *verb) {
             for (size_t i = 0; i < c.set.tables[t].table->count; i++)
                 if (&c.set.tables[t].table->rows[i] == given) {
                     values[0] = value_of(&c.set, &c.set.tables[t], given);
-                    is_int(c.set.tables[t].places[i].source, OPTION_FLAG, "%s: place: flag", name);
+                    is_int(c.set.tables[t].places[i].source, OPTION_FLAG,
+                           "%s has its place: a flag", name);
                 }
     }
     const char *variable = option_row_env(&a, &c.set, given);
@@ -123,18 +124,20 @@ static void test_row(const struct option_row *given, const char *verb) {
         is_str(but_for_rules(given, why), "", "%s=%s", variable, text);
         option_find(&c.set, given->key, &b);
         values[1] = value_of(&c.set, b, given);
-        is_int(option_place(&c.set, given->key)->source, OPTION_ENV, "%s: place: variable", name);
+        is_int(option_place(&c.set, given->key)->source, OPTION_ENV, "%s has its place: a variable",
+               name);
     }
     if (!given->key || given->type == OPTION_RECORDS)
         return;
     load("train", arena_printf(&a, "--set=%s=%s", given->key, text), NULL, NULL);
     option_find(&c.set, given->key, &b);
     values[2] = value_of(&c.set, b, given);
-    is_int(option_place(&c.set, given->key)->source, OPTION_FLAG, "%s: place: --set", name);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FLAG, "%s has its place: --set", name);
     const char *why = load(verb, "", arena_printf(&a, "%s = %s\n", given->key, values[2]), NULL);
-    is_str(but_for_rules(given, why), "", "%s in the file", name);
+    is_str(but_for_rules(given, why), "", "%s is read from the file", name);
     values[3] = value_of(&c.set, b, given);
-    is_int(option_place(&c.set, given->key)->source, OPTION_FILE, "%s: place: file", name);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FILE, "%s has its place: the file",
+           name);
     for (int i = 0; i < 4; i++)
         if (values[i])
             is_str(values[i], values[3], "%s: all four sources give the same value (%d)", name, i);
@@ -190,7 +193,8 @@ static void test_texts(void) {
     for (int i = 0; render_shells[i]; i++)
         is_int(render_completion(&shell[i], &c.set, p, render_shells[i], &e), 0, "%s",
                render_shells[i]);
-    is_int(render_completion(&shell[0], &c.set, p, "csh", &e), -1, "no csh");
+    is_int(render_completion(&shell[0], &c.set, p, "csh", &e), -1,
+           "there is no completion for csh");
     int missing = 0;
     for (size_t t = 0; t < c.set.table_count; t++)
         for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
@@ -234,15 +238,16 @@ static void test_help(void) {
     config_open(&c, &a, "dtctl", NULL);
     render_help_verb(&b, &c.set, program(), &up, 60);
     has_str(strbuf_cstr(&b), "Usage: dtctl up [FLAGS] [NODE]\n\nSome words.\n\nMore words.\n",
-            "usage and text");
+            "the help begins with usage and text");
     has_str(strbuf_cstr(&b),
             "      --nodes N             Number of nodes to make;\n"
             "                            provider hosts uses all listed\n"
             "                            machines. Default: 2.\n",
-            "a flag, wrapped");
-    has_str(strbuf_cstr(&b), "  -c, --cluster CLUSTER     Name", "a flag of every command");
-    ok(!strstr(strbuf_cstr(&b), "--detach"), "no flag of another command");
-    has_str(strbuf_cstr(&b), "Examples:\n  dtctl up --nodes 4\n", "examples");
+            "the help wraps the line of a flag");
+    has_str(strbuf_cstr(&b), "  -c, --cluster CLUSTER     Name",
+            "the help has the flags of every command");
+    ok(!strstr(strbuf_cstr(&b), "--detach"), "the help has no flag of another command");
+    has_str(strbuf_cstr(&b), "Examples:\n  dtctl up --nodes 4\n", "the help has examples");
     size_t widest = 0;
     for (const char *p = strbuf_cstr(&b); *p; p += strcspn(p, "\n") + 1)
         widest = strcspn(p, "\n") > widest ? strcspn(p, "\n") : widest;
@@ -316,55 +321,58 @@ static void test_verb(void) {
     int used;
     struct err e;
     config_open(&c, &a, "dtctl", NULL);
-    is_int(config_verb(&c, 6, argv, &verb, &used, &e), 0, "flags in front of the verb");
-    is_str(verb, "up", "the verb");
+    is_int(config_verb(&c, 6, argv, &verb, &used, &e), 0, "flags may stand in front of the verb");
+    is_str(verb, "up", "the verb is found");
     struct config_verb v = {.verb = verb};
     is_int(config_load(&c, &v, 6 - used, argv + used, &rest, &e), 0, "flags around the verb load");
     ok(c.json && c.cluster.nodes == 3 && strcmp(c.cluster.name, "lab") == 0, "both flags count");
     config_open(&c, &a, "dtctl", NULL);
-    is_int(config_verb(&c, 1, no_verb, &verb, &used, &e), 0, "no verb");
+    is_int(config_verb(&c, 1, no_verb, &verb, &used, &e), 0, "a command line may lack a verb");
     ok(!verb && cli_has(&c.set, "help", NULL), "--help needs no verb");
     config_open(&c, &a, "dtctl", NULL);
-    is_int(config_verb(&c, 2, wrong, &verb, &used, &e), -1, "a wrong flag");
+    is_int(config_verb(&c, 2, wrong, &verb, &used, &e), -1, "a wrong flag is refused");
     is_str(e.text, "--jsn: unknown flag (did you mean '--json'?)", "suggests the nearest");
-    is_int(err_status(e.code), 2, "usage: status 2");
+    is_int(err_status(e.code), 2, "a usage error exits with 2");
 }
 
 static void test_load(void) {
-    is_str(load("up", "", NULL, NULL), "", "no file");
+    is_str(load("up", "", NULL, NULL), "", "the configuration may lack a file");
     ok(c.cluster.provider == CONFIG_LOCAL && c.cluster.nodes == 2 && !c.file_found,
-       "provider local and two nodes");
+       "the default is provider local with two nodes");
     is_str(load("up", "-f|none.toml", NULL, NULL),
            "configuration: cannot read 'none.toml': No such file or directory",
            "a file that was named must exist");
     is_str(load("up", "", NULL, "DTCTL_CONFIG=none.toml"),
-           "configuration: cannot read 'none.toml': No such file or directory", "a missing file");
+           "configuration: cannot read 'none.toml': No such file or directory",
+           "a missing file is refused");
     is_str(load("up", "--nodes=x", "[cluster]\nnodes = 0\n", "DTCTL_SSH_PORT=-1"),
            "dtctl.toml:2:9: cluster.nodes: 0 is below the minimum 1\n"
            "DTCTL_SSH_PORT: -1 is below the minimum 0\n"
            "--nodes: 'x' is not a whole number",
-           "problems of all sources at once");
+           "problems of all sources are reported at once");
     is_str(load("up", "--nodes=x|--help", "[cluster]\nnodes = 0\n", NULL), "",
            "--help is before all that");
     ok(c.help, "--help is recognised before the file is read");
     is_str(load("up", "--host=u@gpu[01-04].lab:2222", "[hosts]\nlist = ['a']\n", NULL), "",
-           "hosts");
+           "hosts are read from a flag");
     ok(c.hosts.list.count == 1 && strcmp(c.hosts.list.items[0], "u@gpu[01-04].lab:2222") == 0,
        "a flag replaces the list");
     is_str(config_where(&c, "hosts.list"), "--host: hosts.list", "a later error names the flag");
     is_str(load("train", "--input=a=/x|--input=b=y:z:sharded|--input=c=/w:replicated", NULL, NULL),
-           "", "inputs");
-    is_str(config_input(&c, 1)->source, "y:z", "a colon in a source");
+           "", "inputs are read from flags");
+    is_str(config_input(&c, 1)->source, "y:z", "a source may have a colon");
     is_int(config_input(&c, 1)->mode, CONFIG_SHARDED, "the mode of an input is read");
-    is_str(load("train", "--nproc-per-node=gpu", NULL, NULL), "", "processes per device");
+    is_str(load("train", "--nproc-per-node=gpu", NULL, NULL), "",
+           "the number of processes per device is read");
     is_int(c.job.nproc_per_node, CONFIG_NPROC_GPU, "'gpu' is a negative number");
     is_str(load("train", "--tee=0:3,1:1|--redirects=2", NULL, NULL), "", "streams");
     is_str(load("train", "--tee=0:4", NULL, NULL),
-           "--tee: '0:4' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…", "a wrong one");
+           "--tee: '0:4' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…",
+           "a wrong value of --tee is refused");
     is_str(load("train", "--metric=l=loss", NULL, NULL),
            "--metric: expression 'loss': it has no group (try: put the number between "
            "parentheses)",
-           "a metric");
+           "a metric without a group is refused");
     is_str(load("train", "--metric=l=x=([0-9+)", NULL, NULL),
            "--metric: expression 'x=([0-9+)': missing terminating ] for character class, at "
            "character 9 of 9",
@@ -389,7 +397,8 @@ static void test_load(void) {
            "a cluster's name becomes a path, too");
     is_str(load("up", "--host=-oProxyCommand=x", NULL, NULL),
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
-    ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"), "too many hosts");
+    ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"),
+       "too many hosts are refused");
 }
 
 // ---- unknown variables ----
@@ -404,22 +413,25 @@ static void test_unknown_env(void) {
            "DTCTL_NODES (did you mean DTCTL_CLUSTER_NODES or DTCTL_TRAIN_NODES?)",
            "a variable without its table: those that end so; never its value");
     is_str(unknown("DTCTL_CLUSTER_NODE=3", NULL),
-           "DTCTL_CLUSTER_NODE (did you mean DTCTL_CLUSTER_NODES?)", "a letter too few");
+           "DTCTL_CLUSTER_NODE (did you mean DTCTL_CLUSTER_NODES?)",
+           "a name that lacks a letter gets a suggestion");
     is_str(unknown("DTCTL_QQQQQQQQQQ=1", "DTCTL_\033[2J=1"), "DTCTL_QQQQQQQQQQ, DTCTL_\\x1b[2J",
-           "unknown variables, printable");
-    is_str(unknown("DTCTL_CLUSTER_NODES=3", "DTCTL_CONFIG=x"), "", "known variables: no error");
-    is_str(unknown("DTCTL_NODES=", "DTCTLX=1"), "", "an empty one, and another program's");
+           "names of unknown variables are printable");
+    is_str(unknown("DTCTL_CLUSTER_NODES=3", "DTCTL_CONFIG=x"), "", "known variables are no error");
+    is_str(unknown("DTCTL_NODES=", "DTCTLX=1"), "",
+           "empty variables, and those of other programs, are ignored");
     is_str(unknown("DTCTL_RUN=r", "DTCTL_INPUT_DATA=/d"), "", "a worker's, in a run");
     is_str(unknown("DTCTL_OUTPUT_DIR=/d", NULL),
            "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)", "the same, in no run");
-    is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "", "build variables: no error");
+    is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "",
+           "variables of the build are no error");
     char *many[1002] = {NULL};
     for (int i = 0; i < 1001; i++)
         many[i] = arena_printf(&a, "DTCTL_QQQQQQQQQQ_%d=1", i);
     config_open(&c, &a, "dtctl", many);
     const char *text = config_unknown_env(&c);
     ok(strlen(text) < OPTION_ENV_BYTES_MAX + 32 && str_ends(text, " more"),
-       "a thousand of them: one short line");
+       "a thousand unknown variables give one short line");
 }
 
 // ---- dttrain ---------------------------------------------------------------------------------
@@ -445,9 +457,9 @@ static void test_train(void) {
          "[train]\nlr = 0.25\nmean = [0.5, 0.25, 0.125]\n",
          NULL);
     is_str(train("--config|dtctl.toml|--set|train.epochs=4", NULL, &t, &f, &s), "",
-           "a whole dtctl.toml");
+           "a whole dtctl.toml is read");
     ok(t.lr == 0.25 && t.epochs == 4 && t.mean.count == 3 && strcmp(t.model, "resnet18") == 0,
-       "file and --set");
+       "values of the file and of --set are taken");
     is_str(train("--config=dtctl.toml", environ_, &t, &f, &s), "", "the trainer reads variables");
     ok(t.lr == 0.5, "the trainer takes a variable's value when asked to");
     render_toml(&b, &c.set, train_tables);
@@ -459,13 +471,14 @@ static void test_train(void) {
     render_toml(&out, &s, train_tables);
     is_str(strbuf_cstr(&out), strbuf_cstr(&b), "the trainer's file equals what dtctl writes");
     is_str(train("--set=train.epoch=1|--lr=3|-f|none", NULL, &t, &f, &s),
-           "configuration: cannot read 'none': No such file or directory", "no file");
+           "configuration: cannot read 'none': No such file or directory",
+           "a missing file of the trainer is refused");
     is_str(train("--set=train.epoch=1|--lr=3|--set=train.batch=0", NULL, &t, &f, &s),
            "--lr: unknown flag; write --set train.lr=VALUE\n"
            "--set: unknown key 'train.epoch' (did you mean 'train.epochs'?)\n"
            "--set train.batch: 0 is below the minimum 1",
-           "errors");
-    is_str(train("x", NULL, &t, &f, &s), "'x': dttrain takes flags only", "arguments");
+           "all errors are reported");
+    is_str(train("x", NULL, &t, &f, &s), "'x': dttrain takes flags only", "an argument is refused");
     is_str(train("--help|--nonsense", NULL, &t, &f, &s), "", "--help");
     ok(f.help && !f.version, "--help is the trainer's first action");
     strbuf_clear(&out);
@@ -474,7 +487,8 @@ static void test_train(void) {
     has_str(strbuf_cstr(&out), "train.resume = auto|never|RUN", "the trainer's help has its keys");
     ok(!strstr(strbuf_cstr(&out), "cluster.nodes"), "the trainer's help: no other keys");
     struct strbuf faults = {0};
-    is_int(option_check(&s, NULL, &faults), 0, "no faults %s", strbuf_cstr(&faults));
+    is_int(option_check(&s, NULL, &faults), 0, "the tables have no faults %s",
+           strbuf_cstr(&faults));
     strbuf_fini(&faults), strbuf_fini(&b), strbuf_fini(&out);
 }
 

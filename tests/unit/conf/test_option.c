@@ -18,8 +18,9 @@ static const char *env(const char *variable) {
 
 static void test_defaults(void) {
     fresh();
-    ok(!v.flag && v.on && v.integer == 3 && v.duration == 5000 && v.bytes == 1024, "defaults");
-    ok(v.count == -2 && v.choice == 2 && v.real == 0.5, "words and numbers");
+    ok(!v.flag && v.on && v.integer == 3 && v.duration == 5000 && v.bytes == 1024,
+       "the struct has its defaults");
+    ok(v.count == -2 && v.choice == 2 && v.real == 0.5, "words and numbers have their defaults");
     ok(v.string && !*v.string && v.path && !*v.path, "an unset string is empty, not NULL");
     ok(v.range.min == 0 && v.list.count == 0 && v.ints.count == 2, "unset lists, a list's default");
     is_int(option_place(&s, "t.integer")->source, OPTION_DEFAULT, "a default's place is 'default'");
@@ -104,7 +105,7 @@ static void test_values(void) {
         err_clear(&e);
         is_int(option_parse(&a, r, good[i].text, (char *)&v + r->offset, &e), 0, "%s = %s %s",
                good[i].key, good[i].text, e.text);
-        is_str(formatted(good[i].key), good[i].want, "the value as TOML");
+        is_str(formatted(good[i].key), good[i].want, "the value is written as TOML");
         const char *text = formatted(good[i].key);
         const char *dot = strchr(good[i].key, '.');
         is_str(file(arena_printf(&a, "%s%s = %s\n", dot ? "[t]\n" : "", dot ? dot + 1 : good[i].key,
@@ -121,7 +122,7 @@ static void test_wrong_values(void) {
         struct err e;
         is_int(option_parse(&a, r, bad[i].text, (char *)&v + r->offset, &e), -1, "%s = %s",
                bad[i].key, bad[i].text);
-        is_str(e.text, bad[i].want, "why");
+        is_str(e.text, bad[i].want, "the error says why");
     }
 }
 
@@ -140,35 +141,39 @@ static void test_file(void) {
         "dir/f.toml:12:1: named.much too long: 'much too long' is too long\n"
         "dir/f.toml:15:5: map.x: expected a string, found an array\n"
         "dir/f.toml:16:19: map.much too long: 'much too long' is too long",
-        "all errors at once, each at its place");
+        "all errors are reported at once, each at its place");
     is_str(file("[t]\npath = 'x/y'\npaths = ['a', '/b', '~/c']\nduration = 2\nbytes = 10\n"
                 "count = 3\nrange = 4\nreals = [1,2,3]\n[[plain]]\nport=1\n[[plain]]\nport=2\n"),
-           "", "a good file");
+           "", "a good file is read");
     is_str(v.path, "dir/x/y", "paths are relative to the file");
     ok(strcmp(v.paths.items[0], "dir/a") == 0 && strcmp(v.paths.items[1], "/b") == 0,
        "relative paths in lists are relative to the file");
     is_str(v.paths.items[2], "/home/ada/c", "'~' is the home folder of the environment");
-    ok(v.duration == 2000 && v.bytes == 10 && v.count == 3 && v.range.max == 4, "plain numbers");
+    ok(v.duration == 2000 && v.bytes == 10 && v.count == 3 && v.range.max == 4,
+       "plain numbers are read");
     const struct thing *things = v.plain.items;
-    ok(v.plain.count == 2 && things[1].port == 2, "array of tables");
+    ok(v.plain.count == 2 && things[1].port == 2, "an array of tables is read");
     is_int(things[1].place.line, 11, "a record has its line");
     is_str(option_place_text(&a, option_place(&s, "t.path")), "dir/f.toml:2:8",
            "a value has its line");
-    is_str(file("t = 1\n"), "dir/f.toml:1:5: t: expected a table, found an integer", "no table");
+    is_str(file("t = 1\n"), "dir/f.toml:1:5: t: expected a table, found an integer",
+           "a value in place of a table is refused");
     is_str(file("'t.integer' = 2\n"),
            "dir/f.toml:1:1: t.integer: unknown key (did you mean 't.integer'?)",
            "a quoted dot is not a path");
     is_str(file("[u]\ninteger = 1\n"), "dir/f.toml:1:2: u: unknown table (did you mean 't'?)",
-           "unknown table");
+           "an unknown table is refused");
     is_str(file("[t]\nstring = \"a\\u0000b\"\n"),
            "dir/f.toml:2:10: t.string: the string contains a NUL", "NUL");
 }
 
 // A file must refuse the same values as flags.
 static void test_file_numbers(void) {
-    has_str(file("[t]\nreal = nan\n"), "expected a finite number", "no number");
+    has_str(file("[t]\nreal = nan\n"), "expected a finite number",
+            "a value that is no number is refused");
     has_str(file("[t]\nreal = inf\n"), "expected a finite number", "no end");
-    has_str(file("[t]\nduration = 9223372036854775807\n"), "out of range", "seconds beyond all");
+    has_str(file("[t]\nduration = 9223372036854775807\n"), "out of range",
+            "seconds beyond 64 bits are refused");
 }
 
 static void test_many_problems(void) {
@@ -179,7 +184,7 @@ static void test_many_problems(void) {
         strbuf_addf(&b, "unknown_%d = 1\n", i);
     fresh();
     option_set_file(&s, "f", strbuf_cstr(&b), b.len);
-    is_int(option_set_finish(&s, &e), -1, "500 unknown keys");
+    is_int(option_set_finish(&s, &e), -1, "500 unknown keys are refused");
     is_int(s.problem_count, 500, "all are counted");
     int described = 0;
     for (const struct option_problem *p = s.problems; p; p = p->next)
@@ -187,24 +192,25 @@ static void test_many_problems(void) {
     is_int(described, OPTION_PROBLEMS_MAX, "as many errors are described as the limit allows");
     ok(strlen(e.text) < ERR_TEXT_BYTES_MAX && strstr(e.text, "\nand ") && strstr(e.text, " more"),
        "the text says how many are not shown");
-    is_int(e.code, ERR_CONFIG, "code of a file");
+    is_int(e.code, ERR_CONFIG, "an error of a file has its code");
     strbuf_fini(&b);
 }
 
 static void test_env(void) {
-    is_str(env("P_T_INTEGER=4"), "", "variable");
+    is_str(env("P_T_INTEGER=4"), "", "a variable is read");
     is_int(v.integer, 4, "a variable sets the value");
     is_str(option_place_text(&a, option_place(&s, "t.integer")), "P_T_INTEGER",
            "a variable is the value's place");
     is_str(env("P_T_INTEGER="), "", "an empty variable is ignored");
     is_int(v.integer, 3, "the default stays");
-    is_str(env("P_T_INTEGER=x"), "P_T_INTEGER: 'x' is not a whole number", "a wrong one");
-    is_str(env("P_MAP=a=1,b=2"), "", "a map");
+    is_str(env("P_T_INTEGER=x"), "P_T_INTEGER: 'x' is not a whole number",
+           "a wrong variable is refused");
+    is_str(env("P_MAP=a=1,b=2"), "", "a variable may hold a map");
     is_int(v.map.count, 2, "a map has both entries");
     is_str(env("P_MAP=a=1,2"),
            "P_MAP: '2' is not NAME=VALUE (try: '\"a=1,2\"' where the comma belongs to the value)",
-           "a comma in a value");
-    is_str(env("P_MAP=\"a=1,2\",b=3"), "", "quoted");
+           "a value with a comma needs quotes");
+    is_str(env("P_MAP=\"a=1,2\",b=3"), "", "a quoted value may have commas");
     is_str(formatted("map"), "{ a = \"1,2\", b = \"3\" }",
            "a quoted comma belongs to the map's value");
     is_str(env("P_SET=t.integer=9"), "", "--set has no variable");
@@ -226,13 +232,13 @@ static void test_precedence(void) {
     option_set_file(&s, "f", text, strlen(text));
     option_set_env(&s, environ_);
     cli_apply(&s);
-    is_str(problems(), "", "file, environment and flags");
+    is_str(problems(), "", "file, environment and flags are read");
     ok(v.integer == 2 && v.real == 0.75 && strcmp(v.string, "flag") == 0 && v.duration == 5000,
-       "flag > environment > file > default");
+       "flags beat the environment, the file and the defaults");
     is_int(option_place(&s, "t.integer")->source, OPTION_FILE, "the file beats the default");
     is_int(option_place(&s, "t.real")->source, OPTION_ENV, "the environment beats the file");
     is_int(option_place(&s, "t.string")->source, OPTION_FLAG, "a flag beats the environment");
-    is_int(option_place(&s, "t.duration")->source, OPTION_DEFAULT, "a default");
+    is_int(option_place(&s, "t.duration")->source, OPTION_DEFAULT, "a default has its source");
     is_str(formatted("map"), "{ a = \"1\", b = \"2\", c = \"3\" }", "maps are merged");
     is_str(formatted("named"), "{ n = { port = 1 }, m = { port = 2 } }",
            "records with names are merged");
@@ -257,11 +263,13 @@ static void test_kept(void) {
 
 static void test_rules(void) {
     is_str(file("[t]\nneedy = true\nchoice = 'green'\n"),
-           "dir/f.toml:2:9: t.needy needs t.choice = \"red\", and it is \"green\"", "a word");
+           "dir/f.toml:2:9: t.needy needs t.choice = \"red\", and it is \"green\"",
+           "a rule names the word that is needed");
     is_str(file("[t]\nneedy = false\nchoice = 'green'\n"), "", "a switch that is off asks nothing");
     is_str(file("[t]\nneedy = true\nchoice = 'red'\n"), "", "the word is there");
     is_str(file("[t]\nneedy = true\nchoice = 'red'\nreal = 0\n"),
-           "dir/f.toml:2:9: t.needy needs t.real above 0", "above 0");
+           "dir/f.toml:2:9: t.needy needs t.real above 0",
+           "a rule names the number that is needed");
     is_str(file("[t]\nopen = 0.75\nreal = 0.5\n"),
            "dir/f.toml:2:8: t.open is 0.75, and t.real only 0.5",
            "an option that must not exceed another is refused above it");
@@ -304,7 +312,7 @@ static void test_check(void) {
         "'nope' is no verb",
     };
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
-        has_str(strbuf_cstr(&b), want[i], "the error text: %s", want[i]);
+        has_str(strbuf_cstr(&b), want[i], "the text has the error: %s", want[i]);
     strbuf_fini(&b);
 }
 

@@ -19,36 +19,41 @@ static const char *cli(const char *words) {
 }
 
 static void test_flags(void) {
-    is_str(cli("--integer 4 --no-on --flag --string=--x --duration 1m"), "", "long flags");
+    is_str(cli("--integer 4 --no-on --flag --string=--x --duration 1m"), "",
+           "long flags are accepted");
     ok(v.integer == 4 && !v.on && v.flag && strcmp(v.string, "--x") == 0 && v.duration == 60000,
        "long flags set their values");
     is_str(option_place_text(&a, option_place(&s, "t.on")), "--no-on",
            "a long flag is the value's place");
-    is_str(cli("-xo -i5 -l a -lb -l=c"), "", "short flags");
+    is_str(cli("-xo -i5 -l a -lb -l=c"), "", "short flags are accepted");
     ok(v.flag && v.on && v.integer == 5 && v.list.count == 3, "short flags set their values");
     is_str(v.list.items[2], "c", "-l=c");
     is_str(cli("-l a -l []"), "", "a list with an element, and [] behind it");
     ok(v.list.count == 2, "adds to the list");
-    is_str(cli("-l []"), "", "[] alone");
+    is_str(cli("-l []"), "", "[] alone is accepted");
     ok(v.list.count == 0, "clears the list");
-    is_str(cli("a --integer 4 b -- c --flag"), "", "arguments");
+    is_str(cli("a --integer 4 b -- c --flag"), "", "arguments and flags may be mixed");
     ok(rest.count == 2 && strcmp(rest.args[1], "b") == 0 && rest.command_count == 2 &&
            rest.dashes && strcmp(rest.command[1], "--flag") == 0,
        "arguments and the command are separated from flags");
-    is_str(line_of("go", 0, "--integer=4 -- python3 --integer 5"), "", "a command");
+    is_str(line_of("go", 0, "--integer=4 -- python3 --integer 5"), "",
+           "the words of a command are accepted");
     ok(v.rest.count == 3 && strcmp(v.rest.items[2], "5") == 0 && v.integer == 4,
        "the arguments set the option of the command");
-    is_str(line_of("go", 0, "-x"), "", "a letter of the verb");
+    is_str(line_of("go", 0, "-x"), "", "a letter of the verb is accepted");
     ok(v.own_f && !v.flag, "hides that of every verb");
-    is_str(cli("--map a=1 --map b=2 --map a=3 --named n=1 --ints 4,5"), "", "repeated flags");
+    is_str(cli("--map a=1 --map b=2 --map a=3 --named n=1 --ints 4,5"), "",
+           "repeated flags are accepted");
     is_str(formatted("map"), "{ a = \"3\", b = \"2\" }", "a name again replaces");
     is_str(formatted("t.ints"), "[4, 5]", "a list of numbers is replaced as a whole");
-    is_str(cli("--set t.integer=7 --set t.list=a,b --set named={n={port=3}}"), "", "--set");
+    is_str(cli("--set t.integer=7 --set t.list=a,b --set named={n={port=3}}"), "",
+           "--set is accepted");
     ok(v.integer == 7 && v.list.count == 2 && v.named.count == 1 && v.set.count == 3,
        "--set sets its values");
     is_str(option_place_text(&a, option_place(&s, "t.integer")), "--set t.integer",
            "--set is the value's place");
-    is_str(cli("--integer -5"), "--integer: -5 is below the minimum 1", "a negative number");
+    is_str(cli("--integer -5"), "--integer: -5 is below the minimum 1",
+           "a negative number is taken as a value");
     ok(cli_has(&s, "integer", NULL) && !cli_has(&s, "real", NULL),
        "the flags that were given are known");
 }
@@ -90,15 +95,16 @@ static void test_styles(void) {
     is_str(line_of("go", style, "--int=4 x.py --integer 9 -- y"),
            "--int: this could be --integer, "
            "--ints",
-           "an ambiguous prefix");
-    is_str(line_of("go", style, "--inte=4 --foll x.py --integer 9 -- y"), "", "prefixes");
+           "an ambiguous prefix is refused");
+    is_str(line_of("go", style, "--inte=4 --foll x.py --integer 9 -- y"), "",
+           "unique prefixes are accepted");
     ok(v.integer == 4 && v.own_f, "unique prefixes set their values");
-    is_int(rest.command_count, 5, "all from the first argument on");
+    is_int(rest.command_count, 5, "all words from the first argument on are the command");
     is_str(rest.command[0], "x.py", "everything from the first argument on is the command");
-    is_str(line_of("go", style, "--no_on"), "", "underscores");
+    is_str(line_of("go", style, "--no_on"), "", "underscores stand for hyphens");
     ok(!v.on, "an underscore in a flag is a hyphen");
     is_str(line_of("go", 0, "--intege=4"), "--intege: unknown flag (did you mean '--integer'?)",
-           "no prefixes without the style");
+           "prefixes are refused without the style of torchrun");
 }
 
 int main(void) {

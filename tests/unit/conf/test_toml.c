@@ -28,21 +28,22 @@ static void test_places(void) {
     ok(root->len == 0, "a bare key has no umlauts");
     root = parse("# é\n\"tä\" = { k = [1,\n  'x'] } # end\n[b.c]\nd.e = 1\n");
     const struct toml *t = toml_member(root, "tä");
-    is_int(t->key_line, 2, "line of a key");
-    is_int(t->key_column, 1, "column of a key");
+    is_int(t->key_line, 2, "a key has its line");
+    is_int(t->key_column, 1, "a key has its column");
     is_int(t->column, 8, "column of a value counts characters");
     const struct toml *x = toml_first(t, "k")->next;
-    is_int(x->line, 3, "line of an element");
-    is_int(x->column, 3, "column of an element");
+    is_int(x->line, 3, "an element has its line");
+    is_int(x->column, 3, "an element has its column");
     const struct toml *e = toml_get(root, "b.c.d.e");
-    is_int(e->line, 5, "line of a dotted key's value");
-    is_int(e->column, 7, "column of a dotted key's value");
-    is_int(e->key_column, 3, "column of its last part");
-    is_int(toml_get(root, "b.c")->line, 4, "line of a header");
+    is_int(e->line, 5, "the value of a dotted key has its line");
+    is_int(e->column, 7, "the value of a dotted key has its column");
+    is_int(e->key_column, 3, "the last part of a dotted key has its column");
+    is_int(toml_get(root, "b.c")->line, 4, "a header has its line");
 }
 
 static void test_errors(void) {
-    is_str(errors_of("a = 1\na = 2\n"), "t:2:1: key 'a' is given twice, first at 1:1", "duplicate");
+    is_str(errors_of("a = 1\na = 2\n"), "t:2:1: key 'a' is given twice, first at 1:1",
+           "a key that is given twice is refused");
     is_str(errors_of("a = [1,\n 2\nb = 1\nb = 2\n"),
            "t:3:1: expected ',' or ']' in the array that starts at 1:5, found 'b'\n"
            "t:4:1: key 'b' is given twice, first at 3:1",
@@ -59,8 +60,8 @@ static void test_errors(void) {
     is_str(errors_of("a = \"\"\"\nx = 1\n"), "t:1:5: this string has no end", "open long string");
     is_str(errors_of("a = \xff\n"), "t:1:5: byte 0xff is not UTF-8",
            "bytes that are not UTF-8 are refused");
-    has_str(errors_of("a = 07:32:00x\n"), "is no time", "more behind a time");
-    has_str(errors_of("a = 1979-05-27x\n"), "t:1:5", "more behind a date");
+    has_str(errors_of("a = 07:32:00x\n"), "is no time", "text behind a time is refused");
+    has_str(errors_of("a = 1979-05-27x\n"), "t:1:5", "text behind a date is refused");
     is_str(toml_get_str(parse("a = \"\"\"x \\ \n\n  y \\\n z\"\"\"\n"), "a", ""), "x y z",
            "a backslash at the end of a line takes all blank space with it");
     is_str(errors_of("a = 012\nb = 1__0\nc = 99999999999999999999\nd = yes\n"),
@@ -68,7 +69,7 @@ static void test_errors(void) {
            "t:2:5: '1__0' has an underscore that is not between two digits\n"
            "t:3:5: '99999999999999999999' does not fit in 64 bits\n"
            "t:4:5: 'yes' is no value: strings need quotes",
-           "numbers");
+           "wrong numbers are refused");
     struct toml *root;
     struct toml_error *x;
     const char *text = "a =\nb = 2\n";
@@ -90,7 +91,8 @@ static void test_limits(void) {
         for (int i = 0; i < depth; i++)
             strbuf_addc(&b, ']');
         int count = toml_parse_all(&a, strbuf_cstr(&b), b.len, &root, &x);
-        is_int(count, depth >= TOML_DEPTH_MAX, "%d arrays inside each other", depth);
+        is_int(count, depth >= TOML_DEPTH_MAX,
+               "%d arrays are accepted inside each other up to the limit", depth);
     }
     has_str(x->text, "nested more than 96 deep", "the limit is named");
     strbuf_clear(&b);
@@ -104,11 +106,13 @@ static void test_limits(void) {
     strbuf_clear(&b);
     for (int i = 0; i < 50000; i++)
         strbuf_addf(&b, "k%d = [%d, %d]\n", i, i, i);
-    is_int(toml_parse_all(&a, strbuf_cstr(&b), b.len, &root, &x), 0, "50,000 keys in one table");
+    is_int(toml_parse_all(&a, strbuf_cstr(&b), b.len, &root, &x), 0,
+           "50,000 keys fit into one table");
     is_int(root->len, 50000, "all 50,000 keys are in the table");
     char *huge = arena_alloc(&a, 1, 1, TOML_TEXT_BYTES_MAX + 1);
     memset(huge, '\n', TOML_TEXT_BYTES_MAX + 1);
-    is_int(toml_parse_all(&a, huge, TOML_TEXT_BYTES_MAX + 1, &root, &x), 1, "a text too large");
+    is_int(toml_parse_all(&a, huge, TOML_TEXT_BYTES_MAX + 1, &root, &x), 1,
+           "a text above the limit is refused");
     has_str(x->text, "above the maximum", "too large a text is refused with the limit");
     strbuf_fini(&b);
 }
@@ -121,7 +125,7 @@ static void test_getters(void) {
     int64_t n;
     char **list;
     size_t count;
-    is_str(toml_get_str(root, "run.id", "-"), "x", "string");
+    is_str(toml_get_str(root, "run.id", "-"), "x", "a string is read");
     is_str(toml_get_str(root, "run.n", "-"), "-", "another type gives the default");
     is_str(
         toml_get_str(parse("s = \"\\u007f\\u0080\\u07ff\\u0800\\uffff\\U00010000\"\n"), "s", "-"),
@@ -129,20 +133,21 @@ static void test_getters(void) {
         "\xc2\x80"
         "\u07ff\u0800\uffff\U00010000",
         "characters at the bounds of their lengths");
-    is_int(toml_get_int(root, "run.n", 0), 7, "integer");
+    is_int(toml_get_int(root, "run.n", 0), 7, "an integer is read");
     near(toml_get_real(root, "run.r", 0), 2.0, 0, "an integer is a number");
-    ok(toml_get_bool(root, "run.f", false), "boolean");
-    is_int(toml_get_int(root, "run.id.x", 3), 3, "a path through a string");
-    is_int(toml_get_int(toml_first(root, "node")->next, "rank", -1), 1, "array of tables");
-    is_int(toml_need_str(root, "run.id", &s, &e), 0, "needed string");
-    is_int(toml_need_str(root, "run.n", &s, &e), -1, "wrong type");
+    ok(toml_get_bool(root, "run.f", false), "a boolean is read");
+    is_int(toml_get_int(root, "run.id.x", 3), 3, "a path through a string gives the default");
+    is_int(toml_get_int(toml_first(root, "node")->next, "rank", -1), 1,
+           "an array of tables is walked");
+    is_int(toml_need_str(root, "run.id", &s, &e), 0, "a needed string is read");
+    is_int(toml_need_str(root, "run.n", &s, &e), -1, "a value of the wrong type is refused");
     is_str(e.text, "line 3: 'run.n' is an integer, not a string", "the error has both types");
     is_int(toml_need_str(root, "run.nul", &s, &e), -1, "a NUL is refused");
     is_int(toml_need_int(root, "run.n", 1, 6, &n, &e), -1, "out of bounds");
     is_str(e.text, "line 3: 'run.n': 7 is outside 1 to 6", "the error has the bounds");
-    is_int(toml_need_int(root, "run.zz", 1, 6, &n, &e), -1, "missing");
+    is_int(toml_need_int(root, "run.zz", 1, 6, &n, &e), -1, "a missing value is refused");
     is_str(e.text, "'run.zz' is missing", "a missing value is an error");
-    is_int(toml_need_strs(&a, root, "run.c", &list, &count, &e), 0, "strings");
+    is_int(toml_need_strs(&a, root, "run.c", &list, &count, &e), 0, "a list of strings is read");
     ok(count == 2 && strcmp(list[1], "b") == 0 && !list[2], "a list of two strings ends with NULL");
     is_int(toml_need_strs(&a, root, "run.zz", &list, &count, &e), 0, "an absent list");
     is_int(count, 0, "an absent list is empty");
@@ -175,7 +180,7 @@ static void test_writer(void) {
     const struct toml *list = toml_get(toml_member(toml_get(root, "inputs"), "a b"), "list");
     ok(list && list->len == 3, "a list in a table with an odd name");
     is_str(list->child->str, "a\nb", "the first element of a list reads back");
-    is_int(toml_get_int(toml_first(root, "node"), "rank", 0), 1, "an element of [[node]]");
+    is_int(toml_get_int(toml_first(root, "node"), "rank", 0), 1, "an element of [[node]] is read");
     strbuf_fini(&b);
 }
 
@@ -196,8 +201,10 @@ static void test_offsets(void) {
         if (!t)
             continue;
         is_int(t->type, TOML_DATETIME, "offset '%s' is read", GOOD[i].text);
-        is_int(t->time.offset_minutes, GOOD[i].minutes, "minutes of '%s'", GOOD[i].text);
-        is_int(t->time.nanosecond, i == 6 ? 250000000 : 0, "nanoseconds of '%s'", GOOD[i].text);
+        is_int(t->time.offset_minutes, GOOD[i].minutes, "'%s' has its offset in minutes",
+               GOOD[i].text);
+        is_int(t->time.nanosecond, i == 6 ? 250000000 : 0, "'%s' has its nanoseconds",
+               GOOD[i].text);
     }
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         snprintf(text, sizeof text, "t = 1979-05-27T07:32:00%s\n", BAD[i]);
@@ -235,7 +242,7 @@ static void test_integers(void) {
     for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
         const struct toml *t = value_of(GOOD[i].text);
         is_int(t ? (int)t->type : -1, TOML_INT, "'%s' is an integer", GOOD[i].text);
-        is_int(t ? t->integer : 0, GOOD[i].value, "value of '%s'", GOOD[i].text);
+        is_int(t ? t->integer : 0, GOOD[i].value, "'%s' has its value", GOOD[i].text);
         is_int(t ? (int64_t)(t->real / 2) : 0, (int64_t)((double)GOOD[i].value / 2),
                "'%s' can be read as a float", GOOD[i].text);
     }
@@ -266,7 +273,7 @@ static void test_reals(void) {
     for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
         const struct toml *t = value_of(GOOD[i].text);
         is_int(t ? (int)t->type : -1, TOML_REAL, "'%s' is a float", GOOD[i].text);
-        near(t ? t->real : 0, GOOD[i].value, 0, "value of '%s'", GOOD[i].text);
+        near(t ? t->real : 0, GOOD[i].value, 0, "'%s' has its value", GOOD[i].text);
     }
     const struct toml *t = value_of("-inf");
     ok(t && t->type == TOML_REAL && t->real < -1e308, "'-inf' is below every number");
@@ -342,7 +349,8 @@ static void test_long_numbers(void) {
     digits[1] = '.';
     digits[400] = '\0';
     const struct toml *t = value_of(digits);
-    ok(t && t->type == TOML_REAL && t->real <= 1 && t->real >= 1, "a number of 400 characters");
+    ok(t && t->type == TOML_REAL && t->real <= 1 && t->real >= 1,
+       "a number of 400 characters is read");
     digits[400] = '0';
     digits[401] = '\0';
     refused(digits, "a number of 401 characters; the maximum is 400");

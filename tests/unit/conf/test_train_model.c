@@ -12,7 +12,7 @@ static void reads(const char *text, const char *formatted) {
         return;
     }
     train_model_format(&s, out);
-    is_str(out, formatted, "'%s' as text", text);
+    is_str(out, formatted, "'%s' is written as text", text);
     struct train_model_spec again;
     is_int(train_model_parse(&again, out, &e), 0, "the formatted model parses");
     ok(again.model == s.model && memcmp(again.value, s.value, sizeof s.value) == 0 &&
@@ -61,13 +61,13 @@ int main(void) {
     refuses("vit(", "model 'vit(' does not end with ')'");
     refuses("resnet18(stem=vgg)",
             "model 'resnet18': field 'stem' is 'vgg', not one of imagenet, cifar");
-    is_int(train_model_parse(&s, "vit(dim=0)", &e), -1, "a width of 0");
+    is_int(train_model_parse(&s, "vit(dim=0)", &e), -1, "a width of 0 is refused");
     ok(strstr(e.text, "model 'vit': field 'dim'") != NULL, "a width of 0 is named");
-    is_int(train_model_parse(&s, "vit(dim=x)", &e), -1, "no number");
+    is_int(train_model_parse(&s, "vit(dim=x)", &e), -1, "a word in place of a number is refused");
     is_int(train_model_parse(&s, "vit(dim=99999999999999999999)", &e), -1,
            "a number of more than 64 bits is refused");
     is_int(train_model_parse(&s, "mlp(hidden=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)", &e), -1,
-           "seventeen hidden layers");
+           "seventeen hidden layers are refused");
     ok(strstr(e.text, "more than 16 hidden layers") != NULL,
        "seventeen hidden layers are too many");
     char longest[TRAIN_MODEL_BYTES_MAX + 1];

@@ -40,14 +40,14 @@ static void test_settings(void) {
                     ok(!str_eq(again, key), "a key occurs once in a recipe");
             ok(r && r->key, "%s=%s", key, text);
         }
-        ok((s > 0) == (i != TRAIN_RECIPE_NONE), "%zu settings", s);
+        ok((s > 0) == (i != TRAIN_RECIPE_NONE), "the recipe has %zu settings", s);
     }
 }
 
 static void test_bounds(void) {
     struct err e = {0};
-    is_int(load("train.warmup_epochs=1000000|train.epochs=1000000", NULL, &e), 0, "the longest: %s",
-           e.text);
+    is_int(load("train.warmup_epochs=1000000|train.epochs=1000000", NULL, &e), 0,
+           "the longest values are read: %s", e.text);
     is_int(load("train.warmup_epochs=1000001|train.epochs=1000000", NULL, &e), -1,
            "a longer warm-up is refused");
     has_str(e.text, "above the maximum 1000000", "the error has the limit");
@@ -58,7 +58,7 @@ static void test_manual(void) {
     struct strbuf man = {0};
     struct render_program p = {
         .name = "dttrain", .summary = "train", .version = "1", .synopsis = "[FLAGS]"};
-    is_int(load("train.epochs=1", NULL, &e), 0, "the trainer's own options: %s", e.text);
+    is_int(load("train.epochs=1", NULL, &e), 0, "the options of the trainer are read: %s", e.text);
     render_man(&man, &set, &p);
     has_str(strbuf_cstr(&man), ".SH KEYS\n", "the manual of a program without verbs has the keys");
     strbuf_fini(&man);
@@ -68,12 +68,14 @@ static void test_precedence(void) {
     struct err e = {0};
     char lr[] = "DTCTL_TRAIN_LR=0.5", *env[] = {lr, NULL};
     is_int(load("train.recipe=imagenet-resnet|train.momentum=0.8|train.gamma=0.1", env, &e), 0,
-           "a recipe, settings and a variable");
-    ok(t.optimizer == TRAIN_SGD && t.weight_decay == 1e-4 && t.epochs == 90, "the recipe's");
+           "a recipe, settings and a variable are read together");
+    ok(t.optimizer == TRAIN_SGD && t.weight_decay == 1e-4 && t.epochs == 90,
+       "the values of the recipe are taken");
     ok(t.momentum == 0.8 && t.lr == 0.5, "given options beat the recipe");
     is_int(option_place(&set, "train.gamma")->source, OPTION_FLAG,
            "a setting as the recipe's is given all the same");
-    ok(t.seed == 0 && option_place(&set, "train.seed")->source == OPTION_DEFAULT, "the defaults");
+    ok(t.seed == 0 && option_place(&set, "train.seed")->source == OPTION_DEFAULT,
+       "other options have their defaults");
     struct strbuf b = {0};
     render_show(&b, &set, true);
     has_str(strbuf_cstr(&b), "# recipe imagenet-resnet\n",
@@ -81,9 +83,9 @@ static void test_precedence(void) {
     strbuf_fini(&b);
     render_show_json(&b, &set, true);
     has_str(strbuf_cstr(&b), "\"source\":\"recipe\",\"name\":\"recipe imagenet-resnet\"",
-            "the source of each value as JSON");
+            "the source of each value is written as JSON");
     strbuf_fini(&b);
-    is_int(load("train.recipe=imagenet", NULL, &e), -1, "an unknown recipe");
+    is_int(load("train.recipe=imagenet", NULL, &e), -1, "an unknown recipe is refused");
     has_str(e.text, "imagenet-resnet", "an unknown recipe: the error lists the known ones");
 }
 

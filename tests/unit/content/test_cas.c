@@ -135,7 +135,7 @@ static void test_parts(void) {
     start(&c);
     ok(!cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count) && count == 0,
        "an object's part is empty at first");
-    is_int(cas_part_open(&c, &p, large_hash, LARGE_BYTES, &e), 0, "a part");
+    is_int(cas_part_open(&c, &p, large_hash, LARGE_BYTES, &e), 0, "a part is opened");
     ok(put(&p, 0, 0) < 0 && put(&p, LARGE_BYTES, 1) < 0 && put(&p, UINT64_MAX, 1) < 0 &&
            put(&p, 2 * CAS_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0 &&
            put(&p, 0, CAS_UNIT_BYTES + 1) < 0,
@@ -316,7 +316,7 @@ static void test_prune(void) {
     cas_close(&c, false, &e);
     start(&c);
     ok(!cas_has_small(&c, HASH("small"), 5) && reads(&c, "kept small"), "small content by list");
-    ok(!file_exists(cas_object_path(&c, HASH("large"))), "an object");
+    ok(!file_exists(cas_object_path(&c, HASH("large"))), "the object is removed");
     ok(file_exists(cas_object_path(&c, HASH("kept large"))), "a listed object is kept");
     ok(file_exists(cas_object_path(&c, HASH("shared"))), "an object with a second link is kept");
     ok(!file_exists(cas_part_path(&c, HASH("left"), ".part")), "an abandoned part is removed");

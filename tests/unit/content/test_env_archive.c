@@ -72,10 +72,10 @@ static void test_accepted(void) {
     symlink_to("./lib64", "lib");
     symlink_to("./lib/a/up", "../../bin/tool");
     end();
-    is_int(check(&f), 0, "an archive of the folder's content%s", e.text);
+    is_int(check(&f), 0, "an archive of the content of a folder is accepted%s", e.text);
     is_uint(f.entries, 4, "the members are counted");
-    is_uint(f.bytes, 5, "the bytes of its files");
-    is_uint(f.disk_bytes, 8192, "a block of a disk for the file, one for the folder");
+    is_uint(f.bytes, 5, "the bytes of the files are counted");
+    is_uint(f.disk_bytes, 8192, "the file and the folder take one block of a disk each");
     is_uint(f.top_len, 0, "nothing is cut off the names");
     is_str(f.interpreter, "", "nothing of the node is needed");
     begin();
@@ -85,7 +85,7 @@ static void test_accepted(void) {
     symlink_to("my env/bin/python3", "/usr/bin/python3.11");
     symlink_to("my env/bin/python", "python3");
     end();
-    is_int(check(&f), 0, "a venv below one folder%s", e.text);
+    is_int(check(&f), 0, "a venv below one folder is accepted%s", e.text);
     is_uint(f.top_len, 7, "the folder's name is cut off");
     is_str(f.interpreter, "/usr/bin/python3.11", "the interpreter of the node is reported");
 }
@@ -99,7 +99,7 @@ static void refused(char type, const char *name, const char *link, const char *w
     member(type, name, link, "0000644", "");
     end();
     is_int(check(&f), -1, "%s", what);
-    has_str(e.text, why, "%s: the reason", what);
+    has_str(e.text, why, "%s: the error has the reason", what);
 }
 
 static void test_refused(void) {
@@ -142,20 +142,20 @@ static void test_conflicts(void) {
     symlink_to("lib64", "lib");
     file("lib64/x", "");
     end();
-    is_int(check(&f), -1, "a file below a link");
+    is_int(check(&f), -1, "a file below a link is refused");
     has_str(e.text, "'lib64/x' lies below 'lib64', which is a link before it", "both are named");
     begin();
     file("bin/tool", "");
     file("lib64/x", "");
     symlink_to("lib64", "lib");
     end();
-    is_int(check(&f), -1, "a link in place of a folder with files");
+    is_int(check(&f), -1, "a link in place of a folder with files is refused");
     begin();
     file("bin/tool", "");
     symlink_to("lib64", "lib");
     member('5', "lib64/", "", "0000755", "");
     end();
-    is_int(check(&f), -1, "a folder in place of a link");
+    is_int(check(&f), -1, "a folder in place of a link is refused");
     begin();
     for (int i = 0; i < 3000; i++)
         file(arena_printf(&arena, "bin/%d", i), "");
@@ -172,18 +172,18 @@ static void test_refused_whole(void) {
     begin();
     file("lib/x", "");
     end();
-    is_int(check(&f), -1, "an archive without bin");
+    is_int(check(&f), -1, "an archive without bin is refused");
     has_str(e.text, "no folder bin (try: conda-pack", "the error says how to make one");
     begin();
     file("one/bin/x", "");
     file("two/bin/x", "");
     end();
-    is_int(check(&f), -1, "two folders with a bin each");
+    is_int(check(&f), -1, "two folders with a bin each are refused");
     begin();
     file("one/bin/x", "");
     symlink_to("one/lib", "../two");
     end();
-    is_int(check(&f), -1, "a link out of the only folder");
+    is_int(check(&f), -1, "a link out of the only folder is refused");
     has_str(e.text, "'one/lib' is a link", "the link is named");
     begin();
     struct strbuf pax = {0}, name = {0};
@@ -195,7 +195,7 @@ static void test_refused_whole(void) {
     member('x', "pax", "", "0000644", strbuf_cstr(&pax));
     file("long", "");
     end();
-    is_int(check(&f), -1, "a file in too many folders");
+    is_int(check(&f), -1, "a file in too many folders is refused");
     has_str(e.text, "more than 128 folders", "the error has the limit");
     strbuf_fini(&pax);
     strbuf_fini(&name);
@@ -251,7 +251,7 @@ static void test_unpack(void) {
     ok(holds("[ \"$(stat -c %i env/bin/tool)\" = \"$(stat -c %i env/lib/second)\" ]"),
        "a hard link is a second name");
     ok(holds("[ \"$(readlink env/lib64)\" = lib ] && [ $(wc -c <env/lib64/big) = 3145727 ]"),
-       "a link and a large file");
+       "a link and a large file are unpacked");
     ok(holds("[ \"$(cat env/twice)\" = second ] && [ \"$(cat env/became)\" = 'a file' ] &&"
              " [ ! -L env/became ] && [ \"$(readlink env/link)\" = bin ]"),
        "the last of several members of one name stays");

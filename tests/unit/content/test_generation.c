@@ -27,7 +27,7 @@ static void test_folder(void) {
     }
     ok(holds("[ \"$(echo *)\" = '2 3' ]"), "the two newest are kept, and nothing else");
     ok(holds("[ -s 3/state/x ] && [ \"$(cat 3/list)\" = list ]"), "with files and list");
-    is_int(generation_newest(folder), 3, "the newest one");
+    is_int(generation_newest(folder), 3, "the newest generation is found");
     holds("mkdir 9999999999999");
     is_int(generation_next(folder), 10000000000000, "a clock that was set back changes no order");
     holds("rmdir 9999999999999; mkdir -p new/state old/state && echo half >new/state/x");
@@ -57,11 +57,11 @@ static void test_list(void) {
     manifest_sort(m, &e);
     generation_encode(m, &list);
     is_int(generation_decode(list.data, list.len, &back, &e), 0, "a list is read back");
-    is_uint(back->count, 3, "all entries");
-    is_str(back->entries[1].path, "a/b", "a path");
-    is_int(back->entries[1].mtime_ns, 1234567890123456789, "a time");
-    is_uint(back->entries[1].size, 77, "a size");
-    is_str(back->entries[2].target, "a/b", "a link");
+    is_uint(back->count, 3, "all entries are read back");
+    is_str(back->entries[1].path, "a/b", "a path is read back");
+    is_int(back->entries[1].mtime_ns, 1234567890123456789, "a time is read back");
+    is_uint(back->entries[1].size, 77, "a size is read back");
+    is_str(back->entries[2].target, "a/b", "the target of a link is read back");
     manifest_free(back);
     int wrong = 0;
     for (size_t len = 0; len < list.len; len++)

@@ -65,8 +65,8 @@ static void test_cases(void) {
         size_t len = strlen(path);
         bool is_folder = path[len - 1] == '/';
         path[len - is_folder] = '\0';
-        is_int(left_out(cases[i].patterns, path, is_folder), cases[i].out, "case %zu: %s", i,
-               cases[i].path);
+        is_int(left_out(cases[i].patterns, path, is_folder), cases[i].out,
+               "case %zu is judged right: %s", i, cases[i].path);
     }
 }
 

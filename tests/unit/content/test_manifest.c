@@ -57,11 +57,12 @@ static void test_scan(void) {
     ok(!find(m, ".git") && !find(m, "logs/a.log"), ".git and ignored files are left out");
     ok(find(m, "logs/.dtctlignore"), "the rules themselves go along");
     is_str(find(m, "link")->target, "a/one", "a link stays one");
-    is_int(find(m, "a.b")->mode, 0755, "modes");
+    is_int(find(m, "a.b")->mode, 0755, "modes are recorded");
     char hex[HASH_HEX_BYTES];
     hash_hex(hex, find(m, "a/one")->hash);
-    is_str(hex, "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b", "sha256sum's");
-    is_str(m->entries[0].path, "a", "sorted");
+    is_str(hex, "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b",
+           "the hash is that of sha256sum");
+    is_str(m->entries[0].path, "a", "entries are sorted");
     is_str(m->entries[1].path, "a/one", "a folder is followed by its content");
     is_str(m->entries[m->count - 1].path, "logs/.dtctlignore", "the sort order holds to the end");
     unsigned char before[HASH_BYTES], after[HASH_BYTES];
@@ -177,7 +178,7 @@ static void test_cache(void) {
     hash_cache_fini(&c);
     test_together(path, &st);
     int fd = open(path, O_WRONLY);
-    ok(pwrite(fd, "x", 1, 3000) == 1, "a damaged file");
+    ok(pwrite(fd, "x", 1, 3000) == 1, "the file of the cache is damaged");
     close(fd);
     hash_cache_open(&c, path, true);
     ok(!hash_cache_get(&c, &st, got), "a damaged cache has no entries");
@@ -215,7 +216,7 @@ static void test_threads(void) {
     ok(rc == 0 || e.code == ERR_INTERRUPTED, "the callback can stop it");
     manifest_free(m);
     m = manifest_new();
-    is_int(manifest_add_path(m, "/nonexistent/x", "", NULL, &e), -1, "a missing folder");
+    is_int(manifest_add_path(m, "/nonexistent/x", "", NULL, &e), -1, "a missing folder is refused");
     is_int(e.code, ERR_NOT_FOUND, "a missing folder is a not-found error");
     manifest_free(m);
     free(text);
@@ -239,7 +240,7 @@ static void test_links(void) {
     ok(manifest_names_own(".dtctl") && manifest_names_own("a/.dtctl/b") &&
            manifest_names_own("a/.dtctl") && !manifest_names_own("a/.dtctlignore") &&
            !manifest_names_own("a.dtctl/b"),
-       "dtctl's own folder");
+       "the own folder of dtctl is recognised");
 }
 
 // The digest covers every part of an entry.

@@ -50,7 +50,7 @@ static void write_all(const char *name, bool zstd) {
     put(&w, (struct tar_write_entry){.name = "far", .link = longest, .mode = 0777}, NULL);
     put(&w, (struct tar_write_entry){.name = over, .mode = 0644, .size = 512}, data);
     put(&w, (struct tar_write_entry){.name = longest, .mode = 0644, .size = DATA_BYTES}, data);
-    is_int(tar_write_file(&w, "last", "xyz", 3, &e), 0, "a whole file");
+    is_int(tar_write_file(&w, "last", "xyz", 3, &e), 0, "a whole file is written");
     is_int(tar_write_end(&w, &e), 0, "%s is written", name);
     close(fd);
 }
@@ -60,7 +60,7 @@ static void check(struct tar *t, enum tar_type type, const char *name, const cha
                   unsigned mode, uint64_t size, const char *bytes) {
     static struct tar_entry x;
     static char got[DATA_BYTES];
-    is_int(tar_next(t, &x, &e), 1, "another entry");
+    is_int(tar_next(t, &x, &e), 1, "the archive has another entry");
     is_str(x.path, name, "the entry has its name of %zu bytes", strlen(name));
     is_int(x.type, type, "the entry has its type");
     is_str(x.link, link, "the entry has its link of %zu bytes", strlen(link));
@@ -85,7 +85,7 @@ static void read_all(const char *name) {
     check(&t, TAR_FILE, over, "", 0644, 512, data);
     check(&t, TAR_FILE, longest, "", 0644, DATA_BYTES, data);
     check(&t, TAR_FILE, "last", "", 0644, 3, "xyz");
-    is_int(tar_next(&t, &x, &e), 0, "no entry more");
+    is_int(tar_next(&t, &x, &e), 0, "the archive has no further entry");
     tar_close(&t);
 }
 
@@ -98,7 +98,7 @@ static void large(void) {
     int fd = create("large");
     tar_write_open(&w, fd);
     const struct tar_write_entry entry = {.name = "large", .mode = 0644, .size = size};
-    is_int(tar_write_begin(&w, &entry, &e), 0, "an entry of 9 GiB");
+    is_int(tar_write_begin(&w, &entry, &e), 0, "an entry of 9 GiB is written");
     is_int(tar_write_data(&w, data, DATA_BYTES, &e), 0, "the first bytes of the entry are written");
     tar_write_abort(&w);
     close(fd);

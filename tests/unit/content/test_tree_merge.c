@@ -65,7 +65,7 @@ static void test_together(void) {
     struct err e;
     prepare("mkdir -p n1/d n2/d n3 && echo 1 >n1/d/one && echo 2 >n2/d/two && echo s >n1/same &&"
             "echo s >n2/same && echo t >n3/same && ln -s same n1/link && mkdir n1/empty");
-    is_int(merge("sum", "n1", "n3", &e), -1, "files that contradict each other");
+    is_int(merge("sum", "n1", "n3", &e), -1, "files that contradict each other are refused");
     is_int(e.code, ERR_EXISTS, "contradicting files are an error");
     ok(holds("[ ! -e sum ] && [ -e n1/d/one ]"), "contradicting files move nothing");
     has_str(e.text, "1 files differ between alpha and beta, the first one is 'same'",

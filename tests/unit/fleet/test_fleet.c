@@ -66,12 +66,12 @@ static void begin(void) {
 static void some_at_once(void) {
     struct err e = {0};
     begin();
-    is_int(fleet_each_of(&fleet, NULL, start, AT_ONCE, &e), 0, "a step, some nodes at once");
+    is_int(fleet_each_of(&fleet, NULL, start, AT_ONCE, &e), 0, "a step runs on some nodes at once");
     is_int((long long)started, NODES, "every node has its turn");
     is_int((long long)most_going, AT_ONCE, "never more at once than is said");
     is_int((long long)fleet_failures(&fleet), 1, "a node that cannot begin has failed");
     begin();
-    is_int(fleet_each(&fleet, NULL, start, &e), 0, "a step, all at once");
+    is_int(fleet_each(&fleet, NULL, start, &e), 0, "a step runs on all nodes at once");
     is_int((long long)most_going, NODES - 2, "all nodes work at once");
 }
 
@@ -93,7 +93,7 @@ static void left_out(void) {
     err_set(&why, ERR_NO_STATUS, "it cannot be reached");
     fleet_fail(&fleet.nodes[1], &why);
     fleet.nodes[2].left_out = "not today";
-    is_int(fleet_each(&fleet, "fetch", look, &e), 0, "a step without two nodes");
+    is_int(fleet_each(&fleet, "fetch", look, &e), 0, "a step leaves out two nodes");
     fleet.nodes[2].left_out = NULL;
 }
 
@@ -104,7 +104,7 @@ static void signals(void) {
     is_int(fleet_each(&fleet, NULL, start, &e), -1, "a signal before a step stops it");
     is_int(e.code, ERR_INTERRUPTED, "a signal before a step is an interrupt error");
     is_int((long long)started, 0, "nothing has begun");
-    is_int(fleet_each(&fleet, NULL, start, &e), -1, "the next step, too");
+    is_int(fleet_each(&fleet, NULL, start, &e), -1, "the next step fails, too");
     is_int(context_take_interrupt(&session), SIGTERM, "the signal is kept until it is taken");
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "after the signal is taken, steps run");
     begin();

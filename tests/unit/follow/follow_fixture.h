@@ -66,7 +66,7 @@ TAP_UNUSED static void fixture_bytes(struct follow_fixture *f, size_t node, cons
         if (strcmp(m->name, name) == 0)
             r.offset = m->size;
     if (log_mirror_write(&n->mirror, &r, follow_take_line, n, &e) < 0)
-        fail("bytes of %s: %s", name, e.text);
+        fail("the bytes of %s are refused: %s", name, e.text);
 }
 
 #endif

@@ -37,7 +37,7 @@ static const char *merged(const char *const *names) {
         paths[count] = at(names[count]);
         count++;
     }
-    is_int(events_merge(paths, count, at("out"), &e), 0, "merged");
+    is_int(events_merge(paths, count, at("out"), &e), 0, "the files are merged");
     return file_read(&arena, at("out"), 64 << 20, &text, &len, &e) < 0 ? e.text : text;
 }
 
@@ -92,7 +92,7 @@ static void many(void) {
             bail_out("no file");
     }
     long before = peak_kib();
-    is_int(events_merge(paths, 2, at("out"), &e), 0, "two of 120 MB");
+    is_int(events_merge(paths, 2, at("out"), &e), 0, "two files of 120 MB are merged");
     ok(peak_kib() - before < GROWTH_KIB_MAX, "a merge needs little memory (%ld KiB)",
        peak_kib() - before);
     FILE *f = fopen(at("out"), "r");
@@ -116,7 +116,7 @@ int main(void) {
     many(); // first: what came before would count as memory
     order();
     long_lines();
-    is_int(file_remove_tree(dir, &e), 0, "tidy");
+    is_int(file_remove_tree(dir, &e), 0, "the folder is removed");
     arena_fini(&arena);
     return done_testing();
 }

@@ -28,24 +28,25 @@ static int64_t moved(int64_t by_ms) {
 static void test_times(void) {
     setenv("TZ", "EET-2", 1);
     tzset();
-    is_int(since("90s"), NOW_MS - 90 * SECOND, "seconds");
-    is_int(since("10"), NOW_MS - 10 * SECOND, "a mere number, as everywhere");
-    is_int(since("10m"), NOW_MS - 10 * MINUTE, "minutes");
-    is_int(since("1h30m"), NOW_MS - 90 * MINUTE, "hours and minutes");
-    is_int(since("2d"), NOW_MS - 48 * (int64_t)HOUR, "days");
-    is_int(since("9999d"), NOW_MS - 9999 * 24 * (int64_t)HOUR, "a time of many days");
-    is_int(since("2026-01-02T14:05:06Z"), moved(0), "a time in UTC");
-    is_int(since("2026-01-02T14:05:06.789Z"), moved(0), "a time in UTC with a fraction");
-    is_int(since("2026-01-02 16:05:06"), moved(0), "a local time");
+    is_int(since("90s"), NOW_MS - 90 * SECOND, "seconds are understood");
+    is_int(since("10"), NOW_MS - 10 * SECOND, "a mere number counts seconds, as everywhere");
+    is_int(since("10m"), NOW_MS - 10 * MINUTE, "minutes are understood");
+    is_int(since("1h30m"), NOW_MS - 90 * MINUTE, "hours and minutes are understood");
+    is_int(since("2d"), NOW_MS - 48 * (int64_t)HOUR, "days are understood");
+    is_int(since("9999d"), NOW_MS - 9999 * 24 * (int64_t)HOUR, "thousands of days are understood");
+    is_int(since("2026-01-02T14:05:06Z"), moved(0), "a time in UTC is understood");
+    is_int(since("2026-01-02T14:05:06.789Z"), moved(0), "a time in UTC may have a fraction");
+    is_int(since("2026-01-02 16:05:06"), moved(0), "a local time is understood");
     is_int(since("2026-01-02T15:35+01:30"), moved(-6 * SECOND),
-           "a local time with an offset from UTC");
-    is_int(since("2026-01-02T11:05:06-0300"), moved(0), "west of it");
-    is_int(since("2026-01-02"), moved(0) - (16 * HOUR + 5 * MINUTE + 6 * SECOND), "a date");
-    is_int(since("16:05"), moved(-6 * SECOND), "a time of today");
-    is_int(since("16:05:06"), moved(0), "a time of today, to the second");
+           "a local time may have an offset from UTC");
+    is_int(since("2026-01-02T11:05:06-0300"), moved(0), "an offset may be west of UTC");
+    is_int(since("2026-01-02"), moved(0) - (16 * HOUR + 5 * MINUTE + 6 * SECOND),
+           "a date is understood");
+    is_int(since("16:05"), moved(-6 * SECOND), "a time of today is understood");
+    is_int(since("16:05:06"), moved(0), "a time of today may have seconds");
     is_int(since("23:00"), moved(0) - (17 * HOUR + 5 * MINUTE + 6 * SECOND),
            "a time later than now is of yesterday");
-    is_int(since("@1767362700"), moved(-6 * SECOND), "seconds since 1970");
+    is_int(since("@1767362700"), moved(-6 * SECOND), "seconds since 1970 are understood");
 }
 
 static void test_refused(void) {

@@ -47,7 +47,7 @@ int main(void) {
     is_str(strbuf_cstr(&out),
            "0.0.o 0:99994\n0.0.o 0:99996\n0.0.o 0:99998\n"
            "1.0.o 2:99995\n1.0.o 2:99997\n1.0.o 2:99999\n",
-           "the last ones");
+           "the last lines of each rank are shown");
 
     log_tail_open(&t, 0);
     add(&t, &nodes[0], FOLLOW_STDOUT, 0, "x");

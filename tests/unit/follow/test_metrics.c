@@ -30,7 +30,7 @@ static void finds(const char *regex, const char *line, double want) {
     if (ok(metrics_add(set, &a, "m", regex, &e) == 0, "'%s' compiles %s", regex, e.text)) {
         metrics_match(set, line, strlen(line), on_value, &s);
         is_int(s.count, 1, "'%s' matches '%s'", regex, line);
-        near(s.last, want, 1e-12, "value of '%s'", line);
+        near(s.last, want, 1e-12, "'%s' has its value", line);
     }
     metrics_fini(set);
     arena_fini(&a);
@@ -59,10 +59,10 @@ static void figures(void) {
         metrics_match(set, lines[i], strlen(lines[i]), on_value, &s);
     is_int(s.count, 5, "each metric of a line is reported, also nan");
     is_uint(set->metrics[0].count, 3, "finite values count");
-    near(set->metrics[0].first, 2.5, 0, "first");
-    near(set->metrics[0].last, 1.5, 0, "last");
-    near(set->metrics[0].min, 0.5, 0, "min");
-    near(set->metrics[0].max, 2.5, 0, "max");
+    near(set->metrics[0].first, 2.5, 0, "the first value is kept");
+    near(set->metrics[0].last, 1.5, 0, "the last value is kept");
+    near(set->metrics[0].min, 0.5, 0, "the minimum is kept");
+    near(set->metrics[0].max, 2.5, 0, "the maximum is kept");
     char *long_line = arena_new(&a, char, 100000);
     memset(long_line, 'x', 99999);
     memcpy(long_line + 90000, "Loss 7", 6);

@@ -56,7 +56,7 @@ static void two_rounds(void) {
     int started = 0, ended = 0;
     open_fixture(&f);
     add(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}");
-    is_str(f.history.coordinator, "n0", "the coordinator");
+    is_str(f.history.coordinator, "n0", "the coordinator is known");
     add(&f, 0, "{\"kind\":\"waiting\",\"reason\":\"here: n0; missing: n1\"}");
     is_str(f.history.waiting, "n1", "the missing node is kept");
     add(&f, 0,
@@ -64,12 +64,12 @@ static void two_rounds(void) {
     add(&f, 1,
         "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":2,\"world_size\":4}");
     ok(f.history.waiting == NULL, "no node is missing any more");
-    is_int(f.history.world_size, 4, "world size");
+    is_int(f.history.world_size, 4, "the world size is known");
     is_int(run_history_rank_of(&f.history, 1, 0, 1), 3, "ranks are known before a worker runs");
     is_int(run_history_rank_of(&f.history, 1, 1, 1), -1, "ranks of another attempt are unknown");
     add(&f, 1,
         "{\"kind\":\"workers-started\",\"time_ms\":50,\"round\":0,\"attempt\":0,\"pids\":[7,8]}");
-    is_int(run_history_rank_of(&f.history, 1, 0, 1), 3, "rank behind a log folder");
+    is_int(run_history_rank_of(&f.history, 1, 0, 1), 3, "the rank behind a log folder is known");
     is_int(f.history.nodes[1].ranks[1].pid, 8, "a worker's pid is kept");
     run_history_count(&f.history, &started, &ended);
     is_int(started, 2, "two have started");
@@ -101,14 +101,15 @@ static void failures(void) {
     add(&f, 0,
         "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20,"
         "\"tail\":\"boom\"}");
-    is_int(run_history_root(&f.history)->rank, 1, "the earliest of the last round");
+    is_int(run_history_root(&f.history)->rank, 1,
+           "the root cause is the earliest failure of the last round");
     is_str(run_history_root(&f.history)->tail, "boom", "the root failure has its last line");
     add(&f, 0,
         "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":1,\"rank\":2,\"failed_ms\":40,"
         "\"root\":true}");
     is_int(run_history_root(&f.history)->rank, 2, "a marked failure is the root");
     is_str(run_history_root(&f.history)->node, "n1", "the root failure has its node");
-    is_uint(f.history.failure_count, 4, "four of them");
+    is_uint(f.history.failure_count, 4, "four failures are kept");
     add(&f, 1, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20}");
     is_uint(f.history.failure_count, 4, "the same failure from another node is not added");
     is_str(f.history.failures[2].tail, "boom",

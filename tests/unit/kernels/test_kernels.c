@@ -362,7 +362,7 @@ static void test_pinned(void) {
     }
     struct kernel_ctx *ctx;
     is_int(kernels_cpu.open(&ctx, &(struct kernel_config){.threads = 2, .cpus = cpus}), 0,
-           "pinned");
+           "pinned threads are opened");
     kernels_cpu.parallel(ctx, note_cpu, on);
     kernels_cpu.close(ctx);
     for (int i = 0; i < 2; i++)

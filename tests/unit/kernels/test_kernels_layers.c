@@ -179,7 +179,7 @@ static void one_pool(const struct pool2d_shape *s) {
     check(dx, nx, 1e-6, "  gradient");
     ok(memcmp(index[by_plain], index[by_one], ny) == 0 &&
            memcmp(index[by_plain], index[by_many], ny) == 0,
-       "%s:   winners", isa_name);
+       "%s:   winners are those of the reference", isa_name);
     free(x), free(dy), free_all(y), free_all(dx);
     for (int i = 0; i < runners; i++)
         free(index[i]);
@@ -229,13 +229,14 @@ static void one_loss(int rows, int classes, double smoothing) {
     a.dlogits = NULL;
     runner[by_one].k->softmax_xent(runner[by_one].ctx, &a, &eval);
     near(t[by_one].loss_sum, t[by_plain].loss_sum, 1e-5 * (1 + t[by_plain].loss_sum),
-         "%s:   loss of %d rows, %d classes, smoothing %g", isa_name, rows, classes, smoothing);
+         "%s:   the loss of %d rows, %d classes, smoothing %g is right", isa_name, rows, classes,
+         smoothing);
     ok(t[by_one].loss_sum == t[by_many].loss_sum && t[by_one].loss_sum == eval.loss_sum,
-       "%s:   the same loss with threads and without a gradient", isa_name);
+       "%s:   the loss is the same with threads and without a gradient", isa_name);
     ok(t[by_one].top1 == t[by_plain].top1 && t[by_one].top5 == t[by_plain].top5 &&
            t[by_many].top5 == t[by_plain].top5 && t[by_one].rows == rows,
-       "%s:   %d and %d rows of %d right", isa_name, (int)t[by_one].top1, (int)t[by_one].top5,
-       rows);
+       "%s:   %d and %d rows of %d are counted as right", isa_name, (int)t[by_one].top1,
+       (int)t[by_one].top5, rows);
     free(logits), free(labels), free_all(dlogits);
 }
 
@@ -246,15 +247,16 @@ static void test_loss_by_hand(void) {
     struct loss_totals t;
     struct softmax_xent_args a = {1, 2, logits, labels, 0, 1, d, NULL};
     runner[by_one].k->softmax_xent(runner[by_one].ctx, &a, &t);
-    near(t.loss_sum, log(4.0 / 3), 1e-6, "%s: -log(3/4)", isa_name);
-    near(d[0], 0.25, 1e-6, "%s: gradient of the other class", isa_name);
-    near(d[1], -0.25, 1e-6, "%s: gradient of the label", isa_name);
-    is_int(t.top1, 1, "%s: counted as right", isa_name);
+    near(t.loss_sum, log(4.0 / 3), 1e-6, "%s: the loss is -log(3/4)", isa_name);
+    near(d[0], 0.25, 1e-6, "%s: the gradient of the other class is right", isa_name);
+    near(d[1], -0.25, 1e-6, "%s: the gradient of the label is right", isa_name);
+    is_int(t.top1, 1, "%s: the row is counted as right", isa_name);
     is_int(t.top5, 1, "%s: two classes are among the top five", isa_name);
     a.smoothing = 0.2; // targets 0.1 and 0.9
     runner[by_one].k->softmax_xent(runner[by_one].ctx, &a, &t);
-    near(t.loss_sum, 0.1 * log(4) + 0.9 * log(4.0 / 3), 1e-6, "%s: smoothed loss", isa_name);
-    near(d[1], 0.75 - 0.9, 1e-6, "%s: smoothed gradient", isa_name);
+    near(t.loss_sum, 0.1 * log(4) + 0.9 * log(4.0 / 3), 1e-6, "%s: the smoothed loss is right",
+         isa_name);
+    near(d[1], 0.75 - 0.9, 1e-6, "%s: the smoothed gradient is right", isa_name);
     a.rows = 2;
     runner[by_one].k->softmax_xent(runner[by_one].ctx, &a, &t);
     is_int(t.top1 + t.top5, 2, "%s: a row with a NaN is never right", isa_name);
@@ -360,7 +362,7 @@ static void test_optimizers_by_hand(void) {
     p = 1, m = 0;
     struct sgd_args s = {&all, 1, &p, &g, &m, 0.1, 0.9, 1, 1, NULL};
     runner[by_one].k->sgd(runner[by_one].ctx, &s); // d = 0.6; step = 0.6 + 0.9 * 0.6
-    near(p, 1 - 0.1 * 1.14, 1e-6, "%s: Nesterov's first step", isa_name);
+    near(p, 1 - 0.1 * 1.14, 1e-6, "%s: the first step of Nesterov's momentum is right", isa_name);
 }
 
 static void test_flat(size_t n) {
@@ -392,7 +394,7 @@ static void test_flat(size_t n) {
     }
     near(squares[by_one], squares[by_plain], 1e-9 * squares[by_plain] + 1e-12,
          "%s: sum of squares of %zu", isa_name, n);
-    ok(squares[by_one] == squares[by_many], "%s:   the same with threads", isa_name);
+    ok(squares[by_one] == squares[by_many], "%s:   threads do not change the sum", isa_name);
     free(a), free(b);
 }
 
@@ -416,11 +418,12 @@ static void test_images(void) {
         runner[i].k->image_normalize(runner[i].ctx, &a);
     }
     check(out, total, 0, "images, cropped and mirrored");
-    near(out[by_one][4], (bytes[0][4] / 255.0 - 0.4) / 0.3, 1e-6, "%s:   a pixel", isa_name);
+    near(out[by_one][4], (bytes[0][4] / 255.0 - 0.4) / 0.3, 1e-6, "%s:   a pixel has its value",
+         isa_name);
     near(out[by_one][out_h * out_w * c], (0.0 - 0.5) / 0.2, 1e-6,
          "%s:   a mirrored image has its border first", isa_name);
     near(out[by_one][out_h * out_w * c + c], (bytes[1][8 * c] / 255.0 - 0.5) / 0.2, 1e-6,
-         "%s:   the last column", isa_name);
+         "%s:   the last column has its value", isa_name);
     free_all(out);
 }
 

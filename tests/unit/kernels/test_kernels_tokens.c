@@ -263,7 +263,7 @@ static void check_gradients(const struct runner *r, const struct kase *c) {
             double d = fabs((up - down) / (2 * h) - grad[j]) / (1 + fabs(grad[j]));
             worst = d <= worst ? worst : d; // a NaN counts
         }
-        if (!ok(worst < 1e-7, "gradient of %s, input %d", c->what, i))
+        if (!ok(worst < 1e-7, "the gradient of %s is right, input %d", c->what, i))
             diag("worst relative difference %.3g", worst);
     }
     free_buffers(&b);
@@ -287,7 +287,8 @@ static void check_same(const struct runner *exact, const struct runner *one,
             scale = fabs(want) > scale ? fabs(want) : scale;
         }
         bool same = memcmp(b[1].out[o], b[2].out[o], c->out_len[o] * sizeof(float)) == 0;
-        if (!ok(worst <= c->tolerance * scale && same, "%s: %s, output %d", isa, c->what, o))
+        if (!ok(worst <= c->tolerance * scale && same, "%s: %s is right, output %d", isa, c->what,
+                o))
             diag("worst difference %.3g of %.3g; thread counts %s", worst, scale,
                  same ? "agree" : "differ");
     }
@@ -302,10 +303,10 @@ static void check_extremes(const struct runner *r, const char *isa) {
     r->k->gelu_forward(r->ctx, 8, x, y);
     r->k->gelu_backward(r->ctx, 8, x, dy, dx);
     ok(fabsf(y[0]) < 1e-6F && fabsf(y[1]) < 1e-6F && y[3] <= 0 && y[4] >= 0 && y[7] == 3e4F,
-       "%s: GELU far from zero", isa);
-    near(y[2], -1.4332581e-6, 5e-7, "%s: GELU of -5", isa);
+       "%s: GELU is right far from zero", isa);
+    near(y[2], -1.4332581e-6, 5e-7, "%s: GELU of -5 is right", isa);
     ok(fabsf(dx[0]) < 1e-6F && fabsf(dx[3] - 0.5F) < 1e-6F && fabsf(dx[7] - 1) < 1e-6F,
-       "%s: gradient of GELU", isa);
+       "%s: the gradient of GELU is right", isa);
     const struct attention_shape s = {1, 2, 1, 1, 0};
     const float qkv[6] = {3e4F, 1e3F, 7, 3e4F, -1e3F, 9}; // q, k, v of two tokens
     float out[2], lse[2];

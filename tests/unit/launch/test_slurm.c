@@ -84,7 +84,7 @@ static void tasks(void) {
         int got = -1;
         if (slurm_tasks_of(cases[i].text, cases[i].node, &got, &e) < 0)
             got = -1;
-        is_int(got, cases[i].want, "tasks of node %d in '%s'", cases[i].node, cases[i].text);
+        is_int(got, cases[i].want, "node %d has its tasks in '%s'", cases[i].node, cases[i].text);
     }
 }
 

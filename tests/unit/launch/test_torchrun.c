@@ -38,7 +38,7 @@ static void test_lists(void) {
     is_str(launch_filters(&a, "")[0], NULL, "no filters");
     bool shown[3];
     launch_ranks_filter("2,0", 3, shown, &e);
-    ok(shown[0] && !shown[1] && shown[2], "filter of local ranks");
+    ok(shown[0] && !shown[1] && shown[2], "the filter of local ranks is read");
     launch_ranks_filter("", 3, shown, &e);
     ok(shown[0] && shown[1] && shown[2], "none: all are shown");
     is_int(launch_ranks_filter("1,x", 3, shown, &e), -1, "a filter that is no list of numbers");
@@ -47,20 +47,20 @@ static void test_lists(void) {
     ok(sigismember(&set, SIGUSR2) && !sigismember(&set, SIGINT), "only the listed signals are set");
     is_int(launch_signals("SIGKILL", &set, &e), -1, "SIGKILL cannot be handled");
     const char *conf = "'join_timeout=5,last_call_timeout=0.5,is_host=1,odd,timeout=5'";
-    is_str(launch_conf(&a, conf, "is_host"), "1", "a key of --rdzv-conf");
+    is_str(launch_conf(&a, conf, "is_host"), "1", "a key of --rdzv-conf is read");
     is_str(launch_conf(&a, conf, "join_timeout"), NULL, "a key with a stray quote is another key");
-    is_int(launch_conf_ms(&a, conf, "last_call_timeout", 9), 500, "seconds with a fraction");
+    is_int(launch_conf_ms(&a, conf, "last_call_timeout", 9), 500, "seconds may have a fraction");
     is_int(launch_conf_ms(&a, conf, "timeout", 9), 9, "a value that is no number is left alone");
 }
 
 static void test_nproc(void) {
     int n = 0;
-    is_int(launch_nproc("4", NULL, &n, &e), 0, "a number of workers");
+    is_int(launch_nproc("4", NULL, &n, &e), 0, "a number of workers is read");
     is_int(n, 4, "a number of workers is read");
     is_int(launch_nproc("0", NULL, &n, &e), -1, "zero workers are refused");
     is_int(launch_nproc("lots", NULL, &n, &e), -1, "a word is refused");
     launch_nproc("cpu", NULL, &n, &e);
-    ok(n >= 1 && n <= sysconf(_SC_NPROCESSORS_CONF), "cpu: %d", n);
+    ok(n >= 1 && n <= sysconf(_SC_NPROCESSORS_CONF), "cpu counts the processors: %d", n);
     launch_nproc("gpu", "3,1,-1,0", &n, &e);
     is_int(n, 2, "gpu: CUDA_VISIBLE_DEVICES counts up to the first invalid device");
     is_int(launch_nproc("gpu", "", &n, &e), -1, "gpu without one is refused");
@@ -118,7 +118,8 @@ static void test_env(void) {
     ok(worker_env_limits_threads(inherited, &f), "the thread limit is worth a warning");
     f.virtual_local_rank = true;
     env = worker_env_build(&a, inherited, &f, 1, "");
-    is_str(env_get((char *const *)env, "LOCAL_RANK"), "0", "virtual local rank");
+    is_str(env_get((char *const *)env, "LOCAL_RANK"), "0",
+           "--virtual-local-rank gives each worker local rank 0");
     is_str(env_get((char *const *)env, "CUDA_VISIBLE_DEVICES"), "6",
            "a virtual local rank sees one device");
 }
@@ -152,13 +153,14 @@ static void test_job(void) {
         "[run]\nid=\"x\"\nnode=\"n\"\ncommand=[\"x\"]\nkey=\"12\"",
         "[run]\nid=\"x\"\nnode=\"n\"\ncommand=[\"x\"]\n[env]\n\"A=B\"=\"1\""};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        is_int(job_spec_parse(&a, bad[i], strlen(bad[i]), &back, &e), -1, "refused: %s", e.text);
+        is_int(job_spec_parse(&a, bad[i], strlen(bad[i]), &back, &e), -1, "the job is refused: %s",
+               e.text);
     struct roster_node nodes[] = {{1, "b", "10.0.0.2", 2}, {0, "a", "10.0.0.1", 1}};
     struct roster r = {nodes, 2}, read;
     strbuf_clear(&text);
     job_roster_format(&r, &text);
     is_int(job_roster_parse(&a, text.data, text.len, &read, &e), 0, "a roster reads back");
-    is_str(read.nodes[0].name, "a", "sorted by rank");
+    is_str(read.nodes[0].name, "a", "nodes are sorted by rank");
     nodes[0].rank = 0;
     strbuf_clear(&text);
     job_roster_format(&r, &text);
@@ -189,11 +191,11 @@ static void test_report(void) {
     struct strbuf text = {0};
     failure_report_print(&text, "train.py", f, 2);
     const char *t = strbuf_cstr(&text);
-    has_str(t, "train.py FAILED\n---", "title and rule");
-    has_str(t, "[1]:\n", "the other failure");
+    has_str(t, "train.py FAILED\n---", "the report has a title and a rule");
+    has_str(t, "[1]:\n", "the report has the other failure");
     has_str(t, "ValueError: x", "the other failure has its message");
     const char *root = strstr(t, "Root Cause (first observed failure):\n[0]:");
-    ok(root != NULL, "root cause first observed");
+    ok(root != NULL, "the report has the first failure as root cause");
     has_str(root, "rank      : 3 (local_rank: 1)", "the root cause has its rank");
     has_str(root, "exitcode  : -9 (pid: 42)", "a signal is a negative exit code");
     has_str(root, "Signal 9 (SIGKILL) received by PID 42", "a signal has its name");

@@ -72,17 +72,17 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
     is_int(checkpoint_read(&c, &o, path, &e), 0, "a checkpoint is read");
     checkpoint_image_give(&c, &back);
     const struct train_position at = c.at;
-    ok(same(back.params, net->params, model.param_elements), "parameters");
-    ok(same(back.stats, net->stats, model.stat_elements), "running statistics");
-    ok(same(back.state[0], net->state[0], model.param_elements), "first moments");
-    ok(same(back.state[1], net->state[1], model.param_elements), "second moments");
-    is_int(back.tracked, 77, "batches tracked");
+    ok(same(back.params, net->params, model.param_elements), "parameters are restored");
+    ok(same(back.stats, net->stats, model.stat_elements), "running statistics are restored");
+    ok(same(back.state[0], net->state[0], model.param_elements), "first moments are restored");
+    ok(same(back.state[1], net->state[1], model.param_elements), "second moments are restored");
+    is_int(back.tracked, 77, "the number of batches tracked is restored");
     ok(at.step == 1234 && at.epoch == 3 && at.consumed == 640 && at.samples == 1000 &&
            at.seed == 9 && at.data == 77777777777,
-       "position");
-    is_int(o.step, 1230, "optimizer step");
-    near(at.best_top1, 61.25, 0, "best accuracy");
-    is_int(at.epochs_done, 3, "epochs on record");
+       "the position is restored");
+    is_int(o.step, 1230, "the step of the optimizer is restored");
+    near(at.best_top1, 61.25, 0, "the best accuracy is restored");
+    is_int(at.epochs_done, 3, "the number of epochs is restored");
     near(c.epochs[2].test_top5, 99.5, 0, "recorded epochs have their numbers");
     o.kind = TRAIN_SGD;
     is_int(checkpoint_read(&c, &o, path, &e), -1, "a checkpoint of another optimizer is refused");
@@ -97,8 +97,10 @@ static void test_on_disk(struct network *net) {
     struct err e;
     char path[FILE_PATH_BYTES_MAX];
     checkpoint_path(dir, 1234, path, sizeof path);
-    is_int(safetensors_open(&f, &a, file_join(&a, path, "model.safetensors"), &e), 0, "model file");
-    is_uint(f.header.count, 62 + 3 * 20, "62 parameters, 20 batch norms with three tensors each");
+    is_int(safetensors_open(&f, &a, file_join(&a, path, "model.safetensors"), &e), 0,
+           "the file of the model is opened");
+    is_uint(f.header.count, 62 + 3 * 20,
+            "the file has 62 parameters and three tensors for each of 20 batch norms");
     const struct safetensors_tensor *t = safetensors_find(&f.header, "layer1.0.conv1.weight");
     ok(t && t->ndim == 4 && t->dim[0] == 64 && t->dim[1] == 64 && t->dim[2] == 3 && t->dim[3] == 3,
        "a convolution is out, in, 3, 3");
@@ -181,8 +183,8 @@ static void write_foreign(const char *path, enum safetensors_type type, const ch
                                                          : (const void *)&half;
             safetensors_put(&w, from, safetensors_type_bytes(type), &e);
         }
-    is_int(safetensors_commit(&w, &e), 0, "weights in %s%s", safetensors_type_name(type),
-           *prefix ? ", with a prefix" : "");
+    is_int(safetensors_commit(&w, &e), 0, "weights are written in %s%s",
+           safetensors_type_name(type), *prefix ? ", with a prefix" : "");
     arena_fini(&a);
 }
 
@@ -242,7 +244,8 @@ static void test_positions(void) {
         from.params[i] = 0.5f;
     from.at.step = 5;
     const char *home = file_join(&a, dir, "vit");
-    is_int(checkpoint_write(&from, home, 1, &e), 0, "a vision transformer of 2 x 2 patches");
+    is_int(checkpoint_write(&from, home, 1, &e), 0,
+           "a vision transformer of 2 x 2 patches is saved");
     checkpoint_path(home, 5, path, sizeof path);
     is_int(checkpoint_read_model(&to, file_join(&a, path, "model.safetensors"), false, &e), 0,
            "one of 4 x 4 patches reads it: %s", e.text);
@@ -254,7 +257,8 @@ static void test_positions(void) {
             wrong += fabsf(to.params[q->begin + j] - 0.5f) > 1e-5f;
     }
     is_int(wrong, 0, "all weights are those of the file, and positions are between them");
-    is_uint(p ? p->count : 0, 17 * 16, "one position per patch, and the class token's");
+    is_uint(p ? p->count : 0, 17 * 16,
+            "there is one position for each patch and one for the class token");
     checkpoint_image_fini(&from);
     checkpoint_image_fini(&to);
     model_free(&small);
@@ -276,16 +280,16 @@ static void test_writer(struct network *net, struct train_position *at) {
     struct stat st;
     struct err e;
     int64_t steps[8];
-    is_int(checkpoint_thread_open(&w, &model, 2, dir, 2, NULL, &e), 0, "the writing thread");
+    is_int(checkpoint_thread_open(&w, &model, 2, dir, 2, NULL, &e), 0, "the writing thread starts");
     for (at->step = 2000; at->step < 2003; at->step++) {
-        is_int(checkpoint_thread_wait(w, &e), 0, "step %d", (int)at->step);
+        is_int(checkpoint_thread_wait(w, &e), 0, "step %d is written", (int)at->step);
         begin_write(w, net, at);
         float changed = (float)at->step; // the copy is taken: training continues at once
         network_set(net, net->params, 0, 1, &changed);
     }
     is_int(checkpoint_thread_wait(w, &e), 0, "all checkpoints are written");
     is_int(checkpoint_list(dir, steps, 8, NULL), 2, "two are kept");
-    ok(steps[0] == 2002 && steps[1] == 2001, "the newest two");
+    ok(steps[0] == 2002 && steps[1] == 2001, "the newest two are kept");
     char path[FILE_PATH_BYTES_MAX];
     snprintf(path, sizeof path, "%s/.checkpoint.new", dir);
     ok(stat(path, &st) < 0, "no unfinished checkpoint is left");
@@ -319,7 +323,7 @@ static void test_replaced(struct checkpoint_image *image) {
     const char *old = file_join(&a, home, ".checkpoint.old");
     checkpoint_path(home, 1234, path, sizeof path);
     image->at.consumed = 1;
-    is_int(checkpoint_write(image, home, 1, &e), 0, "a checkpoint");
+    is_int(checkpoint_write(image, home, 1, &e), 0, "a checkpoint is written");
     image->at.consumed = 2;
     is_int(checkpoint_write(image, home, 1, &e), 0, "the same checkpoint is written again");
     is_int(consumed(path), 2, "the new checkpoint replaces the old one");

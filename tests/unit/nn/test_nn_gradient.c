@@ -112,7 +112,7 @@ static void check_added(struct probe *p, const double *grads, const char *title)
         double d = fabs(((double *)(void *)p->net.grads)[i] - 2 * grads[i]);
         doubled = d > doubled ? d : doubled;
     }
-    ok(doubled < 1e-9, "%s: adding twice the same gradient doubles it", title);
+    ok(doubled < 1e-9, "%s: the same gradient is doubled when it is added twice", title);
 }
 
 // small: every parameter by itself, too.
@@ -137,7 +137,8 @@ static void check(struct nn_model *m, const char *title, int n, bool small) {
         if (!m->param[i].fixed)
             near(probe_elements(&p, &m->param[i], grads), 0, 1e-5, "%s: %s", title,
                  m->param[i].name);
-    near(probe_direction(&p, grads), 0, 1e-5, "%s: a direction through all parameters", title);
+    near(probe_direction(&p, grads), 0, 1e-5, "%s: the derivative along all parameters is right",
+         title);
     free(grads);
     free(p.input);
     network_close(&p.net);
@@ -315,7 +316,8 @@ int main(void) {
                                      .classes = 10};
         if (model_build(&m, &spec, &e) < 0)
             bail_out("%s", e.text);
-        is_uint(m.param_count, i ? 11173962 : 11181642, "resnet18, stem %s: parameters", stems[i]);
+        is_uint(m.param_count, i ? 11173962 : 11181642,
+                "resnet18 with stem %s has its number of parameters", stems[i]);
         if (!TAP_SANITIZED)
             check(&m, stems[i], 2, false);
     }

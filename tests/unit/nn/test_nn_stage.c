@@ -28,7 +28,7 @@ static int64_t work(int from, int to) {
 static void test_cut(const char *text, int stages, double most) {
     struct err e;
     build(text);
-    if (!ok(stage_cut(&model, stages, first, &e) == 0, "%s in %d stages", text, stages))
+    if (!ok(stage_cut(&model, stages, first, &e) == 0, "%s is cut into %d stages", text, stages))
         return;
     int64_t largest = 0;
     size_t params = 0, elements = 0, stats = 0;
@@ -56,7 +56,7 @@ static void test_refused(void) {
     static const char *const back[] = {"layer4.0", "layer2.0"}, *const end[] = {"avgpool"};
     struct err e;
     build("resnet18");
-    is_int(stage_cut(&model, 64, first, &e), -1, "64 stages of resnet18");
+    is_int(stage_cut(&model, 64, first, &e), -1, "resnet18 cannot be cut into 64 stages");
     has_str(e.text, "can be cut into", "the error has the highest number of stages");
     is_int(stage_cut_at(&model, blocks, 2, first, &e), 0, "cut before two blocks");
     is_str(model.layer[first[1]].name, "layer2.0.conv1", "the first cut is before layer2.0");
@@ -154,7 +154,7 @@ static void test_numbers(const char *text, int stages) {
         stage_model(&part[i], &model, first[i], first[i + 1]);
         open_net(&net[i], &part[i], SLOTS);
     }
-    near(run_stages(stages), loss, 0, "%s in %d stages: the loss", text, stages);
+    near(run_stages(stages), loss, 0, "%s in %d stages has the same loss", text, stages);
     int same = 0;
     for (int i = 0; i < stages; i++) {
         size_t real = sizeof(float), n = part[i].param_elements * real;
@@ -164,7 +164,7 @@ static void test_numbers(const char *text, int stages) {
                        part[i].stat_elements * real) == 0;
         network_close(&net[i]);
     }
-    is_int(same, stages, "weights, gradients and running statistics, bit for bit");
+    is_int(same, stages, "weights, gradients and running statistics are the same bit for bit");
     network_close(&whole);
 }
 

@@ -25,14 +25,14 @@ static void test_good(void) {
                  "\"data_offsets\":[16,20]},\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],"
                  "\"data_offsets\":[0,16]}}   ",
                  20, &h, &e),
-           0, "two tensors, listed out of order, header padded with spaces");
+           0, "two tensors out of order, behind a padded header, are read");
     is_uint(h.count, 2, "count");
     is_str(h.tensors[0].name, "a", "tensors are listed in the order of their data");
-    is_uint(h.tensors[0].dim[1], 2, "second dimension");
-    is_str(safetensors_get_meta(&h, "format"), "pt", "metadata");
+    is_uint(h.tensors[0].dim[1], 2, "the second dimension is read");
+    is_str(safetensors_get_meta(&h, "format"), "pt", "metadata is read");
     ok(safetensors_get_meta(&h, "other") == NULL, "metadata that is not there");
     ok(safetensors_find(&h, "b") == &h.tensors[1], "a tensor by name");
-    is_int(parse("{}", 0, &h, &e), 0, "no tensor at all");
+    is_int(parse("{}", 0, &h, &e), 0, "a file without tensors is read");
     is_int(parse("{\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}", 8, &h, &e), 0,
            "a scalar has no dimensions");
 }
@@ -77,7 +77,8 @@ static void test_bad(void) {
     struct safetensors_header h;
     struct err e;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        is_int(parse(cases[i].json, cases[i].data_bytes, &h, &e), -1, "refused: %s", cases[i].json);
+        is_int(parse(cases[i].json, cases[i].data_bytes, &h, &e), -1, "the header is refused: %s",
+               cases[i].json);
         has_str(e.text, cases[i].text, "the refusal has the reason");
     }
 }
@@ -95,11 +96,11 @@ static void test_file(void) {
     int64_t count = 42;
     float weight[6] = {1, 2, 3, 4, 5, 6}, back[6] = {0};
     const char *path = file_join(&arena, dir, "a.safetensors");
-    is_int(safetensors_create(&w, path, &h, &e), 0, "create");
+    is_int(safetensors_create(&w, path, &h, &e), 0, "a file is created");
     is_int(safetensors_put(&w, &count, sizeof count, &e), 0, "put a scalar");
     ok(stat(path, &st) < 0, "nothing under the name before commit");
     is_int(safetensors_put(&w, weight, sizeof weight, &e), 0, "put a matrix");
-    is_int(safetensors_commit(&w, &e), 0, "commit");
+    is_int(safetensors_commit(&w, &e), 0, "the file is committed");
     is_int(safetensors_open(&f, &arena, path, &e), 0, "open");
     is_uint(f.data_begin % 8, 0, "data is aligned");
     const struct safetensors_tensor *t = safetensors_find(&f.header, "weight");
@@ -107,15 +108,16 @@ static void test_file(void) {
     is_mem(back, sizeof back, weight, sizeof weight, "the numbers read back");
     is_int(safetensors_read(&f, t, back, 8, &e), -1, "a wrong size is refused");
     safetensors_close(&f);
-    is_int(truncate(path, (off_t)(f.data_begin + 12)), 0, "cut the file");
+    is_int(truncate(path, (off_t)(f.data_begin + 12)), 0, "the file is cut");
     is_int(safetensors_open(&f, &arena, path, &e), -1, "a cut file is refused");
     has_str(e.text, "a.safetensors", "the error names the file");
-    is_int(safetensors_create(&w, path, &h, &e), 0, "create again");
+    is_int(safetensors_create(&w, path, &h, &e), 0, "the file is created again");
     safetensors_abort(&w);
     is_int(stat(path, &st), 0, "abort leaves the old file");
     unsigned char length[8];
     bytes_store(length, UINT64_MAX - 4, 8);
-    is_int(file_write_atomic(path, length, sizeof length, 0644, &e), 0, "a huge header length");
+    is_int(file_write_atomic(path, length, sizeof length, 0644, &e), 0,
+           "a file with a huge header length is written");
     is_int(safetensors_open(&f, &arena, path, &e), -1,
            "a file with a huge header length is refused");
     static const char *const pickles[] = {"PK\3\4\0\0\0\0model/data.pkl",
@@ -129,7 +131,8 @@ static void test_file(void) {
     }
     is_int(file_write_atomic(path, length, 3, 0644, &e), 0, "a file of three bytes is written");
     is_int(safetensors_open(&f, &arena, path, &e), -1, "a file of three bytes is refused");
-    is_int(safetensors_open(&f, &arena, file_join(&arena, dir, "none"), &e), -1, "no file");
+    is_int(safetensors_open(&f, &arena, file_join(&arena, dir, "none"), &e), -1,
+           "a missing file is refused");
     is_int(e.code, ERR_NOT_FOUND, "a missing file is not found");
 }
 

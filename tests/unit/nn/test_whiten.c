@@ -32,7 +32,8 @@ static void test_eigen(int n, bool same) {
             worst = fmax(worst, fabs(sum));
             apart = fmax(apart, fabs(dot));
         }
-    ok(worst < 1e-12 && apart < 1e-12, "eigenvectors of %d x %d: %.0e, %.0e", n, n, worst, apart);
+    ok(worst < 1e-12 && apart < 1e-12, "eigenvectors of %d x %d are right: %.0e, %.0e", n, n, worst,
+       apart);
     for (int i = 1; i < n; i++)
         if (value[i] > value[i - 1])
             fail("the largest eigenvalue is not first");
@@ -49,7 +50,7 @@ static void test_filters(void) {
         image[i] = (uint8_t)(i < 3 ? 100 : (image[i - 3] * 3 + (int)(unit() * 255)) / 4);
     whiten_begin(&w, P, 3);
     whiten_add(&w, image, H, W, mean, std);
-    is_int(w.patches, (H - 1) * (W - 1), "all patches");
+    is_int(w.patches, (H - 1) * (W - 1), "all patches are counted");
     whiten_filters(&w, filters);
     for (int top = 0; top + P <= H; top++)
         for (int left = 0; left + P <= W; left++) {

@@ -52,7 +52,7 @@ static void test_taken(void) {
     is_str(dest("inputs/x/", true, &e), in("home/ada/.dtctl/inputs/x"),
            "a name with a slash is below the root");
     is_str(dest("~/data/./set//", true, &e), in("home/ada/data/set"),
-           "a path below the home folder");
+           "a path below the home folder is found");
     is_str(dest("/srv/nothing/there", true, &e), "/srv/nothing/there",
            "an absolute path that does not exist");
     is_str(dest("~", false, &e), in("home/ada"),

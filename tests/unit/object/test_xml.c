@@ -72,7 +72,7 @@ static void test_long(void) {
         strbuf_addc(&text, 'x');
     strbuf_adds(&text, "</a>");
     is_int(xml_read(text.data, text.len, &events, &out, &e), -1, "a long text is refused");
-    is_int(e.code, ERR_LIMIT, "by the limit");
+    is_int(e.code, ERR_LIMIT, "the limit is the reason");
     strbuf_fini(&text);
     strbuf_fini(&out);
 }

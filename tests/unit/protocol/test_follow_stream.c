@@ -25,18 +25,18 @@ static void whole(void) {
         if (follow_record_read(b.data, n, &r, &e) != 0)
             fail("%zu of %zu bytes are no record yet", n, b.len);
     is_int(follow_record_read(b.data, b.len, &r, &e), (intmax_t)b.len, "a whole one is");
-    is_int(r.kind, FOLLOW_BYTES, "bytes");
+    is_int(r.kind, FOLLOW_BYTES, "the record has bytes");
     is_int(r.file.kind, FOLLOW_STDERR, "the bytes are of stderr");
     is_int(r.file.attempt, 2, "the bytes are of attempt 2");
     is_int(r.file.local_rank, 11, "the bytes are of local rank 11");
-    is_mem(r.data, r.len, "hello", 5, "the bytes");
+    is_mem(r.data, r.len, "hello", 5, "the bytes are read");
     strbuf_clear(&b);
     record(&b, "{\"end\":\"finished\",\"exit_status\":0}", "");
     ok(follow_record_read(b.data, b.len, &r, &e) > 0, "the end");
     is_str(r.state, "finished", "the end has the state");
     strbuf_clear(&b);
     record(&b, "{\"beat\":1}", "");
-    ok(follow_record_read(b.data, b.len, &r, &e) > 0 && r.kind == FOLLOW_BEAT, "a beat");
+    ok(follow_record_read(b.data, b.len, &r, &e) > 0 && r.kind == FOLLOW_BEAT, "a beat is read");
     strbuf_fini(&b);
 }
 
@@ -45,7 +45,7 @@ static void refused(const char *header, const char *data) {
     struct follow_record r;
     struct err e = {0};
     record(&b, header, data);
-    is_int(follow_record_read(b.data, b.len, &r, &e), -1, "refused: %s", header);
+    is_int(follow_record_read(b.data, b.len, &r, &e), -1, "the record is refused: %s", header);
     is_int(e.code, ERR_FORMAT, "the refusal is a format error");
     strbuf_fini(&b);
 }
@@ -128,7 +128,7 @@ static void mirrors(void) {
     r = bytes_at(name, 8, "thr");
     log_mirror_write(&m, &r, on_line, &l, &e);
     log_mirror_close(&m);
-    is_int(log_mirror_open(&m, &open_files, &a, dir, &e), 0, "opened again");
+    is_int(log_mirror_open(&m, &open_files, &a, dir, &e), 0, "the mirror is opened again");
     is_offsets(&m, "{\"attempt_0/0/stdout.log\":11}", "the offset is kept");
     r = bytes_at(name, 11, "ee\nfour");
     log_mirror_write(&m, &r, on_line, &l, &e);
@@ -226,7 +226,7 @@ static void two_at_once(void) {
     is_str(strbuf_cstr(&two.text), "a|b|+c|d|e|", "a line belongs to who wrote its end");
     const char *path = file_join(&a, dir, name);
     is_int(file_read(&a, path, 100, &text, &len, &e), 0, "the file is there");
-    is_str(text, "a\nb\nc\nd\ne\n", "every byte once");
+    is_str(text, "a\nb\nc\nd\ne\n", "every byte arrives once");
     ok(truncate(path, 3) == 0, "the file is truncated by another program");
     r = bytes_at(name, 10, "f\n");
     is_int(log_mirror_write(&first, &r, on_own_line, &one, &e), -1, "a truncated file is an error");
@@ -250,8 +250,9 @@ int main(void) {
     refused("not json", "");
     struct follow_record r;
     struct err e = {0};
-    is_int(follow_record_read("\xff\xff\xff\xff", 4, &r, &e), -1, "a length over the limit");
-    is_int(follow_record_read("\0\0\0\0", 4, &r, &e), -1, "a length of nothing");
+    is_int(follow_record_read("\xff\xff\xff\xff", 4, &r, &e), -1,
+           "a length over the limit is refused");
+    is_int(follow_record_read("\0\0\0\0", 4, &r, &e), -1, "a length of zero is refused");
     names();
     mirrors();
     another_machine();

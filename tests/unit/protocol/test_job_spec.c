@@ -20,23 +20,23 @@ static void test_defaults(void) {
     is_str(s.run, "r", "the id of the run");
     is_str(s.name, "r", "the name of the run");
     is_str(s.node, "n", "the name of the node");
-    is_int(s.node_rank, 0, "rank 0");
-    is_int(s.nnodes_min, 1, "of one");
-    is_int(s.nnodes_max, 1, "node");
-    is_str(s.nproc_per_node, "1", "one process");
-    is_str(s.address, "127.0.0.1", "at loopback");
-    is_str(s.workdir, "", "in the root");
-    is_int(s.command_count, 1, "a command of one word");
-    is_str(s.command[0], "x", "this one");
+    is_int(s.node_rank, 0, "the default rank of a node is 0");
+    is_int(s.nnodes_min, 1, "a job has at least one node by default");
+    is_int(s.nnodes_max, 1, "a job has at most one node by default");
+    is_str(s.nproc_per_node, "1", "a node has one process by default");
+    is_str(s.address, "127.0.0.1", "the default address is loopback");
+    is_str(s.workdir, "", "the default working folder is the root");
+    is_int(s.command_count, 1, "the command has one word");
+    is_str(s.command[0], "x", "the command has its word");
     is_str(s.command[1], NULL, "the command ends with NULL");
     is_int(s.shutdown_timeout_ms, 30000, "half a minute to end");
     is_int(s.join_timeout_ms, 600000, "ten minutes to join");
-    is_int(s.max_time_ms, 0, "no limit");
+    is_int(s.max_time_ms, 0, "the time is not limited by default");
     is_int(s.max_restarts + s.agent_starts + s.env_count + s.input_count + s.torchrun_count, 0,
-           "nothing else");
-    ok(!s.has_key && !s.setup && s.created_ms == 0, "no key, no setup");
-    ok(!s.bundle_hash && !job_needs_setup(&s), "no environment, nothing to prepare");
-    is_int(parse(RUN "nproc_per_node = 3\n", &s), 0, "a number of processes");
+           "there are no restarts, variables, inputs or options by default");
+    ok(!s.has_key && !s.setup && s.created_ms == 0, "there is no key and no setup by default");
+    ok(!s.bundle_hash && !job_needs_setup(&s), "without an environment nothing has to be prepared");
+    is_int(parse(RUN "nproc_per_node = 3\n", &s), 0, "a number of processes is read");
     is_str(s.nproc_per_node, "3", "the number of processes is text");
 }
 
@@ -59,44 +59,45 @@ static void test_round_trip(void) {
     for (int i = 0; i < JOB_KEY_BYTES; i++)
         s.key[i] = (unsigned char)(i * 7);
     job_spec_format(&s, true, &text);
-    is_int(parse(strbuf_cstr(&text), &r), 0, "a full one%s", e.text);
+    is_int(parse(strbuf_cstr(&text), &r), 0, "a full job is written and read%s", e.text);
     ok(strcmp(r.run, s.run) == 0 && strcmp(r.name, s.name) == 0 && strcmp(r.node, s.node) == 0,
        "names");
-    is_int(r.node_rank, 6, "node_rank");
-    is_int(r.nnodes_min, 2, "nnodes_min");
-    is_int(r.nnodes_max, 9, "nnodes_max");
-    is_str(r.nproc_per_node, "gpu", "nproc_per_node");
+    is_int(r.node_rank, 6, "node_rank is read back");
+    is_int(r.nnodes_min, 2, "nnodes_min is read back");
+    is_int(r.nnodes_max, 9, "nnodes_max is read back");
+    is_str(r.nproc_per_node, "gpu", "nproc_per_node is read back");
     is_int(r.max_restarts, 4, "max_restarts");
     is_int(r.agent_starts, 5, "agent_starts");
-    ok(r.has_key && memcmp(r.key, s.key, JOB_KEY_BYTES) == 0, "the key");
-    is_str(r.address, "10.0.0.7", "address");
-    is_str(r.workdir, "w", "workdir");
-    is_int(r.command_count, 3, "words of the command");
+    ok(r.has_key && memcmp(r.key, s.key, JOB_KEY_BYTES) == 0, "the key is read back");
+    is_str(r.address, "10.0.0.7", "the address is read back");
+    is_str(r.workdir, "w", "the working folder is read back");
+    is_int(r.command_count, 3, "the words of the command are read back");
     ok(strcmp(r.command[1], "-c") == 0 && strcmp(r.command[2], command[2]) == 0,
        "the words of the command read back");
-    is_int(r.shutdown_timeout_ms, 11, "shutdown_timeout_ms");
+    is_int(r.shutdown_timeout_ms, 11, "shutdown_timeout_ms is read back");
     is_int(r.join_timeout_ms, 12, "join_timeout_ms");
-    is_int(r.max_time_ms, 13, "max_time_ms");
-    is_int(r.created_ms, 14, "created_ms");
-    is_int(r.env_count, 2, "environment");
+    is_int(r.max_time_ms, 13, "max_time_ms is read back");
+    is_int(r.created_ms, 14, "created_ms is read back");
+    is_int(r.env_count, 2, "the variables are read back");
     ok(strcmp(r.env[0].name, "A") == 0 && strcmp(r.env[0].value, "1") == 0 &&
            strcmp(r.env[1].name, "B") == 0 && strcmp(r.env[1].value, "") == 0,
-       "in its order");
-    is_int(r.torchrun_count, 1, "torchrun's options");
-    ok(strcmp(r.torchrun[0].name, "rdzv-id") == 0 && strcmp(r.torchrun[0].value, "x") == 0, "one");
+       "the variables keep their order");
+    is_int(r.torchrun_count, 1, "the options of torchrun are read back");
+    ok(strcmp(r.torchrun[0].name, "rdzv-id") == 0 && strcmp(r.torchrun[0].value, "x") == 0,
+       "the option has its name and value");
     is_int(r.sagemaker_count, 1, "the records for SageMaker are read");
     is_str(r.sagemaker[0].value, sagemaker[0].value, "JSON inside the job reads back");
-    is_int(r.input_count, 2, "inputs");
+    is_int(r.input_count, 2, "the inputs are read back");
     ok(strcmp(r.inputs[0].name, "i") == 0 && strcmp(r.inputs[0].path, "data/i") == 0 &&
            strcmp(r.inputs[0].mode, "sharded") == 0,
-       "the first one");
+       "the first input is read back");
     ok(!r.inputs[0].streamed && r.inputs[1].streamed, "a streamed input stays one");
     ok(strcmp(r.inputs[1].path, "/k") == 0 && strcmp(r.inputs[1].mode, "replicated") == 0,
        "every node has all of an input");
-    ok(strcmp(r.setup, "pip") == 0 && strcmp(r.setup_hash, HASH) == 0, "setup");
-    is_str(r.bundle_hash, HASH, "the environment's hash");
+    ok(strcmp(r.setup, "pip") == 0 && strcmp(r.setup_hash, HASH) == 0, "the setup is read back");
+    is_str(r.bundle_hash, HASH, "the hash of the environment is read back");
     is_str(job_bundle_dir(&a, HASH), "envs/bundle-0123456789abcdef",
-           "the folder of the environment");
+           "the folder of the environment is named after its hash");
     strbuf_fini(&text);
     job_spec_format(&s, false, &text);
     ok(!strstr(strbuf_cstr(&text), "key"), "on disk there is no key");
@@ -120,14 +121,17 @@ static void test_bounds(void) {
             struct job_spec s;
             int64_t v = k < 2 ? rows[i].min - k : rows[i].max + (k - 2);
             const char *text = arena_printf(&a, "%s%s = %lld\n", RUN, rows[i].key, (long long)v);
-            is_int(parse(text, &s), k % 2 ? -1 : 0, "%s = %lld", rows[i].key, (long long)v);
+            is_int(parse(text, &s), k % 2 ? -1 : 0, "the limits of %s decide about %lld",
+                   rows[i].key, (long long)v);
             if (k % 2)
                 has_str(e.text, rows[i].key, "the error names the key");
         }
     struct job_spec s;
-    is_int(parse(RUN "nnodes_min = 2\nnnodes_max = 2\n", &s), 0, "exactly two nodes");
-    is_int(parse(RUN "nnodes_min = 3\nnnodes_max = 2\n", &s), -1, "not three of two");
-    is_int(parse(RUN "nnodes_min = 0\nnnodes_max = 2\n", &s), -1, "not none");
+    is_int(parse(RUN "nnodes_min = 2\nnnodes_max = 2\n", &s), 0,
+           "two nodes at least and at most are accepted");
+    is_int(parse(RUN "nnodes_min = 3\nnnodes_max = 2\n", &s), -1,
+           "three nodes at least and two at most are refused");
+    is_int(parse(RUN "nnodes_min = 0\nnnodes_max = 2\n", &s), -1, "no node at least is refused");
     is_int(parse(RUN "nnodes_min = 16384\nnnodes_max = 16384\n", &s), 0, "all that are possible");
 }
 
@@ -160,7 +164,7 @@ static void test_refused(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct job_spec s;
-        is_int(parse(rows[i].text, &s), -1, "refused: %s", rows[i].why);
+        is_int(parse(rows[i].text, &s), -1, "the job is refused: %s", rows[i].why);
         has_str(e.text, rows[i].why, "the error has the reason");
     }
 }
@@ -183,13 +187,17 @@ static void test_counts(void) {
     static const char *const env[] = {"E", " = \"\"\n"}, *const word[] = {"\"", "\","};
     static const char words[] = "[run]\nid = \"r\"\nnode = \"n\"\ncommand = [";
     is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX, ""), 0, "as many inputs as are possible");
-    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX + 1, ""), -1, "more inputs than the limit");
+    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX + 1, ""), -1,
+           "more inputs than the limit are refused");
     is_int(e.code, ERR_LIMIT, "more inputs are a limit error");
-    is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX, ""), 0, "as many variables");
+    is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX, ""), 0,
+           "as many variables as the limit are accepted");
     is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX + 1, ""), -1,
-           "more variables than the limit");
-    is_int(parse_many(words, word, JOB_ARGS_MAX, "]\n"), 0, "as many words");
-    is_int(parse_many(words, word, JOB_ARGS_MAX + 1, "]\n"), -1, "more words than the limit");
+           "more variables than the limit are refused");
+    is_int(parse_many(words, word, JOB_ARGS_MAX, "]\n"), 0,
+           "as many words as the limit are accepted");
+    is_int(parse_many(words, word, JOB_ARGS_MAX + 1, "]\n"), -1,
+           "more words than the limit are refused");
 }
 
 static int roster(const char *text, struct roster *r) {
@@ -205,23 +213,24 @@ static void test_roster(void) {
     struct roster r, out = {nodes, 4};
     struct strbuf text = {0};
     job_roster_format(&out, &text);
-    is_int(roster(strbuf_cstr(&text), &r), 0, "a roster%s", e.text);
-    is_int(r.count, 4, "of all");
-    is_str(r.nodes[0].name, "a", "by rank");
-    is_str(r.nodes[1].name, "b", "the second one");
-    is_int(r.nodes[1].port, 29500, "the second node's port");
-    is_str(r.nodes[2].address, "10.0.0.3", "the third one's address");
-    is_int(r.nodes[3].rank, 16383, "the last rank");
+    is_int(roster(strbuf_cstr(&text), &r), 0, "a roster is written and read%s", e.text);
+    is_int(r.count, 4, "the roster has all nodes");
+    is_str(r.nodes[0].name, "a", "the nodes are sorted by rank");
+    is_str(r.nodes[1].name, "b", "the second node has its name");
+    is_int(r.nodes[1].port, 29500, "the second node has its port");
+    is_str(r.nodes[2].address, "10.0.0.3", "the third node has its address");
+    is_int(r.nodes[3].rank, 16383, "the last node has the highest rank");
     strbuf_fini(&text);
 #define NODE(rank, port, address)                                                                  \
     "[[node]]\nrank = " rank "\nport = " port "\nname = \"n\"\naddress = \"" address "\"\n"
-    is_int(roster("", &r), -1, "of nobody");
-    is_int(roster(NODE("0", "1", "::1") NODE("0", "2", "::1"), &r), -1, "a rank twice");
+    is_int(roster("", &r), -1, "an empty roster is refused");
+    is_int(roster(NODE("0", "1", "::1") NODE("0", "2", "::1"), &r), -1,
+           "a rank that is given twice is refused");
     has_str(e.text, "rank 0 is given twice", "the error names the rank");
-    is_int(roster(NODE("-1", "1", "::1"), &r), -1, "a negative rank");
-    is_int(roster(NODE("16384", "1", "::1"), &r), -1, "too large a rank");
-    is_int(roster(NODE("0", "0", "::1"), &r), -1, "port 0");
-    is_int(roster(NODE("0", "65536", "::1"), &r), -1, "port 65536");
+    is_int(roster(NODE("-1", "1", "::1"), &r), -1, "a negative rank is refused");
+    is_int(roster(NODE("16384", "1", "::1"), &r), -1, "a rank above the limit is refused");
+    is_int(roster(NODE("0", "0", "::1"), &r), -1, "port 0 is refused");
+    is_int(roster(NODE("0", "65536", "::1"), &r), -1, "port 65536 is refused");
     is_int(roster(NODE("0", "1", "host"), &r), -1, "a name instead of an address");
     has_str(e.text, "'host' is not numeric", "the error names the address");
     is_int(roster("[[node]]\nrank = 0\nport = 1\naddress = \"::1\"\n", &r), -1, "no name");
@@ -235,7 +244,7 @@ int main(void) {
     test_refused();
     test_counts();
     test_roster();
-    is_str(job_setup_dir(&a, "ab"), "setup/ab", "the folder of a setup");
+    is_str(job_setup_dir(&a, "ab"), "setup/ab", "the folder of a setup is named after its hash");
     arena_fini(&a);
     return done_testing();
 }

@@ -37,8 +37,8 @@ static void round_trips(struct arena *a) {
         size_t len;
         for (size_t k = 0; k < sizes[i]; k++)
             text[k] = (char)(k * 7);
-        is_int(cluster_backup_close(a, KEY, RECORD_RUN, text, sizes[i], &line, &e), 0, "%zu bytes",
-               sizes[i]);
+        is_int(cluster_backup_close(a, KEY, RECORD_RUN, text, sizes[i], &line, &e), 0,
+               "%zu bytes are sealed", sizes[i]);
         is_int(cluster_backup_kind_of(line, strlen(line) - 1), RECORD_RUN,
                "the kind of the record is recognised");
         is_int(cluster_backup_open(a, KEY, RECORD_RUN, line, strlen(line) - 1, &back, &len, &e), 0,
@@ -85,7 +85,7 @@ static void refused(struct arena *a, const char *line, const char *what) {
     size_t len;
     is_int(cluster_backup_open(a, KEY, RECORD_CLUSTER, line, strlen(line), &text, &len, &e), -1,
            "%s", what);
-    ok(e.code == ERR_FORMAT || e.code == ERR_AUTH, "%s: why", what);
+    ok(e.code == ERR_FORMAT || e.code == ERR_AUTH, "%s: the error has its kind", what);
 }
 
 static void lines(struct arena *a) {
@@ -121,10 +121,10 @@ static void keys(struct arena *a) {
     must(file_write_atomic("same", same, strlen(same), 0600, &e) == 0);
     must(file_write_atomic("other", other, strlen(other), 0600, &e) == 0);
     must(file_write_atomic("none", none, strlen(none), 0600, &e) == 0);
-    is_int(cluster_backup_key(a, "key", first, &e), 0, "a private key");
+    is_int(cluster_backup_key(a, "key", first, &e), 0, "a private key is read");
     is_int(cluster_backup_key(a, "same", second, &e), 0,
            "a private key with other line breaks is read");
-    is_mem(second, sizeof second, first, sizeof first, "seals alike");
+    is_mem(second, sizeof second, first, sizeof first, "both give the same key");
     is_int(cluster_backup_key(a, "other", second, &e), 0, "another private key is read");
     ok(memcmp(first, second, sizeof first) != 0, "another private key gives another seal");
     is_int(cluster_backup_key(a, "none", second, &e), -1, "a public key is refused");

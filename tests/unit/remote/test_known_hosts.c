@@ -29,7 +29,7 @@ static struct known_hosts_found search(const char *text, const char *name, int p
     void *blob = NULL;
     size_t len = 0;
     if (key && known_hosts_parse_key(&arena, key, &blob, &len, &e) < 0)
-        fail("the test's own key: %s", e.text);
+        fail("the key of the test cannot be parsed: %s", e.text);
     known_hosts_search("file", text, strlen(text), name, port, blob, len, &f);
     return f;
 }
@@ -39,9 +39,10 @@ static void test_names(void) {
     ok(search("other,gpu01,x " KEY_A " comment", "gpu01", 22, KEY_A).match, "a list, no newline");
     ok(search("gpu01 " KEY_A "\n", "GPU01", 22, KEY_A).match, "names have no case");
     ok(!search("gpu01 " KEY_A "\n", "gpu011", 22, KEY_A).match, "a longer name is another one");
-    ok(search("gpu* " KEY_A "\n", "gpu01", 22, KEY_A).match, "a wildcard");
-    ok(!search("*,!gpu01 " KEY_A "\n", "gpu01", 22, KEY_A).match, "an exclusion");
-    ok(search("[gpu01]:2200 " KEY_A "\n", "gpu01", 2200, KEY_A).match, "a port");
+    ok(search("gpu* " KEY_A "\n", "gpu01", 22, KEY_A).match, "a wildcard matches");
+    ok(!search("*,!gpu01 " KEY_A "\n", "gpu01", 22, KEY_A).match, "an exclusion prevents a match");
+    ok(search("[gpu01]:2200 " KEY_A "\n", "gpu01", 2200, KEY_A).match,
+       "a port is part of the name");
     ok(!search("[gpu01]:2200 " KEY_A "\n", "gpu01", 22, KEY_A).match,
        "a key for another port does not match port 22");
     ok(search("gpu01 " KEY_A "\n", "gpu01", 2200, KEY_A).match,
@@ -81,20 +82,24 @@ static void test_text(void) {
     void *blob;
     size_t len;
     char fingerprint[KNOWN_HOSTS_FINGERPRINT_BYTES];
-    is_int(known_hosts_parse_key(&arena, KEY_A " me@here\n", &blob, &len, &e), 0, "a .pub line");
+    is_int(known_hosts_parse_key(&arena, KEY_A " me@here\n", &blob, &len, &e), 0,
+           "a line of a .pub file is parsed");
     known_hosts_fingerprint(fingerprint, blob, len);
     is_str(fingerprint, FINGERPRINT_A, "the fingerprint that ssh-keygen gives");
-    is_str(known_hosts_format(&arena, "Gpu01", 22, blob, len), "gpu01 " KEY_A "\n", "a line");
+    is_str(known_hosts_format(&arena, "Gpu01", 22, blob, len), "gpu01 " KEY_A "\n",
+           "a line is written");
     is_str(known_hosts_format(&arena, "gpu01", 22000, blob, len), "[gpu01]:22000 " KEY_A "\n",
-           "a line with a port");
+           "a line with a port is written");
     is_int(known_hosts_parse_key(
                &arena,
                "ssh-rsa "
                "AAAAC3NzaC1lZDI1NTE5AAAAIJGPg+HQgkfguMBgRLA/ILbKE3m6jlkCTbtJiAm5723E",
                &blob, &len, &e),
            -1, "the type must be the one inside");
-    is_int(known_hosts_parse_key(&arena, "ssh-ed25519", &blob, &len, &e), -1, "no key");
-    is_int(known_hosts_parse_key(&arena, "ssh-ed25519 ====", &blob, &len, &e), -1, "no base64");
+    is_int(known_hosts_parse_key(&arena, "ssh-ed25519", &blob, &len, &e), -1,
+           "a line without a key is refused");
+    is_int(known_hosts_parse_key(&arena, "ssh-ed25519 ====", &blob, &len, &e), -1,
+           "a key that is not base64 is refused");
 }
 
 static void test_base64(void) {
@@ -110,14 +115,15 @@ static void test_base64(void) {
         char out[16];
         size_t n = strlen(pairs[i][0]);
         base64_encode(out, pairs[i][0], n);
-        is_str(out, pairs[i][1], "encode '%s'", pairs[i][0]);
-        is_int(base64_decode(out, pairs[i][1], strlen(pairs[i][1])), (int)n, "decode its length");
-        is_mem(out, n, pairs[i][0], n, "decode it");
+        is_str(out, pairs[i][1], "'%s' is encoded", pairs[i][0]);
+        is_int(base64_decode(out, pairs[i][1], strlen(pairs[i][1])), (int)n,
+               "the decoded text has its length");
+        is_mem(out, n, pairs[i][0], n, "the text is decoded");
     }
     char out[16];
-    is_int(base64_decode(out, "Zg=", 3), -1, "a wrong length");
+    is_int(base64_decode(out, "Zg=", 3), -1, "a wrong length is refused");
     is_int(base64_decode(out, "Z===", 4), -1, "too much padding is refused");
-    is_int(base64_decode(out, "Z\ng=", 4), -1, "a foreign character");
+    is_int(base64_decode(out, "Z\ng=", 4), -1, "a foreign character is refused");
 }
 
 int main(void) {

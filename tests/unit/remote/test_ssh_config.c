@@ -62,13 +62,13 @@ static void test_values(void) {
     is_str(c.host_name, "gpu1.lab", "%%h in HostName is the alias");
     is_int(c.port, 2200, "Port with '=' and a carriage return");
     is_uint(c.identity_count, 2, "IdentityFile adds up");
-    is_str(c.identities[0], "/home/me/.ssh/first@gpu1.lab-2200", "~ and tokens");
+    is_str(c.identities[0], "/home/me/.ssh/first@gpu1.lab-2200", "~ and tokens are expanded");
     is_str(c.identities[1], "/keys/with space", "quotes");
-    ok(c.identities_only, "IdentitiesOnly");
+    ok(c.identities_only, "IdentitiesOnly is read");
     is_int(look_up(text, NULL, "gpu9", &c, &e), 0, "another host is looked up");
     is_str(c.host_name, "gpu9.last",
            "a negated pattern and a Match that would run a program are passed over");
-    is_str(c.proxy_jump, "a,b@c:22", "ProxyJump");
+    is_str(c.proxy_jump, "a,b@c:22", "ProxyJump is read");
     is_str(c.user_known_hosts, "/home/me/kh1\n/kh2", "several known_hosts files are kept");
     is_str(c.host_key_alias, "alias", "Match all");
 }
@@ -108,11 +108,12 @@ static void test_include(void) {
     struct ssh_config c;
     struct err e;
     static const char more[] = "Host a\n HostName in-a\nHost *\n Port 7\n";
-    is_int(look_up("Host a\n Include more/*\nHost *\n User z\n", more, "a", &c, &e), 0, "Include");
+    is_int(look_up("Host a\n Include more/*\nHost *\n User z\n", more, "a", &c, &e), 0,
+           "Include is followed");
     is_str(c.host_name, "in-a", "the included file counts");
     is_str(c.user, "z", "a Host line of an included file ends with the file");
     is_int(look_up("Host b\n Include more/*\n", more, "a", &c, &e), 0,
-           "inside another host's block");
+           "Include inside the block of another host is read");
     is_int(c.port, 0, "an Include inside another host's block does not count");
     is_int(look_up("Include more/*\n", "Include more/*\n", "a", &c, &e), -1, "a circle ends");
     has_str(e.text, "deeper than 16", "the error has the depth limit");
@@ -124,14 +125,14 @@ static void test_errors(void) {
     is_int(look_up("\n\nPort http\n", NULL, "a", &c, &e), -1, "a port must be a number");
     has_str(e.text, "config:3: Port", "file and line are named");
     is_int(look_up("User \"x\n", NULL, "a", &c, &e), -1, "an open quote");
-    is_int(look_up("User\n", NULL, "a", &c, &e), -1, "no value");
-    is_int(look_up("Host a\nHostName %z\n", NULL, "a", &c, &e), -1, "an unknown token");
+    is_int(look_up("User\n", NULL, "a", &c, &e), -1, "a keyword without a value is refused");
+    is_int(look_up("Host a\nHostName %z\n", NULL, "a", &c, &e), -1, "an unknown token is refused");
     is_int(look_up("ProxyCommand nc %h %p\n", NULL, "a", &c, &e), 0, "ProxyCommand is noted");
     is_str(c.proxy_command, "nc", "ProxyCommand is kept for the caller to refuse");
 }
 
 static void test_glob(void) {
-    ok(ssh_config_glob("*.lab", "a.lab"), "star");
+    ok(ssh_config_glob("*.lab", "a.lab"), "a star matches a label");
     ok(!ssh_config_glob("*.lab", "a.lab2"), "star does not reach past the end");
     ok(ssh_config_glob("g??1", "gpu1"), "question marks");
     ok(ssh_config_glob("*a*b*", "xxaxxbxx"), "a pattern of several stars matches");
@@ -169,16 +170,17 @@ static void test_peer(void) {
             .env = environ,
             .in = -1,
             .err = -1};
-        is_int(proc_run(&spec, &output, 65536, 10000, &status, &e), 0, "ssh -G %s", names[i]);
+        is_int(proc_run(&spec, &output, 65536, 10000, &status, &e), 0,
+               "ssh -G %s prints its settings", names[i]);
         is_int(look_up(text, NULL, names[i], &c, &e), 0, "%s parses", names[i]);
         if (strcmp(names[i], "ONE") != 0) // ssh lowers HostName's %h only when it canonicalises
             is_str(c.host_name, value_of(output, "hostname"), "%s: HostName as ssh has it",
                    names[i]);
-        is_str(c.user, value_of(output, "user"), "%s: User", names[i]);
+        is_str(c.user, value_of(output, "user"), "%s: User is that of ssh", names[i]);
         is_str(arena_printf(&arena, "%d", c.port ? c.port : 22), value_of(output, "port"),
-               "%s: Port", names[i]);
-        is_str(c.proxy_jump ? c.proxy_jump : "", value_of(output, "proxyjump"), "%s: ProxyJump",
-               names[i]);
+               "%s: Port is that of ssh", names[i]);
+        is_str(c.proxy_jump ? c.proxy_jump : "", value_of(output, "proxyjump"),
+               "%s: ProxyJump is that of ssh", names[i]);
         free(output);
     }
     close(fd);

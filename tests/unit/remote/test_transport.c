@@ -101,18 +101,18 @@ static struct seen *run(struct transport_link *l, const char *line, bool pty, si
 
 static void test_ends(struct transport_link *l) {
     struct seen *s = run(l, "echo out; echo err >&2; pwd; exit 3", false, 0);
-    has_str(strbuf_cstr(&s->out), "out\n", "standard output");
+    has_str(strbuf_cstr(&s->out), "out\n", "standard output arrives");
     has_str(strbuf_cstr(&s->out), folder, "commands start in the node's folder");
-    is_str(strbuf_cstr(&s->err_text), "err\n", "standard error");
-    ok(s->end.how == TRANSPORT_EXITED && s->end.status == 3, "the status");
+    is_str(strbuf_cstr(&s->err_text), "err\n", "standard error arrives");
+    ok(s->end.how == TRANSPORT_EXITED && s->end.status == 3, "the status arrives");
     seen_free(s);
     s = run(l, "kill -TERM $$", false, 0);
-    ok(s->end.how == TRANSPORT_SIGNALED && s->end.status == 143, "a signal");
+    ok(s->end.how == TRANSPORT_SIGNALED && s->end.status == 143, "a signal is reported");
     is_str(s->end.signal, "TERM", "a signal is reported by name");
     seen_free(s);
     s = run(l, "stty size; echo err >&2; exit 4", true, 0);
     has_str(strbuf_cstr(&s->out), "31 91\r\nerr", "a terminal of that size, for both streams");
-    is_int(s->end.status, 4, "the status of a command with a terminal");
+    is_int(s->end.status, 4, "a command with a terminal has its status");
     seen_free(s);
     s = run(l, "wc -c", false, 3000000);
     is_int((int)strtol(strbuf_cstr(&s->out), NULL, 10), 3000000, "all input goes in");
@@ -134,7 +134,7 @@ static void test_closing(struct transport_link *l) {
     struct err e;
     s->close_on_output = true;
     struct transport_command c = {.line = "echo x; exec sleep 77.77"};
-    ok(transport_run(l, &c, &run_events, s, &e) != NULL, "a command");
+    ok(transport_run(l, &c, &run_events, s, &e) != NULL, "a command starts");
     loop_run(loop);
     is_int(s->ends, 0, "closed in its own callback it calls no more");
     seen_free(s);
@@ -164,8 +164,8 @@ static struct transport_link *open_link(struct seen *s) {
 }
 
 static void collected(void *ctx, const struct transport_result *r) {
-    is_str(r->out, "hello", "collected output");
-    is_int(r->end.status, 2, "the status of a collected command");
+    is_str(r->out, "hello", "the output is collected");
+    is_int(r->end.status, 2, "a collected command has its status");
     *(bool *)ctx = true;
     loop_stop(loop);
 }
@@ -173,7 +173,8 @@ static void collected(void *ctx, const struct transport_result *r) {
 static void test_collect(struct transport_link *l) {
     struct err e;
     bool done = false;
-    ok(transport_collect(l, "cat; exit 2", "hello", 5, collected, &done, &e) == 0, "collect");
+    ok(transport_collect(l, "cat; exit 2", "hello", 5, collected, &done, &e) == 0,
+       "a command is collected");
     loop_run(loop);
     ok(done, "the collecting callback is called");
     ok(transport_collect(l, "sleep 77", "", 0, collected, &done, &e) == 0,
@@ -187,14 +188,16 @@ static void test_hello(void) {
     struct arena a = {0};
     struct node_facts f;
     struct err e;
-    is_int(agent_install_parse(&a, good, sizeof good - 1, &f, &e), 0, "a hello behind chatter");
+    is_int(agent_install_parse(&a, good, sizeof good - 1, &f, &e), 0,
+           "a hello behind other output is found");
     is_str(f.root, "/r", "a hello behind other output has its fields");
     is_int(agent_install_parse(&a, good, sizeof good - 2, &f, &e), -1,
            "a truncated hello is refused");
     is_int(agent_install_parse(&a, "{}\n", 3, &f, &e), -1, "an empty object is no hello");
     is_int(agent_install_parse(&a, "", 0, &f, &e), -1, "an empty text is no hello");
-    is_str(transport_path_word(&a, "~/a b"), "~/'a b'", "a path below the home folder");
-    is_str(transport_path_word(&a, "/a"), "/a", "an absolute one");
+    is_str(transport_path_word(&a, "~/a b"), "~/'a b'",
+           "a path below the home folder is not quoted as a whole");
+    is_str(transport_path_word(&a, "/a"), "/a", "an absolute path is left as it is");
     arena_fini(&a);
 }
 
@@ -261,9 +264,9 @@ int main(void) {
     inner->close_link = l;
     ok(transport_run(l, &(struct transport_command){.line = "echo x; exec sleep 77"}, &run_events,
                      inner, &e) != NULL,
-       "a command");
+       "a second command starts");
     loop_run(loop);
-    is_int(inner->ends + s->downs, 0, "closing the link in a command's callback");
+    is_int(inner->ends + s->downs, 0, "a link may be closed in the callback of a command");
     seen_free(inner);
     seen_free(s);
     loop_close(loop);

@@ -223,7 +223,8 @@ static void test_majorities(void) {
            majorities[i].wins ? "the candidate coordinates" : "the candidate does not coordinate");
         ok(majorities[i].wins ? term == TERM + 1 && e.state == ELECTION_LEADER
                               : e.term == TERM && e.state <= ELECTION_PRECANDIDATE,
-           "%s: in %s", majorities[i].rule, majorities[i].wins ? "the next term" : "no new term");
+           "%s: the node is in %s", majorities[i].rule,
+           majorities[i].wins ? "the next term" : "no new term");
         election_close(&e);
     }
 }
@@ -289,7 +290,8 @@ static void test_later_term(void) {
         ask(&e, T + 10, cases[i].kind, cases[i].term, 2);
         drain(&e);
         ok((count[ELECTION_LEADER_LOST] == 1) == cases[i].ends,
-           "a coordinator of term %d, asked %d in %d", TERM, cases[i].kind, (int)cases[i].term);
+           "a coordinator of term %d ends where it should after request %d of term %d", TERM,
+           cases[i].kind, (int)cases[i].term);
         election_close(&e);
     }
 }
@@ -323,7 +325,8 @@ static void test_fence(void) {
         tell(&e, now, 4, REQUEST_VOTE, true, ages[i][1]);
         drain(&e);
         is_int(last[ELECTION_TAKE_OVER].not_before_ms, heard + LEASE + LEASE / 16,
-               "a lease and a bit after the last one of the voters heard it (%lld and %lld ms ago)",
+               "a takeover waits for a lease and a sixteenth after the last voter heard the leader "
+               "(%lld and %lld ms ago)",
                (long long)ages[i][0], (long long)ages[i][1]);
         is_int(asks[REQUEST_ANNOUNCE], 4, "all other agents get the announcement");
         election_close(&e);

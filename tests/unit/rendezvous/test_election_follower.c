@@ -35,7 +35,7 @@ static void test_lease(void) {
     election_close(&e);
     follow(&e, 1, 1, 1);
     ok(election_lease_end(&e) == INT64_MAX && election_deadline(&e) == INT64_MAX,
-       "one node alone: no lease");
+       "a node alone needs no lease");
     election_close(&e);
     follow(&e, 1, 2, 1);
     is_int(election_lease_end(&e), T + LEASE, "one of two nodes that coordinates has a lease");
@@ -49,7 +49,7 @@ static void test_silence(void) {
     election_tick(&e, T + SILENT);
     drain(&e);
     ok(count[ELECTION_LEADER_LOST] == 0 && e.state == ELECTION_FOLLOWER,
-       "before the limit: still a follower");
+       "a follower remains one before the limit");
     election_tick(&e, T + SILENT + 1);
     drain(&e);
     ok(count[ELECTION_LEADER_LOST] == 1 && !last[ELECTION_LEADER_LOST].dead &&
@@ -303,7 +303,8 @@ static void test_old_coordinator(void) {
     ok(!election_joined(&e, T, T, TERM + 2, &old) && e.leader.incarnation == 2,
        "the agent joins no earlier term after that");
     election_leader_lost(&e, T + 1);
-    ok(!election_joined(&e, T + 2, T + 2, TERM + 2, &old), "no earlier term after a loss");
+    ok(!election_joined(&e, T + 2, T + 2, TERM + 2, &old),
+       "after a loss no earlier term is joined");
     ok(!election_joined(&e, T + 2, T + 2, INT64_MAX, &old) && e.term == TERM + 3,
        "the agent joins no impossible term");
     election_close(&e);
@@ -405,7 +406,7 @@ static void test_looking(void) {
     for (int64_t at; (at = when(&e, T + JOIN - 1, ELECTION_SEND_REQUEST, REQUEST_STATUS)) > 0;
          before = at)
         gap = at - before;
-    is_int(gap, ASK_MAX * 16 / 10, "asking less and less often");
+    is_int(gap, ASK_MAX * 16 / 10, "a follower asks less and less often");
     is_int(when(&e, T + 2 * JOIN, ELECTION_GIVE_UP, 0) >= T + JOIN, 1,
            "no group is found: the agent gives up");
     for (int i = 0; i < 2 * ELECTION_SEEDS_MAX; i++)

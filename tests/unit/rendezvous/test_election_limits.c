@@ -27,7 +27,8 @@ static void test_lease(void) {
     begin_round(&e, 3, 1, QUORUM_THIS, 3);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         election_heartbeat_acked(&e, T + 600, cases[i].sent, cases[i].left);
-        is_int(election_lease_end(&e), cases[i].end, "lease: %s", cases[i].what);
+        is_int(election_lease_end(&e), cases[i].end, "the lease ends when it should: %s",
+               cases[i].what);
     }
     election_joined(&e, T + 700, T + 650, TERM + 1, &p);
     ok(election_lease_end(&e) < 0, "another leader's lease begins with its own answers");

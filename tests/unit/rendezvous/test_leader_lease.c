@@ -23,7 +23,7 @@ static struct rendezvous *group(int nodes) {
     char name[2] = "a";
     for (int i = 0; i < nodes; i++, name[0]++)
         join_as(r, 0, name, A + i, 101 + i, 1);
-    ok(did(r, ACTION_START, NULL), "a round of %d", nodes);
+    ok(did(r, ACTION_START, NULL), "a round of %d starts", nodes);
     return r;
 }
 
@@ -118,7 +118,7 @@ static void test_commit(void) {
         for (int id = 0; id < 3; id++)
             rendezvous_stopped(r, want, id, 1, 1);
         rendezvous_tick(r, want);
-        is_int(rendezvous_round(r), cases[i].committed ? 2 : 1, "after a round %s: %s",
+        is_int(rendezvous_round(r), cases[i].committed ? 2 : 1, "after a round %s, %s",
                cases[i].what, cases[i].committed ? "another one begins" : "none begins");
         rendezvous_close(r);
     }
@@ -199,7 +199,7 @@ static void test_electorate(void) {
     for (int id = 0; id < 3; id++)
         rendezvous_stopped(r, 210, id, 0, 1);
     ok(did(r, ACTION_START, &act), "b leaves, the spare takes its place");
-    is_str(order(r), "a:0 c:1 d:2", "the ranks");
+    is_str(order(r), "a:0 c:1 d:2", "the ranks are kept");
     const struct electorate *el = rendezvous_electorate(r);
     static const struct {
         int64_t incarnation;
@@ -212,7 +212,7 @@ static void test_electorate(void) {
     for (int i = 0; i < 4 && i < el->count; i++)
         ok(el->voters[i].incarnation == want[i].incarnation &&
                el->voters[i].rounds == want[i].rounds && !el->voters[i].dead,
-           "voter %d", i);
+           "voter %d is the same as before", i);
     is_int(el->round, 1, "the electorate is of round 1");
     is_int(el->term, 1, "the electorate has the coordinator's term");
     rendezvous_close(r);

@@ -10,7 +10,7 @@ static void test_start_and_finish(void) {
     int a = join(r, 20, "a", -1, 3);
     ok(did(r, ACTION_START, NULL), "two of two: the round starts at once");
     is_str(order(r), "a:0 b:3", "ranks follow names; unequal numbers of workers are fine");
-    is_int(rendezvous_world_size(r), 5, "world size");
+    is_int(rendezvous_world_size(r), 5, "the world size is the number of all workers");
     rendezvous_done(r, 100, a, 0);
     is_int(rendezvous_phase(r), PHASE_RUN, "one node is done: the run continues");
     rendezvous_lost(r, 150, b, "gone");
@@ -25,7 +25,7 @@ static void test_start_and_finish(void) {
     rendezvous_lost(r, 11, a, "shut down");
     is_int(rendezvous_phase(r), PHASE_RUN, "a node that was done may go");
     rendezvous_done(r, 12, b, 0);
-    is_int(rendezvous_verdict(r), VERDICT_FINISHED, "all done: finished");
+    is_int(rendezvous_verdict(r), VERDICT_FINISHED, "the run is finished when all nodes are");
     ok(did(r, ACTION_OVER, NULL), "all agents get the verdict");
     is_int(join(r, 20, "c", -1, 1), -1, "an agent cannot join a run that is over");
     has_str(e.text, "over", "the refusal says that the run is over");
@@ -38,7 +38,8 @@ static void test_natural_order(void) {
     struct rendezvous *r = rendezvous_open(&c, 0);
     join(r, 1, "host10", -1, 1), join(r, 2, "host2", -1, 1);
     join(r, 3, "host1", -1, 1), join(r, 4, "first", 9, 1);
-    is_str(order(r), "first:0 host1:1 host2:2 host10:3", "natural order, given ranks first");
+    is_str(order(r), "first:0 host1:1 host2:2 host10:3",
+           "nodes with given ranks come first, and the others are in natural order");
     is_int(join(r, 5, "x", 9, 1), -1, "a node rank that is taken");
     is_int(e.code, ERR_BUSY, "may be tried again later");
     rendezvous_close(r);
@@ -59,7 +60,7 @@ static void test_restarts(void) {
     is_int(rendezvous_phase(r), PHASE_STOP, "the group waits until every node has stopped");
     rendezvous_stopped(r, 300, b, 0, 9);
     ok(did(r, ACTION_START, NULL), "the next round starts when every node has stopped");
-    is_int(rendezvous_round(r), 1, "round 1");
+    is_int(rendezvous_round(r), 1, "round 1 follows");
     is_int(rendezvous_active(r, 0)->store_port, 8, "the next round has the new store");
     rendezvous_failed(r, 350, a, 0, "late news of round 0");
     is_int(rendezvous_phase(r), PHASE_RUN, "news of an old round are ignored");
@@ -79,9 +80,10 @@ static void test_crash_loop(void) {
     struct rendezvous *r = rendezvous_open(&c, 0);
     int a = join(r, 0, "a", -1, 1);
     rendezvous_failed(r, 1000, a, 0, "one"), rendezvous_stopped(r, 1000, a, 0, 1);
-    is_int(rendezvous_phase(r), PHASE_RUN, "the first crash: at once again");
+    is_int(rendezvous_phase(r), PHASE_RUN, "the run restarts at once after the first crash");
     rendezvous_failed(r, 2000, a, 1, "two"), rendezvous_stopped(r, 2000, a, 1, 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "the second in a row: not at once");
+    is_int(rendezvous_phase(r), PHASE_GATHER,
+           "the run does not restart at once after a second crash in a row");
     rendezvous_heard(r, 3000, a), rendezvous_tick(r, 3000);
     is_int(rendezvous_phase(r), PHASE_RUN, "the third round starts after the back-off");
     rendezvous_heard(r, 9000, a);
@@ -111,9 +113,10 @@ static void test_loss_and_fence(void) {
         rendezvous_tick(r, now);
     }
     ok(did(r, ACTION_LOST, &act), "a silent node is lost");
-    ok(act.silent_ms > 1500 && act.silent_ms < 2000, "within 2 s (%d ms)", (int)act.silent_ms);
+    ok(act.silent_ms > 1500 && act.silent_ms < 2000, "a node counts as silent within 2 s (%d ms)",
+       (int)act.silent_ms);
     rendezvous_stopped(r, 2910, a, 0, 1), rendezvous_stopped(r, 2920, b, 0, 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "all others stopped: gathering");
+    is_int(rendezvous_phase(r), PHASE_GATHER, "the members gather when all others have stopped");
     for (int64_t now = 2930; now < 3000; now += 10) {
         rendezvous_heard(r, now, a), rendezvous_heard(r, now, b);
         rendezvous_tick(r, now);
@@ -180,7 +183,7 @@ static void test_timeouts_and_stop(void) {
     for (int64_t now = 5500; now <= 60000; now += 500)
         rendezvous_heard(r, now, a), rendezvous_tick(r, now);
     is_int(rendezvous_verdict(r), VERDICT_FAILED, "the run fails when the join timeout is over");
-    has_str(rendezvous_reason(r), "1 of 2 nodes", "saying so");
+    has_str(rendezvous_reason(r), "1 of 2 nodes", "the reason says so");
     rendezvous_close(r);
     r = rendezvous_open(&c, 0);
     a = join(r, 0, "a", -1, 1);
@@ -211,9 +214,9 @@ static void test_roles(void) {
         rendezvous_join(r, 1, &n, &id, &e);
     }
     const struct rendezvous_member *m = rendezvous_active(r, 2);
-    is_int(m->role_rank, 2, "ranks inside a role");
-    is_int(m->role_world, 4, "the size of a role");
-    is_int(rendezvous_active(r, 1)->role_world, 2, "the size of another role");
+    is_int(m->role_rank, 2, "ranks are numbered inside a role");
+    is_int(m->role_world, 4, "a role has its size");
+    is_int(rendezvous_active(r, 1)->role_world, 2, "another role has its own size");
     rendezvous_close(r);
 }
 

@@ -46,7 +46,7 @@ static void test_tables(void) {
         reached |= 1u << e[i].to;
         left |= 1u << e[i].from;
     }
-    is_int(twice, 0, "election: one row at most for a state and an event");
+    is_int(twice, 0, "the election has one row at most for a state and an event");
     ok(reached == 31 && left == 31, "every state can be reached and left");
     const struct rendezvous_transition *r = rendezvous_transitions(&count);
     reached = 1u << PHASE_GATHER, left = twice = 0;
@@ -56,7 +56,7 @@ static void test_tables(void) {
         reached |= 1u << r[i].to;
         left |= 1u << r[i].from;
     }
-    is_int(twice, 0, "rendezvous: one row at most for a phase and an event");
+    is_int(twice, 0, "the rendezvous has one row at most for a phase and an event");
     ok(reached == 31 && left == 15, "every phase can be reached, and all but the last one left");
     for (int s = 0; s <= ELECTION_LEADER; s++)
         ok(election_state_name((enum election_state)s)[0], "state %d has a name", s);
@@ -241,7 +241,7 @@ static void test_counters(void) {
         election_counters_merge(&own, &cases[i].c);
         ok(own.attempt == cases[i].then.attempt && own.restarts == cases[i].then.restarts &&
                own.crashes == cases[i].then.crashes,
-           "counters: %s", cases[i].what);
+           "the counters are right: %s", cases[i].what);
     }
 }
 

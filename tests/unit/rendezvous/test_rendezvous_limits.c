@@ -28,9 +28,10 @@ static void test_gather(void) {
     struct rendezvous_action act = {0};
     is_int(rendezvous_deadline(r), 100 + c.note_ms, "a single member wakes up for the next note");
     rendezvous_tick(r, 100 + c.note_ms - 1);
-    ok(!did(r, ACTION_WAITING, NULL), "no note a millisecond before");
+    ok(!did(r, ACTION_WAITING, NULL), "there is no note a millisecond before its time");
     rendezvous_tick(r, 100 + c.note_ms);
-    ok(did(r, ACTION_WAITING, &act) && act.present == 0 && act.expected == 4, "the note");
+    ok(did(r, ACTION_WAITING, &act) && act.present == 0 && act.expected == 4,
+       "the note counts the nodes");
     rendezvous_tick(r, 100 + c.note_ms + 1);
     ok(!did(r, ACTION_WAITING, NULL), "the note is given once");
     c.note_ms = c.join_timeout_ms * 2;
@@ -55,7 +56,8 @@ static void test_last_call(void) {
     c.silent_ms_max = 80000;
     int a, b;
     struct rendezvous *r = two(&c, &a, &b);
-    is_int(rendezvous_deadline(r), 5000, "the last call, or the next note");
+    is_int(rendezvous_deadline(r), 5000,
+           "the deadline is that of the last call or of the next note");
     rendezvous_tick(r, c.last_call_ms - 1);
     is_int(rendezvous_phase(r), PHASE_GATHER, "more nodes may join during the last call");
     rendezvous_tick(r, c.last_call_ms);
@@ -63,7 +65,7 @@ static void test_last_call(void) {
     is_int(rendezvous_deadline(r), 10000, "a running round is looked at for silent members");
     rendezvous_stop(r, 6000, VERDICT_NONE, "again");
     rendezvous_stopped(r, 6000, a, 0, 1), rendezvous_stopped(r, 6000, b, 0, 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "a later round");
+    is_int(rendezvous_phase(r), PHASE_GATHER, "a later round gathers");
     is_int(rendezvous_deadline(r), 6000 + c.regroup_call_ms, "a later round has its own last call");
     rendezvous_tick(r, 6000 + c.regroup_call_ms - 1);
     is_int(rendezvous_phase(r), PHASE_GATHER, "the later round's last call is not over");
@@ -197,7 +199,7 @@ static void test_backoff(void) {
         rendezvous_counters(r, &counters);
         rendezvous_stopped(r, now, a, i, 1);
         rendezvous_counters(r, &counters);
-        is_int(counters.crashes, i + 1, "crash %d", i + 1);
+        is_int(counters.crashes, i + 1, "crash %d is counted", i + 1);
         if (waits[i] > 0) {
             rendezvous_tick(r, now + waits[i] - 1);
             is_int(rendezvous_phase(r), PHASE_GATHER, "the next start waits");

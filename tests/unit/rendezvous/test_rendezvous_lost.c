@@ -23,7 +23,7 @@ static void test_cut(void) {
        "the host of a disconnected agent is asked");
     is_int(rendezvous_phase(r), PHASE_RUN, "the round continues");
     rendezvous_tick(r, 400);
-    ok(did(r, ACTION_DISCONNECTED, &a) && !a.counted, "asked again");
+    ok(did(r, ACTION_DISCONNECTED, &a) && !a.counted, "the node is asked again");
     is_int(resume(r, 500, 12, 101, 2), -1, "a session of another agent is not resumed");
     is_int(resume(r, 500, 99, 102, 2), -1, "another agent does not resume the session");
     is_int(resume(r, 500, 12, 102, 1), -1, "an earlier request does not resume the session");
@@ -148,7 +148,7 @@ static void test_left_out(void) {
     int a = join_as(r, 0, "a", 11, 101, 1), b = join_as(r, 0, "b", 12, 102, 1),
         c = join_as(r, 0, "c", 13, 103, 1);
     rendezvous_tick(r, 10);
-    ok(did(r, ACTION_START, NULL), "a round of three");
+    ok(did(r, ACTION_START, NULL), "a round of three starts");
     rendezvous_lost(r, 1000, b, "it died");
     rendezvous_stopped(r, 1100, a, 0, 0), rendezvous_stopped(r, 1100, c, 0, 0);
     rendezvous_heartbeat(r, 1100, c, 1090, 1, 0);

@@ -56,7 +56,7 @@ static void records(const char *dir) {
                     .metrics = {metrics, 1},
                     .created_ms = 5},
                back;
-    is_int(cluster_open(&c, &a, dir, "c", &e), 0, "a cluster's folder %s", e.text);
+    is_int(cluster_open(&c, &a, dir, "c", &e), 0, "the folder of a cluster opens %s", e.text);
     is_int(cluster_find_run(&c, NULL, &run, &e), -1, "no run yet");
     has_str(e.text, "dtctl train", "the error names the command 'dtctl train'");
     const char *first = run_make_id(&a, "t", 1767323045678),
@@ -67,14 +67,14 @@ static void records(const char *dir) {
     is_int(run_save(&c, &r, &e), 0, "a second record is written");
     is_int(run_load(&c, first, &back, &e), 0, "the record is read %s", e.text);
     is_str(back.command[2], "echo \"$X\"\n", "the record has the command unchanged");
-    is_str(back.nodes[1], "n1", "the nodes");
-    is_str(back.metrics.items[0].value, "Loss ([0-9.]+)", "the metrics");
+    is_str(back.nodes[1], "n1", "the nodes are read back");
+    is_str(back.metrics.items[0].value, "Loss ([0-9.]+)", "the metrics are read back");
     ok(!run_is_over(&back), "a new run is not over");
     back.state = "stopped";
     ok(run_is_over(&back), "a final state is");
-    is_int(cluster_find_run(&c, NULL, &run, &e), 0, "the newest");
+    is_int(cluster_find_run(&c, NULL, &run, &e), 0, "the newest run is found");
     is_str(run, second, "the newest run is the later one, whatever its name");
-    is_int(cluster_find_run(&c, "t", &run, &e), 0, "a beginning");
+    is_int(cluster_find_run(&c, "t", &run, &e), 0, "a run is found by the beginning of its name");
     is_str(run, first, "the beginning of a name finds its run");
     is_int(cluster_find_run(&c, "x", &run, &e), -1, "an unknown run is not found");
     char *path = file_join(&a, cluster_run_dir(&c, first), "run.toml");

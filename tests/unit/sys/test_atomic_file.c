@@ -129,7 +129,7 @@ static void test_faults(void) {
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         const struct fault *f = &faults[i];
         struct err e;
-        is_int(file_write_atomic(path, "old", 3, 0600, &e), 0, "an old file");
+        is_int(file_write_atomic(path, "old", 3, 0600, &e), 0, "an old file is written");
         int status = replace_with(f);
         if (status == NO_FILTER) {
             skip(3, "this kernel filters no system calls");
@@ -148,16 +148,16 @@ static void test_whole(void) {
     atomic_file_abort(&f);
     is_int(replace(NULL, &e), 0, "without a fault the file is replaced");
     is_str(content(), "new", "the file is replaced");
-    is_int(atomic_file_open(&f, path, 0666, &e), 0, "opened");
+    is_int(atomic_file_open(&f, path, 0666, &e), 0, "the file is opened");
     is_int(write(f.fd, "x", 1), 1, "a byte is written to the new file");
     is_str(content(), "new", "the unfinished file is not visible");
     atomic_file_abort(&f);
     atomic_file_abort(&f);
     is_int(files_in_folder(), 1, "an aborted file is removed");
     umask(027);
-    is_int(atomic_file_open(&f, path, 0666, &e), 0, "opened again");
+    is_int(atomic_file_open(&f, path, 0666, &e), 0, "the file is opened again");
     is_int(write(f.fd, "x", 1), 1, "a byte is written to the second file");
-    is_int(atomic_file_commit_unsynced(&f, &e), 0, "committed without a sync");
+    is_int(atomic_file_commit_unsynced(&f, &e), 0, "the file is committed without a sync");
     is_str(content(), "x", "the file is replaced");
     ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640, "the mode follows the umask");
     is_int(files_in_folder(), 1, "no other file is left");

@@ -87,7 +87,7 @@ static void test_bulk(void) {
     int fd = start_pair(5000);
     timer_start(loop, &t, 50, on_unpause);
     loop_run(loop);
-    is_int(client_opens, 1, "connected once");
+    is_int(client_opens, 1, "the connection opens once");
     is_uint(received, BIG, "every byte of 8 MiB arrived through a 100 kB buffer");
     ok(order_ok, "the bytes arrive in order");
     is_int(drains, 1, "the drain callback is called");
@@ -145,24 +145,24 @@ static void test_addresses(void) {
     char host[NET_HOST_BYTES_MAX], text[NET_ADDRESS_BYTES_MAX];
     int port;
     struct net_address a, b, local;
-    is_int(net_split("gpu01:29400", 7, host, &port, &e), 0, "host:port");
-    is_str(host, "gpu01", "host");
-    is_int(port, 29400, "port");
-    is_int(net_split("[::1]:80", 7, host, &port, &e), 0, "[v6]:port");
-    is_str(host, "::1", "v6 host");
-    is_int(net_split("fe80::1", 7, host, &port, &e), 0, "bare v6");
+    is_int(net_split("gpu01:29400", 7, host, &port, &e), 0, "host:port is split");
+    is_str(host, "gpu01", "the host is found");
+    is_int(port, 29400, "the port is found");
+    is_int(net_split("[::1]:80", 7, host, &port, &e), 0, "[v6]:port is split");
+    is_str(host, "::1", "the IPv6 host is found");
+    is_int(net_split("fe80::1", 7, host, &port, &e), 0, "a bare IPv6 address is accepted");
     is_int(port, 7, "a bare IPv6 address has no port");
     is_int(net_split("[::1", 7, host, &port, &e), -1, "a bracket that does not close");
-    is_int(net_split("a:70000", 7, host, &port, &e), -1, "a port too large");
+    is_int(net_split("a:70000", 7, host, &port, &e), -1, "a port above 65535 is refused");
     net_resolve("127.0.0.2", 5, &a, &e);
     net_resolve("::ffff:127.0.0.2", 6, &b, &e);
     ok(net_same_host(&a, &b), "a v4-mapped address is the v4 one");
     is_str(net_format(&b, text), "127.0.0.2", "a v4-mapped address is printed as IPv4");
-    is_int(net_route_source(&a, &local, &e), 0, "route to loopback");
+    is_int(net_route_source(&a, &local, &e), 0, "the route to a loopback address is found");
     ok(net_is_loopback(&local), "a route to loopback begins at loopback");
     char ifname[NET_IFNAME_BYTES_MAX];
     is_int(net_interface_of(&a, ifname, &e), 0, "an address of 127/8 has an interface");
-    is_str(ifname, "lo", "the loopback one");
+    is_str(ifname, "lo", "the interface is the loopback one");
 }
 
 static void test_sent_address(void) {
@@ -177,7 +177,8 @@ static void test_sent_address(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         is_str(net_sent_address(cases[i].address, cases[i].from), cases[i].seen,
-               "'%s', sent by '%s'", cases[i].address, cases[i].from);
+               "'%s', sent by '%s', is replaced where it has to be", cases[i].address,
+               cases[i].from);
 }
 
 int main(void) {

@@ -29,12 +29,12 @@ static void test_files(void) {
     struct stat st;
     ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "an atomic write sets the mode");
     is_int(file_read(&a, path, 100, &data, &len, &e), 0, "read");
-    is_mem(data, len, "hello", 5, "back");
+    is_mem(data, len, "hello", 5, "the text is read back");
     is_int(file_read(&a, path, 4, &data, &len, &e), -1, "a file above the limit is refused");
     is_int(e.code, ERR_LIMIT, "a file above the limit is a limit error");
-    is_int(file_read(&a, in_dir("none"), 4, &data, &len, &e), -1, "absent");
+    is_int(file_read(&a, in_dir("none"), 4, &data, &len, &e), -1, "a missing file is refused");
     is_int(e.code, ERR_NOT_FOUND, "an absent file is a not-found error");
-    is_int(file_read_regular(&a, path, 100, &data, &len, &e), 0, "a regular file");
+    is_int(file_read_regular(&a, path, 100, &data, &len, &e), 0, "a regular file is read");
     is_mem(data, len, "hello", 5, "a regular file is read whole");
     is_int(file_read_regular(&a, "/dev/null", 100, &data, &len, &e), 0,
            "/dev/null is read as an empty file");
@@ -42,16 +42,17 @@ static void test_files(void) {
     is_int(file_read_regular(&a, in_dir("pipe"), 100, &data, &len, &e), -1,
            "a pipe is refused without waiting");
     has_str(e.text, "it is a pipe", "the error says that the file is a pipe");
-    is_int(file_append(path, "!", 1, &e), 0, "append");
+    is_int(file_append(path, "!", 1, &e), 0, "text is appended");
     is_int(file_make_dirs(path, 0755, &e), -1, "a file is no folder");
-    is_int(file_write_atomic(in_dir("none/f"), "x", 1, 0600, &e), -1, "no folder, no file");
+    is_int(file_write_atomic(in_dir("none/f"), "x", 1, 0600, &e), -1,
+           "no file is written where there is no folder");
 }
 
 static void test_remove(void) {
     file_make_dirs(in_dir("tree/a/b"), 0755, &e);
     file_write_atomic(in_dir("keep"), "x", 1, 0600, &e);
-    ok(symlink(in_dir("keep"), in_dir("tree/a/link")) == 0, "a link out of the tree");
-    ok(symlink(dir, in_dir("tree/up")) == 0, "a link to a folder above");
+    ok(symlink(in_dir("keep"), in_dir("tree/a/link")) == 0, "a link out of the tree is made");
+    ok(symlink(dir, in_dir("tree/up")) == 0, "a link to a folder above is made");
     chmod(in_dir("tree/a/b"), 0);
     is_int(file_remove_tree(in_dir("tree"), &e), 0, "the tree goes");
     ok(!file_exists(in_dir("tree")) && file_exists(in_dir("keep")), "targets of links are kept");
@@ -59,7 +60,7 @@ static void test_remove(void) {
     file_make_dirs(in_dir("logs/0/0"), 0755, &e);
     file_make_dirs(in_dir("logs/1/0"), 0755, &e);
     file_write_atomic(in_dir("logs/1/0/f"), "x", 1, 0600, &e);
-    ok(symlink(dir, in_dir("logs/up")) == 0, "a link among folders");
+    ok(symlink(dir, in_dir("logs/up")) == 0, "a link among folders is made");
     file_remove_empty(in_dir("logs"));
     ok(!file_exists(in_dir("logs/0")) && file_exists(in_dir("logs/1/0/f")),
        "only folders without files are removed");
@@ -74,10 +75,10 @@ static void test_safe_paths(void) {
     static const char *const good[] = {"a", "a/b", "a..b/.c", "..."};
     static const char *const bad[] = {"", "/a", "a/", "a//b", "..", "a/../b", "./a", "a/."};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        ok(file_is_safe_relative(good[i], strlen(good[i])), "safe: %s", good[i]);
+        ok(file_is_safe_relative(good[i], strlen(good[i])), "the path is safe: %s", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        ok(!file_is_safe_relative(bad[i], strlen(bad[i])), "not safe: '%s'", bad[i]);
-    ok(!file_is_safe_relative("a\0b", 3), "not safe: a NUL inside");
+        ok(!file_is_safe_relative(bad[i], strlen(bad[i])), "the path is not safe: '%s'", bad[i]);
+    ok(!file_is_safe_relative("a\0b", 3), "a path with a NUL is not safe");
 }
 
 // Has the process a descriptor below FDS_SEEN_MAX of the file?
@@ -97,7 +98,7 @@ static bool has_open(pid_t pid, const char *path) {
 static void test_lock(void) {
     int fd;
     char *path = in_dir("lock");
-    is_int(file_lock(path, "test run", 0, &fd, &e), 0, "locked");
+    is_int(file_lock(path, "test run", 0, &fd, &e), 0, "the file is locked");
     pid_t pid = fork();
     if (pid == 0) {
         int other;
@@ -139,16 +140,16 @@ static void test_proc(void) {
     is_int(proc_status_code(status), 3, "the program's status is returned");
     free(out);
     spec.argv = (const char *[]){"no-such-program", NULL};
-    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing program");
+    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing program is refused");
     is_int(e.code, ERR_NOT_FOUND, "a missing program is a not-found error");
     has_str(e.text, "no-such-program", "the error names the missing program");
     spec.argv = argv;
     spec.cwd = "/no/such/folder";
-    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing folder");
+    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing folder is refused");
     has_str(e.text, "/no/such/folder", "the error names the missing folder");
     spec.cwd = NULL;
     spec.argv = (const char *[]){"sleep", "10", NULL};
-    is_int(proc_run(&spec, &out, 1000, 50, &status, &e), -1, "a deadline");
+    is_int(proc_run(&spec, &out, 1000, 50, &status, &e), -1, "the program ends at its deadline");
     is_int(e.code, ERR_TIMEOUT, "a deadline ends the program");
     spec.argv = (const char *[]){"sh", "-c", "yes | head -c 5000", NULL};
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1,
@@ -156,8 +157,8 @@ static void test_proc(void) {
     is_int(e.code, ERR_LIMIT, "too much output is a limit error");
     is_int(proc_signal_parse("TERM", &e), SIGTERM, "signal by short name");
     is_int(proc_signal_parse("SIGUSR1", &e), SIGUSR1, "signal by name");
-    is_int(proc_signal_parse("9", &e), 9, "signal by number");
-    is_int(proc_signal_parse("SIGNONE", &e), -1, "no signal");
+    is_int(proc_signal_parse("9", &e), 9, "a signal is found by its number");
+    is_int(proc_signal_parse("SIGNONE", &e), -1, "an unknown signal is refused");
     is_str(proc_signal_name(SIGKILL), "SIGKILL", "signal name");
 }
 
@@ -171,7 +172,7 @@ static void test_detach(void) {
         file_write_atomic(path, text, (size_t)n, 0600, &why);
         _exit(0);
     }
-    ok(pid > 0, "detached as %d", (int)pid);
+    ok(pid > 0, "the program runs detached as %d", (int)pid);
     bool seen = false;
     for (int i = 0; i < 500 && !(seen = file_exists(path)); i++)
         usleep(10000);

@@ -73,7 +73,7 @@ static void looked_for(struct arena *a, const char *what) {
         ok(ready(&c, 5000), "without inotify a poll is due");
         is_int((int)file_changes_read(&c, buf, sizeof buf), 0,
                "without inotify there are no events");
-        ok(file_changes_ticked(&c), "a tick");
+        ok(file_changes_ticked(&c), "a tick comes");
         ok(!file_changes_ticked(&c), "a tick is reported once");
     }
     ok(clock_mono_ms() - begun >= 2 * CHANGES_LOOK_MS, "ticks have an interval");

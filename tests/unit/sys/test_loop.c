@@ -45,9 +45,9 @@ static void test_timers(void) {
     timer_start(loop, &t1, 1, on_t1);
     timer_start(loop, &t3, 20, on_t3);
     loop_run(loop); // ends by itself: nothing is left
-    is_int(order[0], 1, "the earliest first");
+    is_int(order[0], 1, "the earliest timer is first");
     is_int(order[1], 2, "the later timer fires second");
-    is_int(order[order_len - 1], 4, "the latest last");
+    is_int(order[order_len - 1], 4, "the latest timer is last");
     is_int(order_len, 6, "a stopped timer does not run, a restarted one does");
 }
 
@@ -109,8 +109,8 @@ static void test_child(void) {
     const char *argv[] = {"sh", "-c", "exit 7", NULL};
     pid_t pid = proc_start(
         &(struct proc_spec){.argv = argv, .env = environ, .in = -1, .out = 1, .err = 2}, &e);
-    ok(pid > 0, "started");
-    is_int(child_start(loop, &c, pid, on_child, &e), 0, "followed");
+    ok(pid > 0, "a child is started");
+    is_int(child_start(loop, &c, pid, on_child, &e), 0, "the child is followed");
     loop_run(loop);
     is_int(proc_status_code(child_status), 7, "the child's status arrives once, and the loop ends");
 }
@@ -166,9 +166,9 @@ static void test_linger(void) {
        (long long)ns / 1000);
     int fds[2];
     struct watch w = {0};
-    is_int(pipe(fds), 0, "a pipe");
-    is_int(watch_start(loop, &w, fds[0], LOOP_READ, on_byte, &e), 0, "watched");
-    is_int(write(fds[1], "x", 1), 1, "a byte in it");
+    is_int(pipe(fds), 0, "a pipe is made");
+    is_int(watch_start(loop, &w, fds[0], LOOP_READ, on_byte, &e), 0, "the pipe is watched");
+    is_int(write(fds[1], "x", 1), 1, "a byte is written");
     loop_linger(loop);
     loop_run(loop);
     ok(!w.loop, "the watch is removed and the loop ends");
@@ -209,7 +209,7 @@ static void test_deferred(void) {
         timer_start(loop, &l->timer, i, on_defer);
     }
     loop_run(loop);
-    is_int(done[0], 1, "afterwards the first,");
+    is_int(done[0], 1, "the first deferred function is called afterwards,");
     is_int(done[1], 2, "the second deferred call runs second");
     is_int(inner_count, 1, "a call that was deferred meanwhile runs before the loop ends");
     struct deferred last = {0};

@@ -64,7 +64,7 @@ static void stops(struct loop *loop) {
         resolver_stop(&many[i]);
     ok(runs_until(loop, &ended, MANY * 3 / 4), "of many, those that are not stopped end");
     loop_once(loop, 2 * RESOLVER_AGAIN_MS);
-    is_int(ended, MANY * 3 / 4, "once each");
+    is_int(ended, MANY * 3 / 4, "each callback is called once");
 }
 
 int main(void) {
@@ -76,14 +76,14 @@ int main(void) {
     int before = descriptors();
     look(loop, "127.0.0.3", 1);
     is_int(one.count, 1, "a numeric address is one address");
-    is_str(net_format(&one.found[0], text), "127.0.0.3", "itself");
-    is_int(net_port(&one.found[0]), 22, "with the port");
+    is_str(net_format(&one.found[0], text), "127.0.0.3", "an address resolves to itself");
+    is_int(net_port(&one.found[0]), 22, "the port is set");
     look(loop, "localhost", 1);
     ok(one.count >= 1 && net_is_loopback(&one.found[0]), "a name has addresses");
     int64_t began_ms = clock_mono_ms();
     look(loop, NO_NAME, 2);
     is_int(one.count, 0, "a name without an address is asked for again");
-    ok(clock_mono_ms() - began_ms >= RESOLVER_AGAIN_MS, "after a pause");
+    ok(clock_mono_ms() - began_ms >= RESOLVER_AGAIN_MS, "the next attempt follows after a pause");
     has_str(one.err.text, "cannot resolve", "the reason of the failure is kept");
     memset(long_name, 'a', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';

@@ -40,20 +40,24 @@ static void test_one_by_one(void) {
     ok(!CHECK(ADD(1, 2, "1", "1"), ADD(3, 4, "1", "1")), "a lost add");
     ok(!CHECK(ADD(1, 2, "1", "1"), ADD(3, 4, "1", "3")), "a doubled add");
     ok(CHECK(CAS(1, 2, "", "a", "a"), CAS(3, 4, "a", "b", "b"), CAS(5, 6, "a", "c", "b")),
-       "compare and set");
+       "a history of compare-and-set is accepted");
     ok(CHECK(CAS(1, 2, "a", "b", "a"), GET(3, 4, "")),
        "compare and set of an absent value returns the expectation");
     ok(!CHECK(SET(1, 2, "x"), CAS(3, 4, "a", "b", "b")),
        "a compare and set in spite of another value is found");
     ok(!CHECK(CAS(1, 2, "", "a", "a"), CAS(3, 4, "a", "b", "b"), GET(5, 6, "a")),
        "a compare and set that is undone is found");
-    ok(CHECK(APPEND(1, 2, "a"), APPEND(3, 4, "b"), GET(5, 6, "ab")), "append");
+    ok(CHECK(APPEND(1, 2, "a"), APPEND(3, 4, "b"), GET(5, 6, "ab")),
+       "a history of appends is accepted");
     ok(!CHECK(APPEND(1, 2, "a"), APPEND(3, 4, "b"), GET(5, 6, "ba")),
        "an append in the wrong order is found");
     ok(!CHECK(APPEND(1, 2, "a"), GET(3, 4, "aa")), "a doubled append is found");
-    ok(CHECK(DELETE(1, 2, "0"), SET(3, 4, "x"), DELETE(5, 6, "1"), GET(7, 8, "")), "delete");
-    ok(!CHECK(SET(1, 2, "x"), DELETE(3, 4, "1"), DELETE(5, 6, "1")), "deleted twice");
-    ok(!CHECK(SET(1, 2, "x"), DELETE(3, 4, "1"), GET(5, 6, "x")), "back from the dead");
+    ok(CHECK(DELETE(1, 2, "0"), SET(3, 4, "x"), DELETE(5, 6, "1"), GET(7, 8, "")),
+       "a history of deletions is accepted");
+    ok(!CHECK(SET(1, 2, "x"), DELETE(3, 4, "1"), DELETE(5, 6, "1")),
+       "a key that was deleted twice is found");
+    ok(!CHECK(SET(1, 2, "x"), DELETE(3, 4, "1"), GET(5, 6, "x")),
+       "a value that came back after its deletion is found");
     ok(CHECK(LOOK(1, 2, "0"), SET(3, 4, "x"), LOOK(5, 6, "1"), WAITED(7, 8)), "check and wait");
     ok(!CHECK(SET(1, 2, "x"), LOOK(3, 4, "0")), "a check that is wrong");
     ok(!CHECK(SET(1, 2, "x"), DELETE(3, 4, "1"), WAITED(5, 6)), "a wait that ends for nothing");

@@ -94,13 +94,13 @@ static void test_basics(void) {
     ok(reply_str(c, "-2"), "numbers are kept as decimal text");
     op(STORE_OP_APPEND), str("/a"), str("+two"), send_all(c);
     get(c, "/a");
-    ok(reply_str(c, "one+two"), "append");
+    ok(reply_str(c, "one+two"), "the appended value is returned");
     op(STORE_OP_CHECK), num(2, 8), str("/a"), str("/n"), send_all(c);
     ok(reply_num(c, STORE_WIRE_READY, 1), "check of two that are there");
     op(STORE_OP_CHECK), num(2, 8), str("/a"), str("/x"), send_all(c);
-    ok(reply_num(c, STORE_WIRE_NOT_READY, 1), "check with one missing");
+    ok(reply_num(c, STORE_WIRE_NOT_READY, 1), "a check for a missing key fails");
     op(STORE_OP_GETNUMKEYS), send_all(c);
-    ok(reply_num(c, 2, 8), "number of keys");
+    ok(reply_num(c, 2, 8), "keys are counted");
     op(STORE_OP_DELETE_KEY), str("/n"), send_all(c);
     ok(reply_num(c, 1, 8), "delete removes one");
     op(STORE_OP_DELETE_KEY), str("/n"), send_all(c);
@@ -155,7 +155,7 @@ static void test_long_append(void) {
     struct store_session *c = modern(s);
     for (int i = 0; i < 20; i++)
         op(STORE_OP_APPEND), str("/a"), num(50, 8), strbuf_add(&req, piece, 50);
-    is_int(send_all(c), 0, "%d bytes in all", 20 * 50);
+    is_int(send_all(c), 0, "%d bytes are appended in all", 20 * 50);
     get(c, "/a");
     is_uint(c->out.len, 8 + 20 * 50, "long values are sent in one reply");
     op(STORE_OP_GET), str("/a");
@@ -222,7 +222,7 @@ static void test_keys(void) {
                 }
             }
     is_int(wrong, 0, "each of %d keys has its own value", keys);
-    is_int((int)store_figures(s).keys, keys, "the number of keys");
+    is_int((int)store_figures(s).keys, keys, "all keys are counted");
     store_session_close(c);
     store_close(s);
 }
@@ -235,7 +235,7 @@ static void test_compare_set(void) {
     op(STORE_OP_CHECK), num(1, 8), str("k"), send_all(c);
     ok(reply_num(c, STORE_WIRE_NOT_READY, 1), "a failed compare and set stores nothing");
     op(STORE_OP_COMPARE_SET), str("k"), str(""), str("v1"), send_all(c);
-    ok(reply_str(c, "v1"), "absent, nothing expected: stored");
+    ok(reply_str(c, "v1"), "a value is stored where none is and none is expected");
     op(STORE_OP_COMPARE_SET), str("k"), str("bad"), str("v2"), send_all(c);
     ok(reply_str(c, "v1"), "compare and set of another value returns that value");
     op(STORE_OP_COMPARE_SET), str("k"), str("v1"), str("v2"), send_all(c);
@@ -290,13 +290,15 @@ static void test_queue_and_barrier(void) {
     op(STORE_OP_QUEUE_PUSH), str("q"), str("second"), send_all(c);
     ok(reply_num(b, STORE_WIRE_STOP_WAITING, 1), "the next push wakes the next");
     op(STORE_OP_QUEUE_LEN), str("q"), send_all(a);
-    ok(reply_num(a, 2, 8), "length");
+    ok(reply_num(a, 2, 8), "the length is returned");
     op(STORE_OP_GETNUMKEYS), send_all(a);
     ok(reply_num(a, 0, 8), "queues are not counted as keys");
     op(STORE_OP_QUEUE_POP), str("q"), send_all(a);
-    ok(reply_is(a, "\2\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0first", 21), "pop: size before, then value");
+    ok(reply_is(a, "\2\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0first", 21),
+       "a pop returns the size before and the value");
     op(STORE_OP_QUEUE_POP), str("q"), send_all(a);
-    ok(reply_is(a, "\1\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0second", 22), "first in, first out");
+    ok(reply_is(a, "\1\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0second", 22),
+       "the first value is popped first");
     op(STORE_OP_CHECK), num(1, 8), str("q"), send_all(a);
     ok(reply_num(a, STORE_WIRE_NOT_READY, 1), "an empty queue does not exist");
     set(c, "key", "v");
@@ -355,20 +357,21 @@ static void test_hostile(void) {
                                   .reply_bytes_max = 600};
     struct store *s = store_open(&limits);
     struct store_session *good = modern(s), *bad = modern(s), *third = modern(s);
-    ok(!store_session_open(s, NULL, &e) && e.code == ERR_LIMIT, "no more sessions than allowed");
+    ok(!store_session_open(s, NULL, &e) && e.code == ERR_LIMIT,
+       "no session is opened beyond the limit");
     store_session_close(third);
     op(STORE_OP_SET), num(UINT64_MAX, 8);
-    is_int(send_all(bad), -1, "a key of 2^64 bytes");
+    is_int(send_all(bad), -1, "a key of 2^64 bytes is refused");
     has_str(e.text, "longer than 64", "the limit is named");
     store_session_close(bad), bad = modern(s);
     op(STORE_OP_MULTI_GET), num(5, 8);
     is_int(send_all(bad), -1, "too many keys are refused");
     store_session_close(bad), bad = modern(s);
     op(77);
-    is_int(send_all(bad), -1, "unknown opcode");
+    is_int(send_all(bad), -1, "an unknown opcode is refused");
     store_session_close(bad), bad = modern(s);
     op(STORE_OP_VALIDATE), num(STORE_WIRE_MAGIC, 4);
-    is_int(send_all(bad), -1, "a second greeting");
+    is_int(send_all(bad), -1, "a second greeting is refused");
     store_session_close(bad), bad = modern(s);
     set(good, "text", "not a number");
     op(STORE_OP_ADD), str("text"), num(1, 8);
@@ -431,12 +434,13 @@ static void test_dialect_2_0(void) {
     ok(reply_num(w, 3, 1), "2.0: a watch is registered");
     op(0), str("/k"), str("v"), send_all(c);
     ok(reply_is(w, "\1\2\0\0\0\0\0\0\0/k\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0v", 28),
-       "2.0: created: key, no old value, new value");
+       "2.0: a new key is reported with its name, no old value and its new value");
     op(0), str("/k"), str("x"), send_all(c);
     ok(reply_is(w, "\0\2\0\0\0\0\0\0\0/k\1\0\0\0\0\0\0\0v\1\0\0\0\0\0\0\0x", 29),
-       "2.0: updated: old and new value");
+       "2.0: a change is reported with the old and the new value");
     op(8), str("/k"), send_all(c);
-    ok(reply_is(w, "\2\2\0\0\0\0\0\0\0/k\1\0\0\0\0\0\0\0x\0\0\0\0\0\0\0\0", 28), "2.0: deleted");
+    ok(reply_is(w, "\2\2\0\0\0\0\0\0\0/k\1\0\0\0\0\0\0\0x\0\0\0\0\0\0\0\0", 28),
+       "2.0: a deletion is reported with the old value");
     store_session_close(c), store_session_close(w);
     store_close(s);
 }

@@ -18,36 +18,38 @@ static void lines(void) {
         "1},"
         "\"action\":\"create\",\"id_key\":\"id\",\"id_value\":\"i-1\",\"elapsed_seconds\":12},"
         "\"type\":\"apply_complete\"}");
-    is_int(l.kind, TERRAFORM_COMPLETE, "apply_complete");
-    is_str(l.address, "module.nodes.aws_instance.node[1]", "address");
-    is_str(l.type, "aws_instance", "type");
-    is_int(l.index, 1, "index");
-    is_str(l.id, "i-1", "id");
-    is_int(l.elapsed_s, 12, "time");
+    is_int(l.kind, TERRAFORM_COMPLETE, "the event is apply_complete");
+    is_str(l.address, "module.nodes.aws_instance.node[1]", "the address is read");
+    is_str(l.type, "aws_instance", "the type is read");
+    is_int(l.index, 1, "the index is read");
+    is_str(l.id, "i-1", "the id is read");
+    is_int(l.elapsed_s, 12, "the time is read");
     l = parse(
         "{\"type\":\"planned_change\",\"change\":{\"resource\":{\"addr\":\"x.y\",\"resource_key\":"
         "\"k\"},\"action\":\"replace\"}}");
-    is_int(l.kind, TERRAFORM_PLANNED, "planned_change");
-    is_str(l.action, "replace", "action");
+    is_int(l.kind, TERRAFORM_PLANNED, "the event is planned_change");
+    is_str(l.action, "replace", "the action is read");
     is_int(l.index, -1, "a key that is no number");
     l = parse("{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"s\","
               "\"detail\":\"d\"}}");
     ok(l.is_error, "a diagnostic that is an error");
-    is_str(l.summary, "s", "summary");
-    is_str(l.detail, "d", "detail");
+    is_str(l.summary, "s", "the summary is read");
+    is_str(l.detail, "d", "the detail is read");
     l = parse("{\"type\":\"change_summary\",\"changes\":{\"add\":2,\"change\":1,\"remove\":0,"
               "\"operation\":\"apply\"}}");
-    is_int(l.add, 2, "added");
-    is_str(l.operation, "apply", "operation");
+    is_int(l.add, 2, "additions are counted");
+    is_str(l.operation, "apply", "the operation is read");
     l = parse("{\"type\":\"outputs\",\"outputs\":{\"n\":{\"sensitive\":false,\"value\":\"v\"}}}");
     const struct json *v = terraform_line_output(l.outputs, "n");
-    ok(v && str_eq(v->str, "v"), "an output");
+    ok(v && str_eq(v->str, "v"), "an output is read");
     ok(terraform_line_output(l.outputs, "m") == NULL, "an absent output is not found");
-    is_int(parse("{\"type\":\"version\"}").kind, TERRAFORM_OTHER, "a line of no interest");
-    is_int(parse("Error: no").kind, TERRAFORM_TEXT, "words");
+    is_int(parse("{\"type\":\"version\"}").kind, TERRAFORM_OTHER,
+           "a line of another type is ignored");
+    is_int(parse("Error: no").kind, TERRAFORM_TEXT, "a line of words is text");
     is_int(parse("{\"type\":").kind, TERRAFORM_TEXT, "half a line is plain text");
-    is_int(parse("").kind, TERRAFORM_TEXT, "an empty one");
-    is_int(parse("{\"type\":\"apply_start\",\"hook\":7}").kind, TERRAFORM_START, "a wrong shape");
+    is_int(parse("").kind, TERRAFORM_TEXT, "an empty line is text");
+    is_int(parse("{\"type\":\"apply_start\",\"hook\":7}").kind, TERRAFORM_START,
+           "a field of the wrong type is ignored");
     is_int(
         parse("{\"type\":\"apply_start\",\"hook\":{\"resource\":{\"resource_key\":99999999999}}}")
             .index,
@@ -63,8 +65,8 @@ static void missing(void) {
         "existing object to \\\"aws_internet_gateway.found[\\\\\\\"igw-0a\\\\\\\"]\\\", the "
         "provider detected that no object exists with the given id.\"}}");
     ok(terraform_line_missing(&a, &l, &type, &id), "an object to import does not exist");
-    is_str(type, "aws_internet_gateway", "the type of the object to import");
-    is_str(id, "igw-0a", "the id of the object to import");
+    is_str(type, "aws_internet_gateway", "the type of the object to import is found");
+    is_str(id, "igw-0a", "the id of the object to import is found");
     l = parse(
         "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"reading "
         "EC2 Key Pair: no matching EC2 Key Pair found\",\"detail\":\"\",\"address\":"
@@ -103,19 +105,20 @@ static void states(void) {
                                "\"attributes\":null}]}]}";
     struct terraform_state s;
     struct err e = {0};
-    is_int(terraform_state_parse(&a, text, sizeof text - 1, &s, &e), 0, "a state: %s", e.text);
+    is_int(terraform_state_parse(&a, text, sizeof text - 1, &s, &e), 0, "the state is read: %s",
+           e.text);
     is_uint(s.count, 3, "all resources are listed");
     is_uint(s.managed_count, 2, "two resources are managed");
-    is_str(s.resources[1].id, "i-1", "id");
-    ok(s.resources[1].tainted && !s.resources[0].tainted, "tainted");
-    is_str(s.resources[0].module, "module.nodes", "module");
-    is_str(s.resources[2].key, "k", "key");
+    is_str(s.resources[1].id, "i-1", "the id of a resource is read");
+    ok(s.resources[1].tainted && !s.resources[0].tainted, "a tainted resource is marked");
+    is_str(s.resources[0].module, "module.nodes", "the module of a resource is read");
+    is_str(s.resources[2].key, "k", "the key of a resource is read");
     is_str(terraform_state_address(&a, &s.resources[1]), "module.nodes.aws_instance.node[1]",
-           "the address of one of several");
+           "one of several resources has its address");
     is_str(terraform_state_address(&a, &s.resources[2]), "aws_vpc.x[\"k\"]",
-           "the address of a resource with a key");
-    is_str(s.resources[2].id, "", "no attributes, no id");
-    is_int(terraform_state_parse(&a, "\n", 1, &s, &e), 0, "no state yet");
+           "a resource with a key has its address");
+    is_str(s.resources[2].id, "", "a resource without attributes has no id");
+    is_int(terraform_state_parse(&a, "\n", 1, &s, &e), 0, "an empty state is accepted");
     is_uint(s.count, 0, "a missing state is an empty one");
     is_int(terraform_state_parse(&a, "{\"version\":3}", 13, &s, &e), -1,
            "another format is refused");
@@ -138,14 +141,14 @@ static void locks(void) {
                             "\n\nTerraform acquires a state lock to protect the state",
                             &l),
        "an error that quotes a lock");
-    is_str(l.id, "9db590f1-b6fe-c5f2-2678-8804f089deba", "the lock's id");
-    is_str(l.who, "ann@laptop", "the lock's owner");
-    is_str(l.operation, "apply", "the lock's operation");
-    is_int(l.since_ms, 1767323045000, "since when");
+    is_str(l.id, "9db590f1-b6fe-c5f2-2678-8804f089deba", "the id of the lock is read");
+    is_str(l.who, "ann@laptop", "the owner of the lock is read");
+    is_str(l.operation, "apply", "the operation of the lock is read");
+    is_int(l.since_ms, 1767323045000, "the time of the lock is read");
     ok(terraform_lock_parse(&a, "│ Lock Info:\n│   ID:        a1\n│   Who:       b@\033[1mc\r\n",
                             &l),
        "a lock in a drawn frame is read");
-    is_str(l.id, "a1", "the id of a lock in a frame");
+    is_str(l.id, "a1", "the id of a lock in a frame is read");
     ok(!strchr(l.who, 033), "control characters are removed from the owner");
     is_int(l.since_ms, 0, "a lock without a time has time 0");
     terraform_lock_parse(&a, "Lock Info:\n  ID: x; reboot\n", &l);

@@ -52,7 +52,7 @@ int main(void) {
         bail_out("mkdtemp");
     is_int(pull(STATE, false, &s), 0, "a state is pulled: %s", e.text);
     is_uint(s.count, 1, "the state has its resource");
-    is_int(pull("exit 0", false, &s), 0, "no output");
+    is_int(pull("exit 0", false, &s), 0, "a state without output is accepted");
     is_uint(s.count, 0, "no output is an empty state");
     const char *failed = arena_printf(&a, "%s; echo 'NoSuchBucket' >&2; exit 3", STATE);
     is_int(pull(failed, false, &s), -1, "a state of a program that fails is no state");

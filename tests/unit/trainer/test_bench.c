@@ -60,10 +60,11 @@ static void test_sizes(void) {
     ok(s.each == 4 && s.count == 12, "parts have 16 bytes at least");
     s = bench_size_of(TRAIN_BENCH_SENDRECV, 8, 3);
     ok(s.count == 2 && s.buffer == 4, "sendrecv has two buffers");
-    ok(bench_bus_factor(TRAIN_BENCH_ALL_REDUCE, 4) == 1.5, "allreduce: 2(n-1)/n");
-    ok(bench_bus_factor(TRAIN_BENCH_ALL_GATHER, 4) == 0.75, "all-gather: (n-1)/n");
-    ok(bench_bus_factor(TRAIN_BENCH_REDUCE_SCATTER, 4) == 0.75, "reduce-scatter: (n-1)/n");
-    ok(bench_bus_factor(TRAIN_BENCH_SENDRECV, 4) == 1, "sendrecv: 1");
+    ok(bench_bus_factor(TRAIN_BENCH_ALL_REDUCE, 4) == 1.5, "the factor of allreduce is 2(n-1)/n");
+    ok(bench_bus_factor(TRAIN_BENCH_ALL_GATHER, 4) == 0.75, "the factor of all-gather is (n-1)/n");
+    ok(bench_bus_factor(TRAIN_BENCH_REDUCE_SCATTER, 4) == 0.75,
+       "the factor of reduce-scatter is (n-1)/n");
+    ok(bench_bus_factor(TRAIN_BENCH_SENDRECV, 4) == 1, "the factor of sendrecv is 1");
 }
 
 // ---- a whole measurement of one rank -----------------------------------------------------------
@@ -106,12 +107,13 @@ static void test_measure(void) {
     struct bench_row row;
     struct comm *comm;
     struct err e;
-    if (!ok(comm_open(&comm, NULL, &alone, &e) == 0, "one rank"))
+    if (!ok(comm_open(&comm, NULL, &alone, &e) == 0, "one rank opens its group"))
         return;
     ok(bench_measure(&plan, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong == 0,
-       "a measurement without wrong numbers");
+       "a measurement has no wrong numbers");
     ok(lone.calls == 11, "3 calls, 7 that are measured, and one that is checked");
-    ok(row.bytes == BYTES && row.count == BYTES / sizeof(float) && row.us > 0, "size and time");
+    ok(row.bytes == BYTES && row.count == BYTES / sizeof(float) && row.us > 0,
+       "a measurement has size and time");
     lone.spoils = true;
     ok(bench_measure(&plan, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong == 1,
        "a planted wrong sum is counted");

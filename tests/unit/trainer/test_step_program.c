@@ -87,9 +87,9 @@ static void test_variants(void) {
     parted = false;
     forward = true;
     make(&l, PIPE_GPIPE, 3, 1, &e);
-    is_int(program_check(program, spec, &l, &e), 0, "an evaluation");
+    is_int(program_check(program, spec, &l, &e), 0, "the program of an evaluation is right");
     is_int(program[0].items, 3 * 3, "a program with one slot passes");
-    is_int(program[0].slots, 1, "through one slot");
+    is_int(program[0].slots, 1, "an evaluation needs one slot");
     program[1].items--;
     is_int(program_check(program, spec, &l, &e), -1, "a micro-batch that ends too early is found");
     forward = false;
@@ -149,7 +149,8 @@ static void test_plain(void) {
     struct mesh l = {.world = 1, .data = 1, .pipe = 1};
     struct step_spec s = {.micros = 2, .order = PIPE_1F1B, .chunks = 1, .buckets = {2}};
     struct err e;
-    is_int(program_make(&program[0], &l, 0, &s, &e), 0, "two micro-batches, two buckets");
+    is_int(program_make(&program[0], &l, 0, &s, &e), 0,
+           "a program of two micro-batches and two buckets is made");
     is_int(program[0].items, ITEMS, "the program has all items");
     int same = 0;
     for (int i = 0; i < ITEMS && i < program[0].items; i++)
@@ -166,11 +167,12 @@ static void test_plain(void) {
 static void test_refused(void) {
     struct mesh l = {.world = 6, .data = 2, .pipe = 3};
     struct err e;
-    is_int(make(&l, PIPE_INTERLEAVED, 4, 2, &e), -1, "interleaved: 4 micro-batches on 3 stages");
+    is_int(make(&l, PIPE_INTERLEAVED, 4, 2, &e), -1,
+           "interleaved stages refuse 4 micro-batches on 3 stages");
     has_str(e.text, "multiple of 3", "need a multiple");
     is_int(make(&l, PIPE_1F1B, 4, 2, &e), -1,
            "several stages of a rank need the order 'interleaved'");
-    is_int(make(&l, PIPE_1F1B, 0, 1, &e), -1, "no micro-batch");
+    is_int(make(&l, PIPE_1F1B, 0, 1, &e), -1, "no micro-batch is refused");
     l.data = 3;
     is_int(make(&l, PIPE_1F1B, 4, 1, &e), -1, "3 times 3 are not 6");
     has_str(e.text, "6 ranks are not 3 times 3", "the error says that 6 ranks are not 3 times 3");
@@ -239,7 +241,8 @@ static void test_order(void) {
     p = &program[mesh_rank(&l, 1, 1)];
     int one = find(p, STEP_RECV_X, 0), two = find(p, STEP_RECV_X, one + 1);
     swap(p, one, two);
-    is_int(program_check(program, spec, &l, &e), -1, "micro-batches in another order than sent");
+    is_int(program_check(program, spec, &l, &e), -1,
+           "micro-batches that are received in another order than sent are found");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     for (int d = 0; d < 2; d++)
         spec[mesh_rank(&l, d, 1)].buckets[0] = 2;
@@ -247,16 +250,17 @@ static void test_order(void) {
         int rank = mesh_rank(&l, d, 1);
         program_make(&program[rank], &l, rank, &spec[rank], &e);
     }
-    is_int(program_check(program, spec, &l, &e), 0, "two buckets of a stage");
+    is_int(program_check(program, spec, &l, &e), 0, "two buckets of a stage are accepted");
     int reduce = find(p, STEP_REDUCE, 0);
     item = p->item[reduce];
     cut(p, reduce);
     insert(p, find(p, STEP_REDUCE, 0) + 1, item);
-    is_int(program_check(program, spec, &l, &e), -1, "reduced in another order than elsewhere");
+    is_int(program_check(program, spec, &l, &e), -1,
+           "buckets that are reduced in another order than elsewhere are found");
     has_str(e.text, "different buckets", "the error says 'different buckets'");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     program[2].slots--;
-    is_int(program_check(program, spec, &l, &e), -1, "a slot too few");
+    is_int(program_check(program, spec, &l, &e), -1, "a slot too few is found");
     has_str(e.text, "no such slot", "the error says that the slot does not exist");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     p = &program[0];

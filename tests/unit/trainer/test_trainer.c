@@ -99,7 +99,8 @@ static void test_last_step(void) {
     has_str(why.text, "the evaluation loss is no longer a finite number at step 2",
             "the error says that the evaluation loss is not finite");
     is_int(newest("eval"), -1, "ruined weights give no checkpoint");
-    ok(!has("eval", "model.safetensors") && !has("eval", "summary.json"), "no model, no summary");
+    ok(!has("eval", "model.safetensors") && !has("eval", "summary.json"),
+       "an evaluation writes no model and no summary");
     is_int(train("blind", NULL, blind), -1,
            "without an evaluation, ruined weights fail the run, too");
     has_str(why.text, "the loss behind the last step is no longer",
@@ -155,7 +156,7 @@ static void test_gradient(void) {
     checkpoint_image_take(&image, &net);
     checkpoint_image_note(&image, &o, &at, &none);
     char *path = file_join(&a, dir, "steep.safetensors");
-    is_int(checkpoint_write_model(&image, path, &why), 0, "weights with a steep loss");
+    is_int(checkpoint_write_model(&image, path, &why), 0, "weights with a steep loss are written");
     const char *const steep[] = {arena_printf(&a, "train.resume=%s", path), "train.hidden=1",
                                  "train.checkpoint_every_steps=1", "train.lr=0", NULL};
     is_int(train("steep", NULL, steep), -1, "a gradient overflows: the run fails");

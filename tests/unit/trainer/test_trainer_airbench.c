@@ -21,7 +21,7 @@ static void same_losses(const char *name, int from, double tolerance, double eva
         worst = fmax(worst, fabs(shared->loss[0][i] / first_losses[i] - 1));
     ok(worst <= tolerance, "%s: losses differ by %.1e", name, worst);
     worst = fabs(shared->result[0].final_loss / first.final_loss - 1);
-    ok(worst <= eval_tolerance, "%s: the evaluation by %.1e", name, worst);
+    ok(worst <= eval_tolerance, "%s: the evaluation differs by %.1e at most", name, worst);
 }
 
 static void test_modes(void) {
@@ -30,7 +30,8 @@ static void test_modes(void) {
     run_all(&one);
     memcpy(first_losses, shared->loss[0], sizeof first_losses);
     first = shared->result[0];
-    ok(first.final_loss > 1 && first.final_loss < 4, "evaluation: %g", first.final_loss);
+    ok(first.final_loss > 1 && first.final_loss < 4, "the evaluation is plausible: %g",
+       first.final_loss);
     struct run pipe = {
         2, 1, .name = "pipe",
         .set = {SETTINGS, "train.batch=24", "train.microbatches=2", "train.pipeline=2"}};

@@ -113,7 +113,8 @@ static void fails(const struct mode *m, const char *kind, const char *text, cons
         same += strcmp(shared->why[rank], shared->why[0]) == 0;
         named += strstr(shared->why[rank], text) && strstr(shared->why[rank], step);
     }
-    ok(same == m->world && named == m->world, "with one sentence: %s", shared->why[0]);
+    ok(same == m->world && named == m->world, "all ranks end with one sentence: %s",
+       shared->why[0]);
     bool any =
         checkpoint_list(file_join(&a, node_folder(&a, &run, 0), "state"), &newest, 1, NULL) > 0;
     ok(any && newest >= 1 && newest < BAD_STEP, "the newest checkpoint is of step %d", (int)newest);
@@ -194,7 +195,7 @@ static void test_rounds(void) {
         is_int(same, 3, "%s: all errors have the number, the rank and the step", run.name);
         if (!checkpoint_list(file_join(&a, node_folder(&a, &run, 0), "state"), &newest, 1, NULL))
             newest = -1;
-        is_int(newest, cases[i].newest, "%s: the newest checkpoint", run.name);
+        is_int(newest, cases[i].newest, "%s: the newest checkpoint is right", run.name);
         arena_fini(&a);
     }
 }

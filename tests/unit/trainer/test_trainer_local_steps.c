@@ -219,7 +219,7 @@ static void test_agreement(const char *name, int world, int64_t round, int64_t s
         apart += !end && differ;
     }
     int64_t ends = steps / round + (steps % round != 0);
-    is_int(shared->steps[0], steps, "%s: the number of steps", name);
+    is_int(shared->steps[0], steps, "%s: the number of steps is right", name);
     is_int(joined, world * steps, "%s: rounds end where they should", name);
     is_int(same, ends, "%s: all ranks have the same numbers behind each round", name);
     is_int(apart, steps - ends, "%s: no two ranks have the same numbers inside a round", name);
@@ -243,8 +243,8 @@ static void read_state(struct checkpoint_image *c, const struct optimizer *like,
     struct optimizer o = *like;
     struct err e;
     checkpoint_image_init(c, &model, optimizer_states(like));
-    ok(checkpoint_read(c, &o, state_path(&a, name, step), &e) == 0, "%s: checkpoint of step %d",
-       name, (int)step);
+    ok(checkpoint_read(c, &o, state_path(&a, name, step), &e) == 0,
+       "%s: the checkpoint of step %d is read", name, (int)step);
     arena_fini(&a);
 }
 
@@ -266,8 +266,8 @@ static void compare_round(const struct checkpoint_image *from, const struct chec
         worst_momentum = fmax(worst_momentum, fabs(m - (double)local->state[2][i]));
     }
     ok(worst < 3e-7 && worst_momentum < 1e-7,
-       "%s: plain steps and the outer rule (parameters %.1e, momentum %.1e)", what, worst,
-       worst_momentum);
+       "%s: the result is that of plain steps and the outer rule (parameters %.1e, momentum %.1e)",
+       what, worst, worst_momentum);
     ok(memcmp(plain->state[0], local->state[0], bytes) == 0 &&
            memcmp(plain->state[1], local->state[1], bytes) == 0,
        "%s: the inner moments are those of plain steps to the last bit", what);
@@ -342,7 +342,7 @@ static void test_killed(int world, int64_t end, const char *more) {
     const char *other = arena_printf(&a, "killed-%d", world);
     struct run r = adam_run(world, name, more);
     run_all(&r);
-    is_int(shared->steps[0], end, "%s: the number of steps", name);
+    is_int(shared->steps[0], end, "%s: the number of steps is right", name);
     r.name = other;
     r.kill_step = end - 3;
     is_int(run_ranks(&r), world, "%s: a rank is killed, and all end", other);
@@ -351,7 +351,7 @@ static void test_killed(int world, int64_t end, const char *more) {
     int64_t first = 1;
     while (first <= end && shared->loss[0][first] == 0)
         first++;
-    ok(first > 1 && first <= end - 3, "%s: resumed with step %d", other, (int)first);
+    ok(first > 1 && first <= end - 3, "%s: the run resumes with step %d", other, (int)first);
     ok(same_state(name, other, end), "%s: the end is that of the whole run to the last bit", other);
     arena_fini(&a);
 }

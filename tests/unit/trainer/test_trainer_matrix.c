@@ -154,8 +154,8 @@ static void compare_end(const char *name) {
     double params = distance(c.params, image.params, model.param_elements);
     double moments = distance(c.state[0], image.state[0], model.param_elements) +
                      distance(c.state[1], image.state[1], model.param_elements);
-    ok(params < 2e-5 && moments < 1e-5, "%s: the same checkpoint (parameters %.1e, moments %.1e)",
-       name, params, moments);
+    ok(params < 2e-5 && moments < 1e-5,
+       "%s: the checkpoint is the same (parameters %.1e, moments %.1e)", name, params, moments);
     ok(c.at.step == STEPS && c.at.epoch == image.at.epoch && c.at.samples == image.at.samples &&
            c.at.epochs_done == 5,
        "%s: the checkpoint has the same position", name);
@@ -167,11 +167,11 @@ static void test_cell(const struct cell *c) {
     if (!run_all(&r))
         return;
     double worst = worst_loss(c->world, 1, STEPS);
-    ok(shared->steps[0] == STEPS && worst < RELATIVE, "%s: the losses of one process (%.1e)",
-       c->name, worst);
+    ok(shared->steps[0] == STEPS && worst < RELATIVE,
+       "%s: the losses are those of one process (%.1e)", c->name, worst);
     near(shared->result[c->world - 1].final_loss / final_loss, 1, RELATIVE,
-         "%s: the evaluation loss of one process", c->name);
-    near(shared->result[0].final_top1, final_top1, 1e-9, "%s: the accuracy of one process",
+         "%s: the evaluation loss is that of one process", c->name);
+    near(shared->result[0].final_top1, final_top1, 1e-9, "%s: the accuracy is that of one process",
          c->name);
     compare_end(c->name);
 }
@@ -190,7 +190,8 @@ static void test_chain(void) {
         int64_t end = shared->steps[0];
         double worst = worst_loss(r.world, at + 1, end);
         ok(!failed && end > at && (end == at + 2 || !r.stop_step) && worst < RELATIVE,
-           "%s: resumed at step %d with the same losses (%.1e)", cells[i].name, (int)at, worst);
+           "%s: the run resumes at step %d with the same losses (%.1e)", cells[i].name, (int)at,
+           worst);
         at = end;
     }
     is_int(at, STEPS, "through all modes to the end");
@@ -217,7 +218,7 @@ static void test_killed(const char *name) {
     int64_t first = 1;
     while (first <= STEPS && shared->loss[0][first] == 0)
         first++;
-    ok(first == 13 || first == 9, "%s: restarted at step %d", name, (int)first);
+    ok(first == 13 || first == 9, "%s: the run restarts at step %d", name, (int)first);
     double worst = worst_loss(c->world, first, STEPS);
     ok(worst < RELATIVE, "%s: the losses after the restart are the same (%.1e)", name, worst);
     arena_fini(&a);
@@ -309,15 +310,15 @@ static void test_family(const struct family *f) {
         struct run r = run_of(c, f->common, count);
         r.shards = f->row[i].shards;
         run_all(&r);
-        is_int(shared->steps[0], f->steps, "%s: the number of steps", c->name);
+        is_int(shared->steps[0], f->steps, "%s: the number of steps is right", c->name);
         if (i == 0) {
             memcpy(losses, shared->loss[0], sizeof losses);
             final_loss = shared->result[0].final_loss;
             continue;
         }
         double worst = worst_loss(c->world, 1, f->steps);
-        ok(worst <= f->relative, "%s: the losses of %s (%.1e)", c->name, f->row[0].cell.name,
-           worst);
+        ok(worst <= f->relative, "%s: the losses are those of %s (%.1e)", c->name,
+           f->row[0].cell.name, worst);
         near(shared->result[0].final_loss / final_loss, 1, 1e-5, "%s: the evaluation loss is equal",
              c->name);
     }
@@ -362,8 +363,9 @@ static void test_wire(int world, int nodes, const char *zero) {
         all += gradient * gradient;
     }
     double relative = sqrt(error / all), bound = (nodes + 1) / 256.0;
-    ok(relative > 1e-5 && relative < bound, "%d ranks on %d nodes, %s: off by %.1e, at most %.1e",
-       world, nodes, zero, relative, bound);
+    ok(relative > 1e-5 && relative < bound,
+       "%d ranks on %d nodes, %s: the losses are off by %.1e, at most %.1e", world, nodes, zero,
+       relative, bound);
     checkpoint_image_fini(&exact);
     checkpoint_image_fini(&rounded);
     struct err e;

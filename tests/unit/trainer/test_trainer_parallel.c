@@ -41,7 +41,7 @@ static void test_plain(void) {
     run_all(&one);
     keep_losses();
     top1 = shared->result[0].final_top1;
-    is_int(steps, 16, "two epochs of eight steps");
+    is_int(steps, 16, "two epochs have eight steps each");
     ok(losses[16] < losses[1], "the loss falls from %g to %g", losses[1], losses[16]);
     run_all(&two);
     is_int(shared->steps[0], steps, "two ranks make as many steps");
@@ -56,7 +56,8 @@ static void test_plain(void) {
     is_int(shared->steps[0], steps, "four ranks on two nodes make as many steps");
     near(difference(1), 0, 2e-6, "four ranks on two nodes have the losses of one, to rounding");
     near(shared->result[3].final_top1, top1, 1e-9, "four ranks have the exact accuracy of one");
-    near(shared->result[3].final_loss, shared->result[0].final_loss, 0, "known to every rank");
+    near(shared->result[3].final_loss, shared->result[0].final_loss, 0,
+         "every rank knows the loss");
 }
 
 // Adding up the gradients of several batches is one step on a batch as large, also for what is left
@@ -83,7 +84,7 @@ static void test_accumulate(void) {
     run_all(&whole);
     keep_losses();
     double loss = shared->result[0].final_loss;
-    is_int(steps, 20, "two epochs of ten steps");
+    is_int(steps, 20, "two epochs have ten steps each");
     run_all(&parts);
     is_int(shared->steps[0], steps, "four batches in each step make as many");
     near(difference(1), 0, 5e-6, "four batches in each step have the losses of one large batch");
@@ -96,7 +97,7 @@ static void test_accumulate(void) {
     run_all(&resumed);
     resumed.stop_step = 0;
     run_all(&resumed);
-    is_int(shared->steps[0], steps, "stopped in mid-epoch and resumed");
+    is_int(shared->steps[0], steps, "a run that was stopped in mid-epoch resumes");
     near(difference(14), 0, 0, "a resumed run has the same bits");
 }
 
@@ -119,7 +120,7 @@ static void test_norm(void) {
         run_all(&ranks);
         near(difference(1), 0, 1e-4,
              "batch norm on %d ranks: losses of one process that normalises per shard", world);
-        near(shared->loss[0][1], losses[1], 1e-5, "the first one to the last digits");
+        near(shared->loss[0][1], losses[1], 1e-5, "the first loss is the same to the last digits");
         near(shared->result[0].final_loss / loss, 1, 1e-3, "the evaluation loss is the same");
         near(shared->result[0].final_top1, top1, 100.0 / 10 + 1e-6, "the accuracy is the same");
     }
@@ -151,7 +152,8 @@ static void test_resume(void) {
         near(difference(1), 0, 0, "a stopped run has the bits of a whole run so far");
         run_all(&rest);
         is_int(shared->steps[0], steps, "resumed in mid-epoch on four ranks, it makes the rest");
-        ok(shared->loss[0][11] == 0 && shared->loss[0][12] != 0, "beginning with the next step");
+        ok(shared->loss[0][11] == 0 && shared->loss[0][12] != 0,
+           "the run begins with the next step");
         near(difference(12), 0, 5e-6, "a resumed run has the losses of a whole run");
         near(shared->result[0].final_loss, loss, 5e-6,
              "a resumed run has the evaluation loss of a whole run");
@@ -193,8 +195,8 @@ static void goes_on(const struct run *part, int64_t from, double loss) {
     rest.stop_step = 0;
     run_all(&rest);
     is_int(shared->steps[0], steps, "a restarted run makes the remaining steps");
-    ok(shared->loss[0][from] == 0 && shared->loss[0][from + 1] != 0, "going on behind step %d",
-       (int)from);
+    ok(shared->loss[0][from] == 0 && shared->loss[0][from + 1] != 0,
+       "the run continues behind step %d", (int)from);
     near(difference(from + 1), 0, 5e-6, "a restarted run has the losses of a whole run");
     near(shared->result[1].final_loss, loss, 5e-6,
          "a restarted run has the evaluation loss of a whole run");

@@ -39,45 +39,47 @@ static void build(const char *name, const char *stem, int size) {
 
 static void test_schedule(void) {
     struct lr_schedule s = {.kind = TRAIN_CONSTANT, .lr = 0.1, .epochs = 10};
-    near(lr_schedule_rate(&s, 7.5, 7.5 + 0.001), 0.1, 0, "constant");
+    near(lr_schedule_rate(&s, 7.5, 7.5 + 0.001), 0.1, 0, "a constant rate is kept");
     s = (struct lr_schedule){
         .kind = TRAIN_STEP, .lr = 1, .epochs = 90, .step_epochs = 30, .gamma = 0.1};
     near(lr_schedule_rate(&s, 29.999, 29.999 + 0.001), 1, 0,
-         "step: the rate before the first drop");
-    near(lr_schedule_rate(&s, 30, 30 + 0.001), 0.1, 1e-15, "step: the rate at the drop");
-    near(lr_schedule_rate(&s, 60.5, 60.5 + 0.001), 0.01, 1e-15,
-         "step: the rate after the second drop");
+         "step: the rate is kept before the first drop");
+    near(lr_schedule_rate(&s, 30, 30 + 0.001), 0.1, 1e-15, "step: the rate drops");
+    near(lr_schedule_rate(&s, 60.5, 60.5 + 0.001), 0.01, 1e-15, "step: the rate drops twice");
     s = (struct lr_schedule){
         .kind = TRAIN_COSINE, .lr = 1, .lr_min = 0.2, .epochs = 12, .warmup_epochs = 2};
     near(lr_schedule_rate(&s, 0, 0.5), 0.25, 1e-15,
          "warm-up: the rate of a step is that of its end");
     near(lr_schedule_rate(&s, 0.5, 1), 0.5, 1e-15, "warm-up: the rate at its half");
-    near(lr_schedule_rate(&s, 1.9, 2.4), 1, 1e-15, "never above the peak");
-    near(lr_schedule_rate(&s, 2, 2 + 0.001), 1, 1e-15, "the peak");
-    near(lr_schedule_rate(&s, 7, 7 + 0.001), 0.6, 1e-15, "cosine: the rate at its half");
+    near(lr_schedule_rate(&s, 1.9, 2.4), 1, 1e-15, "the rate is never above the peak");
+    near(lr_schedule_rate(&s, 2, 2 + 0.001), 1, 1e-15, "the rate reaches the peak");
+    near(lr_schedule_rate(&s, 7, 7 + 0.001), 0.6, 1e-15, "cosine: the rate is at its half");
     near(lr_schedule_rate(&s, 12, 12 + 0.001), 0.2, 1e-15, "the end");
     near(lr_schedule_rate(&s, 13, 13 + 0.001), 0.2, 1e-15, "past the end");
     s.kind = TRAIN_LINEAR;
-    near(lr_schedule_rate(&s, 4.5, 4.6), 0.8, 1e-15, "a quarter of the line");
+    near(lr_schedule_rate(&s, 4.5, 4.6), 0.8, 1e-15,
+         "linear: the rate is right at a quarter of the line");
     static const int64_t milestones[] = {3, 5};
     s = (struct lr_schedule){.kind = TRAIN_MULTISTEP, .lr = 1, .epochs = 9, .gamma = 0.5};
     s.milestones = milestones, s.nmilestones = 2;
-    near(lr_schedule_rate(&s, 2.9, 3), 1, 0, "multistep: the rate before the first milestone");
+    near(lr_schedule_rate(&s, 2.9, 3), 1, 0,
+         "multistep: the rate is kept before the first milestone");
     near(lr_schedule_rate(&s, 3 - 1e-12, 3.1), 0.5, 0,
-         "multistep: the rate at the milestone, but for rounding");
-    near(lr_schedule_rate(&s, 8, 8.1), 0.25, 0, "behind both");
+         "multistep: the rate drops at the milestone, whatever the rounding");
+    near(lr_schedule_rate(&s, 8, 8.1), 0.25, 0, "multistep: the rate drops at both milestones");
     s.kind = TRAIN_EXPONENTIAL;
     near(lr_schedule_rate(&s, 2.9, 3), 0.25, 0, "exponential: the rate drops with whole epochs");
     s = (struct lr_schedule){.kind = TRAIN_TRIANGLE, .lr = 2, .epochs = 10};
     s.peak = 0.5, s.cycle_start = 0.1, s.cycle_end = 0.25;
-    near(lr_schedule_rate(&s, 0, 1), 0.2, 1e-15, "triangle: the first step");
-    near(lr_schedule_rate(&s, 2, 3), 1.1, 1e-15, "triangle: half of the rise");
+    near(lr_schedule_rate(&s, 0, 1), 0.2, 1e-15, "triangle: the first step has its rate");
+    near(lr_schedule_rate(&s, 2, 3), 1.1, 1e-15, "triangle: the rate is right at half of the rise");
     near(lr_schedule_rate(&s, 4, 5), 2, 1e-15, "the last step of the rise is at the peak");
     near(lr_schedule_rate(&s, 9, 10), 0.5, 1e-15, "the last step of all at the end");
     near(lr_schedule_rate(&s, 12, 13), 0.5, 1e-15, "past the end");
     s.kind = TRAIN_ONECYCLE;
-    near(lr_schedule_rate(&s, 2, 3), 1.1, 1e-15, "onecycle: half of the rise");
-    near(lr_schedule_rate(&s, 1, 2), 0.2 + 0.9 * (1 - sqrt(0.5)), 1e-15, "a quarter of it");
+    near(lr_schedule_rate(&s, 2, 3), 1.1, 1e-15, "onecycle: the rate is right at half of the rise");
+    near(lr_schedule_rate(&s, 1, 2), 0.2 + 0.9 * (1 - sqrt(0.5)), 1e-15,
+         "onecycle: the rate is right at a quarter of the rise");
 }
 
 static bool overlap(const struct memory_plan_block *a, const struct memory_plan_block *b) {
@@ -109,8 +111,8 @@ static void test_plan(void) {
         build("resnet18", stems[i], 32);
         memory_plan_make(&p, &model, &train);
         ok(p.bytes >= p.bytes_least && (double)p.bytes <= 1.1 * (double)p.bytes_least,
-           "resnet18 %s: %zu bytes, at most a tenth above the %zu alive at once", stems[i], p.bytes,
-           p.bytes_least);
+           "resnet18 %s takes %zu bytes, at most a tenth above the %zu alive at once", stems[i],
+           p.bytes, p.bytes_least);
         size_t trained = p.bytes;
         memory_plan_free(&p);
         memory_plan_make(&p, &model, &eval);
@@ -130,11 +132,11 @@ static void test_buckets(void) {
         end = list.bucket[i].begin;
     }
     ok(good && end == 0, "buckets cover everything from the end to the start, once");
-    ok(list.count >= 3, "%d buckets: 1 MiB, then 25 MiB", list.count);
+    ok(list.count >= 3, "%d buckets are made: of 1 MiB, then of 25 MiB", list.count);
     ok((list.bucket[0].end - list.bucket[0].begin) * 4 >= 1 << 20, "the first has its size");
     bucket_free(&list);
     bucket_cut(&list, &model, 1, 1);
-    ok(list.count > 40, "tiny buckets: one per layer (%d)", list.count);
+    ok(list.count > 40, "tiny buckets hold one layer each (%d)", list.count);
     bucket_free(&list);
     build("mlp", NULL, 4);
     bucket_cut(&list, &model, 1 << 20, 25 << 20);
@@ -152,21 +154,26 @@ static const struct nn_param *param(const char *name) {
 static void test_resnets(void) {
     int dim[4];
     build("resnet18", "imagenet", 224);
-    is_uint(model.param_count, 11181642, "resnet18 with 10 classes: 11,181,642 parameters");
-    is_int(model_disk_shape(param("layer2.0.downsample.0.weight"), dim), 4, "a convolution");
-    ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1, "the shape on disk");
+    is_uint(model.param_count, 11181642, "resnet18 with 10 classes has 11,181,642 parameters");
+    is_int(model_disk_shape(param("layer2.0.downsample.0.weight"), dim), 4,
+           "a convolution has four dimensions on disk");
+    ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1,
+       "a convolution has its shape on disk");
     is_int(model_disk_shape(param("fc.weight"), dim), 2, "a linear layer has two dimensions");
-    ok(dim[0] == 10 && dim[1] == 512, "out and in");
+    ok(dim[0] == 10 && dim[1] == 512, "a linear layer is stored as out and in");
     // Convolutions have channels x channels, norms 2 x channels, all in proportion to the width.
     build("resnet18(width=16)", "imagenet", 224);
-    is_uint(model.param_count, 703386, "resnet18 of a quarter of the width: 703,386 parameters");
+    is_uint(model.param_count, 703386, "resnet18 of a quarter of the width has 703,386 parameters");
     build("resnet50(width=32)", "imagenet", 224);
-    is_uint(model.param_count, 5902890, "resnet50 of half the width: 5,902,890 parameters");
+    is_uint(model.param_count, 5902890, "resnet50 of half the width has 5,902,890 parameters");
     build("resnet34", "imagenet", 224);
-    is_uint(model.param_count, 21797672 - 990 * 513, "resnet34: torchvision's parameters");
+    is_uint(model.param_count, 21797672 - 990 * 513,
+            "resnet34 has as many parameters as torchvision's");
     build("resnet50", "imagenet", 224);
-    is_uint(model.param_count, 25557032 - 990 * 2049, "resnet50: torchvision's parameters");
-    is_int(model_disk_shape(param("layer4.0.conv2.weight"), dim), 4, "the middle of a bottleneck");
+    is_uint(model.param_count, 25557032 - 990 * 2049,
+            "resnet50 has as many parameters as torchvision's");
+    is_int(model_disk_shape(param("layer4.0.conv2.weight"), dim), 4,
+           "the middle of a bottleneck has four dimensions on disk");
     ok(dim[0] == 512 && dim[1] == 512 && dim[2] == 3,
        "the middle of a bottleneck is a 3x3 convolution");
     const struct nn_layer *strided = &model.layer[1];
@@ -180,21 +187,21 @@ static void test_resnets(void) {
 static void test_transformers(void) {
     int dim[4];
     build("vit_tiny", NULL, 224); // timm's with 1000 classes, less 990 rows of the head
-    is_uint(model.param_count, 5717416 - 990 * 193, "vit_tiny: timm's parameters");
+    is_uint(model.param_count, 5717416 - 990 * 193, "vit_tiny has as many parameters as timm's");
     is_int(model_disk_shape(param("pos_embed"), dim), 3, "positions have three dimensions");
-    ok(dim[0] == 1 && dim[1] == 197 && dim[2] == 192, "1, tokens, width");
+    ok(dim[0] == 1 && dim[1] == 197 && dim[2] == 192, "positions are stored as 1, tokens, width");
     is_int(model_disk_shape(param("patch_embed.proj.weight"), dim), 4, "patches are a convolution");
     ok(dim[0] == 192 && dim[1] == 3 && dim[2] == 16 && dim[3] == 16,
        "patches are a convolution of 16 x 16 pixels");
     build("vit_small", NULL, 224);
-    is_uint(model.param_count, 22050664 - 990 * 385, "vit_small: timm's parameters");
+    is_uint(model.param_count, 22050664 - 990 * 385, "vit_small has as many parameters as timm's");
     build("vit_base", NULL, 224);
-    is_uint(model.param_count, 86567656 - 990 * 769, "vit_base: timm's parameters");
+    is_uint(model.param_count, 86567656 - 990 * 769, "vit_base has as many parameters as timm's");
     build("linformer(dim=1536)", NULL, 224);
-    is_uint(model.param_count, 344804354 + 8 * 1537, "linformer of width 1536: the parameters");
+    is_uint(model.param_count, 344804354 + 8 * 1537, "linformer of width 1536 has its parameters");
     build("linformer", NULL, 224);
     is_uint(model.param_count, 2851842 + 8 * 129,
-            "linformer of width 128 with ten classes for two: the parameters");
+            "linformer of width 128 with ten classes for two has its parameters");
     is_int(model_disk_shape(param("to_patch_embedding.1.weight"), dim), 2, "patches are a matrix");
     ok(dim[0] == 128 && dim[1] == 32 * 32 * 3, "patches are a matrix of 32 x 32 pixels");
 }
@@ -202,12 +209,13 @@ static void test_transformers(void) {
 static void test_mlp(void) {
     int dim[4];
     build("mlp(hidden=7,9)", NULL, 4);
-    is_int(model.layers, 4, "two hidden layers");
+    is_int(model.layers, 4, "mlp has two hidden layers");
     build("mlp", NULL, 4);
-    is_uint(model.param_count, 48 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10, "mlp: parameters");
+    is_uint(model.param_count, 48 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10,
+            "mlp has its parameters");
     const struct nn_param *p = param("fc1.weight");
     is_int(model_disk_shape(p, dim), 2, "a linear layer on an image has two dimensions too");
-    is_int(dim[1], 48, "channels times positions");
+    is_int(dim[1], 48, "an input of mlp has channels times positions");
     float memory[48 * 32], disk[48 * 32], back[48 * 32];
     for (int i = 0; i < 48 * 32; i++)
         memory[i] = (float)i;
@@ -221,10 +229,10 @@ static void test_mlp(void) {
 static void test_wrong_models(void) {
     struct nn_model_spec spec = {.name = "vgg", .h = 4, .w = 4, .c = 3, .classes = 10};
     struct err e;
-    is_int(model_build(&model, &spec, &e), -1, "an unknown model");
+    is_int(model_build(&model, &spec, &e), -1, "an unknown model is refused");
     spec = (struct nn_model_spec){
         .name = "resnet18", .stem = "none", .h = 32, .w = 32, .c = 3, .classes = 10};
-    is_int(model_build(&model, &spec, &e), -1, "an unknown stem");
+    is_int(model_build(&model, &spec, &e), -1, "an unknown stem is refused");
     spec = (struct nn_model_spec){.name = "vit(dim=10)", .h = 32, .w = 32, .c = 3, .classes = 10};
     is_int(model_build(&model, &spec, &e), -1, "heads that do not divide the width");
     is_str(e.text, "model vit(dim=10): dim 10 is no multiple of heads 3",
@@ -291,7 +299,8 @@ static void test_init(void) {
         squares += (double)v[i] * (double)v[i];
     }
     near(sum / (double)n, 0, 1e-4, "convolution: mean 0");
-    near(sqrt(squares / (double)n) / sqrt(2.0 / (512 * 9)), 1, 2e-3, "deviation sqrt(2 / fan_out)");
+    near(sqrt(squares / (double)n) / sqrt(2.0 / (512 * 9)), 1, 2e-3,
+         "convolutions have the deviation sqrt(2 / fan_out)");
     model_init_param(&model, conv, 1, w);
     is_mem(v, n * sizeof *v, w, n * sizeof *w, "the same seed gives the same numbers");
     model_init_param(&model, conv, 2, w);
@@ -310,7 +319,8 @@ static void test_init(void) {
         most = fabs((double)v[i]) > most ? fabs((double)v[i]) : most;
         squares += (double)v[i] * (double)v[i];
     }
-    ok(most <= 1 / sqrt(512.0) && most > 0.99 / sqrt(512.0), "linear: within 1 / sqrt(fan_in)");
+    ok(most <= 1 / sqrt(512.0) && most > 0.99 / sqrt(512.0),
+       "linear layers are within 1 / sqrt(fan_in)");
     near(sqrt(squares / (double)n) * sqrt(3 * 512.0), 1, 0.02,
          "the weights are uniform within their bound");
     free(v);
@@ -353,21 +363,22 @@ static void test_cores(void) {
     ok(c.threads == 4 && c.pinned && c.cpu[3] == 6, "one process alone uses every CPU");
     cores_share(&c, &four, &idle, id, 4, 2, 0);
     ok(c.threads == 2 && c.pinned && c.cpu[0] == 4 && c.cpu[1] == 6,
-       "two of four ranks on this machine: the second half");
+       "two of four ranks on this machine get the second half");
     cores_share(&c, &four, &idle, id, 4, 1, 1);
     ok(c.threads == 1 && !c.pinned, "fewer threads than the share: not pinned");
     cores_share(&c, &four, &idle, id, 4, 1, 3);
     ok(c.threads == 3 && !c.pinned && c.most == 2, "more threads than the share: not pinned");
     cores_share(&c, &four, &some, id, 1, 0, 0);
-    ok(c.threads == 2 && !c.pinned && c.quota, "a quota of 1.5 CPUs: two threads, not pinned");
+    ok(c.threads == 2 && !c.pinned && c.quota,
+       "a quota of 1.5 CPUs gives two threads that are not pinned");
     cores_share(&c, &four, &some, id, 4, 2, 0);
-    ok(c.threads == 1 && !c.pinned, "two ranks on two CPUs: one thread each");
+    ok(c.threads == 1 && !c.pinned, "two ranks on two CPUs get one thread each");
     cores_share(&c, &four, &plenty, id, 1, 0, 0);
     ok(c.threads == 4 && c.pinned, "a quota above the number of CPUs does not count");
     cores_share(&c, &four, &busy, id, 1, 0, 0);
     ok(c.threads == 4 && !c.pinned && c.busy, "others use the machine: not pinned");
     cores_share(&c, &one, &idle, id, 4, 2, 0);
-    ok(c.threads == 1 && !c.pinned, "more ranks than CPUs: one thread, not pinned");
+    ok(c.threads == 1 && !c.pinned, "more ranks than CPUs get one thread each that is not pinned");
 }
 
 static void put(struct arena *a, const char *root, const char *path, const char *text) {
@@ -394,8 +405,8 @@ static void test_limits(void) {
     put(&a, root, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     put(&a, root, "sys/fs/cgroup/a/b/memory.max", "max\n");
     machine_limits_read(&l, root);
-    near(l.cpus, 1.5, 0, "the quota of a group above");
-    is_uint(l.memory_bytes, 4 << 20, "available memory");
+    near(l.cpus, 1.5, 0, "the quota of a group above is found");
+    is_uint(l.memory_bytes, 4 << 20, "the available memory is found");
     near(l.load, 2.5, 0, "load");
     put(&a, root, "sys/fs/cgroup/a/memory.max", "1048576\n");
     put(&a, root, "sys/fs/cgroup/cpu.max", "50000 100000\n");
@@ -407,13 +418,13 @@ static void test_limits(void) {
     put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
     put(&a, root, "sys/fs/cgroup/memory/m/memory.limit_in_bytes", "9223372036854771712\n");
     machine_limits_read(&l, root);
-    near(l.cpus, 3, 0, "version 1: quota");
+    near(l.cpus, 3, 0, "the quota of version 1 is found");
     is_uint(l.memory_bytes, 4 << 20, "the largest number of version 1 is no limit");
     put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
     put(&a, root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
     machine_limits_read(&l, root);
     ok(l.cpus <= 0, "-1 is no quota");
-    is_uint(l.memory_bytes, 2 << 20, "a limit above the group");
+    is_uint(l.memory_bytes, 2 << 20, "a limit above the group is found");
     file_remove_tree(root, &e);
     arena_fini(&a);
 }
@@ -432,10 +443,11 @@ static void test_lines(void) {
     is_str(strbuf_cstr(&out),
            "Epoch: [0][ 10/782]\tTime  0.123 ( 0.125)\tData  0.001 ( 0.001)\t"
            "Loss 1.2345e+00 (1.8672e+00)\tAcc@1  43.75 ( 43.75)\tAcc@5 100.00 (100.00)",
-           "a line of training");
+           "a line of training is in torchvision's layout");
     strbuf_clear(&out);
     meter_eval_line(&out, 46.34, 72.484);
-    is_str(strbuf_cstr(&out), " * Acc@1 46.340 Acc@5 72.484", "a line of evaluation");
+    is_str(strbuf_cstr(&out), " * Acc@1 46.340 Acc@5 72.484",
+           "a line of evaluation is in torchvision's layout");
     strbuf_clear(&out);
     struct meter_interval i = {.step = 7, .loss = 0.5, .lr = (double)NAN};
     meter_interval_json(&out, &i);

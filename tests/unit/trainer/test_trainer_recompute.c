@@ -40,7 +40,8 @@ static void test_plans(const char *name, int size, int blocks, double most) {
     free(layer);
     size_t kept, again;
     int bad = check(&model, 1, false, &kept) + check(&model, 1, true, &again);
-    ok((double)again <= most * (double)kept, "%s: %zu bytes instead of %zu", name, again, kept);
+    ok((double)again <= most * (double)kept, "%s: the plan needs %zu bytes instead of %zu", name,
+       again, kept);
     if (blocks == 0)
         is_uint(again, kept, "%s: a model without blocks keeps all", name);
     for (int stages = 2; stages <= 3; stages++) {
@@ -123,11 +124,12 @@ static void test_bits(struct run r) {
     r.name = again;
     if (!run_all(&r))
         return;
-    ok(shared->steps[0] >= 2 && same_losses(), "%s: the same losses to the last bit, %d steps",
-       name, (int)shared->steps[0]);
-    ok(is_same(kept.final_loss, shared->result[0].final_loss), "%s: the same evaluation", name);
+    ok(shared->steps[0] >= 2 && same_losses(),
+       "%s: the losses are the same to the last bit, %d steps", name, (int)shared->steps[0]);
+    ok(is_same(kept.final_loss, shared->result[0].final_loss), "%s: the evaluation is the same",
+       name);
     char *one = model_file(name, &len[0]), *two = model_file(again, &len[1]);
-    ok(len[0] == len[1] && memcmp(one, two, len[0]) == 0, "%s: the same model", name);
+    ok(len[0] == len[1] && memcmp(one, two, len[0]) == 0, "%s: the model is the same", name);
 }
 
 #define VIT                                                                                        \

@@ -193,7 +193,7 @@ static int run_ranks(const struct run *run) {
 }
 
 static inline bool run_all(const struct run *run) {
-    return ok(run_ranks(run) == 0, "%s: %d rank%s on %d node%s", run->name, run->world,
+    return ok(run_ranks(run) == 0, "%s: %d rank%s on %d node%s succeed", run->name, run->world,
               run->world == 1 ? "" : "s", run->nodes, run->nodes == 1 ? "" : "s");
 }
 

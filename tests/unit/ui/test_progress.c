@@ -41,10 +41,11 @@ static void plain(void) {
     is_str(drain(note[0], &a), "push  node1  failed: no space left\n", "a failure is said at once");
     progress_show(&p, 6000);
     const char *line = drain(note[0], &a);
-    has_str(line, "push  node0  [##########          ]", "a row every few seconds, with a bar");
-    has_str(line, "500 kB of 1.0 MB", "how much of how much");
-    has_str(line, "/s", "how fast");
-    has_str(line, "left", "how long still");
+    has_str(line, "push  node0  [##########          ]",
+            "a row with a bar is printed every few seconds");
+    has_str(line, "500 kB of 1.0 MB", "the row says how much of the whole is done");
+    has_str(line, "/s", "the row says how fast it goes");
+    has_str(line, "left", "the row says how long it will take");
     progress_end(&p, 0, true, "1.0 MB in 7.0 s");
     progress_fini(&p, 7000);
     is_str(drain(note[0], &a), "push  node0  1.0 MB in 7.0 s\n",
@@ -66,11 +67,11 @@ static void terminal(void) {
     progress_show(&p, 0);
     const char *text = drain(note[0], &a);
     has_str(text, "node0", "rows are drawn");
-    is_int(s.live_lines, 2, "a line each");
+    is_int(s.live_lines, 2, "each node has a line");
     progress_show(&p, PROGRESS_DRAW_MS / 2);
     is_str(drain(note[0], &a), "", "rows are not printed more often than needed");
     progress_show(&p, PROGRESS_DRAW_MS);
-    has_str(drain(note[0], &a), "\033[2A", "drawn over themselves");
+    has_str(drain(note[0], &a), "\033[2A", "the lines are drawn over themselves");
     screen_note(&s, "a remark");
     text = drain(note[0], &a);
     has_str(text, "\033[2A\033[Ja remark\n", "a remark takes the block's place");
@@ -101,17 +102,17 @@ static void json(void) {
     const char *text = drain(out[0], &a);
     is_int(json_parse(&a, text, strlen(text), &j, &e), 0,
            "an event is one JSON object and nothing else");
-    is_str(json_get_str(j, "event", ""), "progress", "an event");
+    is_str(json_get_str(j, "event", ""), "progress", "an event is written");
     is_str(json_get_str(j, "state", ""), "done", "the event has the state");
     is_int(json_get_int(j, "bytes_total", 0), 5, "the event has the amount");
-    is_str(drain(note[0], &a), "", "nothing for people");
+    is_str(drain(note[0], &a), "", "nothing is printed for people");
     arena_fini(&a);
 }
 
 static void foreign(const char *in, const char *want) {
     struct strbuf out = {0};
     screen_foreign(&out, in, strlen(in));
-    is_str(strbuf_cstr(&out), want, "foreign text '%s'", want);
+    is_str(strbuf_cstr(&out), want, "foreign text '%s' is made safe", want);
     strbuf_fini(&out);
 }
 
@@ -127,7 +128,8 @@ static void rate(void) {
         progress_set(&p, 0, (uint64_t)i * 100, 1000000);
         progress_show(&p, i * PROGRESS_RATE_SAMPLE_MS);
     }
-    near(progress_rate(&p.rows[0]), 400, 1e-9, "bytes per second, over the last samples");
+    near(progress_rate(&p.rows[0]), 400, 1e-9,
+         "the rate counts bytes per second over the last samples");
     arena_fini(&a);
 }
 

@@ -115,7 +115,8 @@ static void events(void) {
             good += harmless(&f, HOSTILE[h]);
             close_view(&f);
         }
-    is_int(good, all, "texts of %d kinds of events in %d views", (int)NODE_EVENT_COUNT, all);
+    is_int(good, all, "the texts of %d kinds of events in %d views are right",
+           (int)NODE_EVENT_COUNT, all);
 }
 
 static void one_remark_is_one_line(void) {

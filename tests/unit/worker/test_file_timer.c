@@ -71,22 +71,23 @@ static void test_parse(void) {
     struct file_timer_request r;
     static const char good[] = "{\"version\": 1, \"pid\": 77, \"scope_id\": \"a#1\", "
                                "\"expiration_time\": 12.5, \"signal\": 9}";
-    is_int(file_timer_parse(&arena, good, sizeof good - 1, &r, &e), 0, "a request");
+    is_int(file_timer_parse(&arena, good, sizeof good - 1, &r, &e), 0, "a request is parsed");
     ok(r.pid == 77 && r.signal == 9, "a request has process and signal");
     near(r.expires_s, 12.5, 0, "a request has its time");
     is_str(r.scope, "a#1", "a request has its scope");
     is_int(parse("{\"pid\":77,\"scope_id\":\"\",\"expiration_time\":-1,\"signal\":-3}"), 0,
            "a whole number and a negative signal are fine");
-    is_int(parse("[]"), -1, "no object");
+    is_int(parse("[]"), -1, "an array is refused");
     is_int(parse("{\"pid\":1,\"scope_id\":\"\",\"expiration_time\":1,\"signal\":9}"), -1,
            "a request for process 1 is refused");
     is_int(parse("{\"pid\":-7,\"scope_id\":\"\",\"expiration_time\":1,\"signal\":9}"), -1,
            "a request for a process group is refused");
-    is_int(parse("{\"pid\":77,\"expiration_time\":1,\"signal\":9}"), -1, "no scope");
+    is_int(parse("{\"pid\":77,\"expiration_time\":1,\"signal\":9}"), -1,
+           "a request without a scope is refused");
     is_int(parse("{\"pid\":77,\"scope_id\":\"\",\"expiration_time\":\"1\",\"signal\":9}"), -1,
            "a time that is text");
     is_int(parse("{\"pid\":77,\"scope_id\":\"\",\"expiration_time\":1,\"signal\":999}"), -1,
-           "no such signal");
+           "an unknown signal is refused");
 }
 
 static void test_expiry(void) {

@@ -51,8 +51,8 @@ int main(void) {
        "a process with the driver's control file does not count");
     process(46, "pt_data\x1b[2J\n", ENV("TORCHELASTIC_RUN_ID=run-1"), "/dev/nvidia7");
     ok(worker_devices_held(dir, "run-1", &h), "a process that was left behind");
-    is_int(h.pid, 46, "the holder's pid");
-    is_str(h.device, "/dev/nvidia7", "the holder's GPU");
+    is_int(h.pid, 46, "the pid of the holder is found");
+    is_str(h.device, "/dev/nvidia7", "the GPU of the holder is found");
     is_str(h.name, "pt_data\\x1b[2J", "the holder's name, safe to print");
     file_remove_tree(dir, &e);
     arena_fini(&arena);

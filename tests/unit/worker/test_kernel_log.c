@@ -7,7 +7,7 @@
 
 static struct kernel_note parsed(const char *line) {
     struct kernel_note n;
-    ok(kernel_log_parse(line, strlen(line), &n), "understood: %.60s", line);
+    ok(kernel_log_parse(line, strlen(line), &n), "the line is understood: %.60s", line);
     return n;
 }
 
@@ -31,10 +31,10 @@ static void memory(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct kernel_note n = parsed(rows[i].line);
-        is_int(n.kind, KERNEL_OUT_OF_MEMORY, "a kill");
-        is_int(n.pid, rows[i].pid, "the killed process");
-        is_int(n.in_cgroup, rows[i].in_cgroup, "the kind of limit");
-        is_int(n.resident_kb, rows[i].resident_kb, "the killed process's size");
+        is_int(n.kind, KERNEL_OUT_OF_MEMORY, "the line reports a kill");
+        is_int(n.pid, rows[i].pid, "the killed process is named");
+        is_int(n.in_cgroup, rows[i].in_cgroup, "the kind of limit is found");
+        is_int(n.resident_kb, rows[i].resident_kb, "the size of the killed process is found");
         is_str(n.name, rows[i].name, "the killed process's name");
     }
 }
@@ -59,12 +59,12 @@ static void xid(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct kernel_note n = parsed(rows[i].line);
-        is_int(n.kind, KERNEL_XID, "an Xid");
-        is_int(n.xid, rows[i].xid, "the number of the Xid");
-        is_int(n.pid, rows[i].pid, "the process of the Xid");
-        is_str(n.device, rows[i].device, "the GPU of the Xid");
+        is_int(n.kind, KERNEL_XID, "the line reports an Xid");
+        is_int(n.xid, rows[i].xid, "the number of the Xid is found");
+        is_int(n.pid, rows[i].pid, "the process of the Xid is found");
+        is_str(n.device, rows[i].device, "the GPU of the Xid is found");
         is_str(n.name, rows[i].name, "the process name of the Xid");
-        is_str(n.text, rows[i].text, "the text of the Xid");
+        is_str(n.text, rows[i].text, "the text of the Xid is kept");
     }
 }
 
@@ -83,7 +83,8 @@ static void other(void) {
     };
     struct kernel_note n;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        ok(!kernel_log_parse(lines[i], strlen(lines[i]), &n), "nothing in '%.40s'", lines[i]);
+        ok(!kernel_log_parse(lines[i], strlen(lines[i]), &n), "nothing is found in '%.40s'",
+           lines[i]);
 }
 
 int main(void) {

@@ -66,9 +66,11 @@ static void bound(const char *want, enum numa_mode mode, const char *visible, in
             if (CPU_ISSET((size_t)cpu, &sets[i]))
                 strbuf_addf(&b, "%s%d", n++ ? "," : b.len ? " " : "", cpu);
     if (rc < 0)
-        has_str(e.text, want, "%s, %d workers, GPUs %s", numa_words[mode], nproc, visible);
+        has_str(e.text, want, "%s, %d workers, GPUs %s: the error has its reason", numa_words[mode],
+                nproc, visible);
     else
-        is_str(strbuf_cstr(&b), want, "%s, %d workers, GPUs %s", numa_words[mode], nproc, visible);
+        is_str(strbuf_cstr(&b), want, "%s, %d workers, GPUs %s: the processors are right",
+               numa_words[mode], nproc, visible);
     strbuf_fini(&b);
 }
 
@@ -96,8 +98,8 @@ int main(void) {
     bound("2 cores are too few for 3 GPUs", NUMA_EXCLUSIVE, "0,1,2", 3, "0-1");
     is_int(numa_cpulist("0-", &set, &e), -1, "a list cut short");
     is_int(numa_cpulist("x", &set, &e), -1, "no list");
-    is_int(numa_cpulist("3-1", &set, &e), -1, "backwards");
-    is_int(numa_cpulist("5000-999999999", &set, &e), 0, "beyond the set");
+    is_int(numa_cpulist("3-1", &set, &e), -1, "a range that runs backwards is refused");
+    is_int(numa_cpulist("5000-999999999", &set, &e), 0, "processors beyond the set are ignored");
     is_int(CPU_COUNT(&set), 0, "nothing is in it");
     file_remove_tree(dir, &e);
     arena_fini(&arena);

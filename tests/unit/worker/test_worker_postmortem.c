@@ -66,7 +66,7 @@ static void test_error_file(void) {
     size_t len;
     const char *from =
         put("from", "{\"message\":{\"errorCode\":1,\"message\":\"x\"},\"other\":[1]}");
-    is_int(error_file_copy(from, to, 9, &e), 0, "a worker's error file");
+    is_int(error_file_copy(from, to, 9, &e), 0, "the error file of a worker is copied");
     must(file_read(&a, to, 1000, &text, &len, &e) == 0);
     is_str(text, "{\"message\":{\"message\":\"x\",\"errorCode\":9},\"other\":[1]}",
            "the copied error file has the exit status");
@@ -74,7 +74,8 @@ static void test_error_file(void) {
            "an error file of plain text is copied");
     must(file_read(&a, to, 1000, &text, &len, &e) == 0);
     is_str(text, "{\"message\":\"x\"}", "stays as it is");
-    ok(error_file_copy(put("from", "[1]"), to, 9, &e) < 0 && e.code == ERR_FORMAT, "no object");
+    ok(error_file_copy(put("from", "[1]"), to, 9, &e) < 0 && e.code == ERR_FORMAT,
+       "an error file that is no object is refused");
     ok(error_file_copy(put("from", "{"), to, 9, &e) < 0, "a truncated error file is refused");
     ok(error_file_copy("/nowhere", to, 9, &e) < 0 && e.code == ERR_NOT_FOUND,
        "an absent error file is not found");

@@ -9,13 +9,13 @@ static void test_whole(const struct manifest *m, bool replace, bool keep, bool c
     const char *dest = arena_printf(&arena, "to-%d%d%d", replace, keep, compress);
     const char *store = arena_printf(&arena, "%s/store", keep ? "kept" : dest);
     struct run t = {.compress = compress};
-    is_int(transfer(&t, m, dest, store, replace, keep), 0, "a transfer: %s%s", dest,
+    is_int(transfer(&t, m, dest, store, replace, keep), 0, "a transfer is completed: %s%s", dest,
            t.err.text[0] ? t.err.text : "");
     ok(same_tree("src", dest), "all is there");
     struct stat st;
     ok(stat(path_of(arena_printf(&arena, "%s/copy/big", dest)), &st) == 0 &&
            (st.st_mode & 0777) == 0600,
-       "modes too");
+       "modes are set, too");
     (void)plan_bytes(&t);
     struct run again = {.compress = compress};
     is_int(transfer(&again, m, dest, store, replace, keep), 0, "the transfer is repeated");
@@ -44,14 +44,14 @@ static void test_cuts(const struct manifest *m, bool keep) {
 
 static void test_damage(const struct manifest *m) {
     struct run t = {.frames_max = 40};
-    is_int(transfer(&t, m, "hurt", "hurt-store", true, true), -1, "a cut");
+    is_int(transfer(&t, m, "hurt", "hurt-store", true, true), -1, "a transfer that is cut fails");
     (void)plan_bytes(&t);
     ok(access(path_of("hurt"), F_OK) < 0, "a cut transfer leaves nothing visible");
     ok(shell(arena_printf(&arena,
                           "for f in %s/tmp/*.part; do printf X | dd of=$f bs=1 seek=99 "
                           "conv=notrunc 2>/dev/null; done",
                           path_of("hurt-store"))) == 0,
-       "bytes rot");
+       "bytes of partial files are changed on the disk");
     struct run again = {0};
     is_int(transfer(&again, m, "hurt", "hurt-store", true, true), -1,
            "changed bytes fail the transfer");
@@ -66,7 +66,7 @@ static void test_damage(const struct manifest *m) {
                           "for f in %s/packs/*.pack; do printf X | dd of=$f bs=1 seek=4000 "
                           "conv=notrunc 2>/dev/null; done",
                           path_of("hurt-store"))) == 0,
-       "a pack rots");
+       "bytes of a pack are changed on the disk");
     int tries = 0, rc = -1;
     while (rc < 0 && tries++ < 4) {
         struct run other = {0};
@@ -86,7 +86,8 @@ static void test_changing_source(void) {
     put("moving/other", "bbbb", 4, 0644);
     unlink(path_of("moving/gone"));
     struct run t = {0};
-    is_int(transfer(&t, m, "moved", "moved/.part", false, false), -1, "files change meanwhile");
+    is_int(transfer(&t, m, "moved", "moved/.part", false, false), -1,
+           "a transfer of files that change meanwhile fails");
     has_str(t.err.text, "2 files are missing", "the missing files are counted");
     ok(same_file("moved/log", "moved/log") && access(path_of("moved/log"), F_OK) == 0,
        "a file that only grew is transferred");
@@ -166,7 +167,7 @@ static void test_hostile(void) {
         struct receive_config config = {.dest = path_of("bad"), .store = path_of("bad/.part")};
         struct xfer_frame f = {frames[i].type, (const unsigned char *)frames[i].bytes,
                                frames[i].len, 0};
-        ok(xfer_receive_open(&r, &config, &e) == 0, "a receiver");
+        ok(xfer_receive_open(&r, &config, &e) == 0, "a receiver opens");
         is_int(xfer_receive_frame(&r, &f, &out, &e), -1, "%s is refused", frames[i].name);
         xfer_receive_close(&r);
         strbuf_fini(&out);
@@ -194,7 +195,7 @@ static int list_of(const char *path, uint64_t size, struct err *e) {
     int rc = manifest_append(m, &n, e);
     m->entries[0].path = path; // a sender that has no limits
     m->entries[0].size = size;
-    ok(xfer_receive_open(&t.r, &config, e) == 0, "a receiver");
+    ok(xfer_receive_open(&t.r, &config, e) == 0, "a receiver opens");
     (void)xfer_wire_entries(&packer, &t.forth, m, &next, 1000, false);
     if (rc == 0 && (rc = deliver(&t)) < 0)
         *e = t.err;
@@ -250,7 +251,7 @@ static void test_pieces(void) {
 static void test_limits(void) {
     struct err e = {0};
     char deep[2 * MANIFEST_DEPTH_MAX + 4];
-    is_int(list_of("f", (uint64_t)1 << 61, &e), -1, "a file of 2^61 bytes");
+    is_int(list_of("f", (uint64_t)1 << 61, &e), -1, "a file of 2^61 bytes is refused");
     has_str(e.text, "the limit is", "the error of a file of 2^61 bytes has the limit");
     is_int(list_of("f", UINT64_MAX, &e), -1, "a file of 2^64 - 1 bytes is refused");
     is_int(list_of("f", MANIFEST_FILE_BYTES_MAX, &e), -1,
@@ -262,7 +263,7 @@ static void test_limits(void) {
     for (size_t i = 0; i < sizeof deep - 1; i++)
         deep[i] = i % 2 ? '/' : 'd';
     deep[sizeof deep - 1] = '\0';
-    is_int(list_of(deep, 0, &e), -1, "folders in folders");
+    is_int(list_of(deep, 0, &e), -1, "folders that are too deep are refused");
     has_str(e.text, "deeper than 128 folders", "the error has the limit of folders");
     deep[2 * MANIFEST_DEPTH_MAX + 1] = '\0';
     is_int(list_of(deep, 0, &e), 0, "folders up to the limit are accepted%s", e.text);
@@ -291,11 +292,13 @@ static void test_strays(void) {
         bail_out("symlink");
     struct manifest *m = scan("led");
     struct run here = {0}, there = {0};
-    is_int(transfer(&here, m, "led-here", "led-here/.part", false, false), 0, "links from a node");
+    is_int(transfer(&here, m, "led-here", "led-here/.part", false, false), 0,
+           "links are fetched from a node");
     ok(lstat(path_of("led-here/out"), &st) < 0 && lstat(path_of("led-here/inside/up"), &st) < 0,
        "links that point outside are left out");
     ok(same_file("led-here/inside/fine", "led/inside/file"), "others are there");
-    is_int(transfer(&there, m, "led-there", "led-store", false, true), 0, "links to a node");
+    is_int(transfer(&there, m, "led-there", "led-store", false, true), 0,
+           "links are pushed to a node");
     ok(same_tree("led", "led-there"), "arrive as they are");
     (void)plan_bytes(&here);
     (void)plan_bytes(&there);
@@ -309,8 +312,9 @@ static void test_left_behind(const struct manifest *m) {
                              "echo 1 >left%s999999998/only && touch -d '2 days ago' left.*[81]";
     ok(shell(arena_printf(&arena, line, folder, PLACE_NEW, PLACE_OLD, PLACE_NEW, ".old-",
                           PLACE_OLD)) == 0,
-       "folders of receivers");
-    is_int(transfer(&t, m, "left", "left-store", true, true), 0, "a transfer%s", t.err.text);
+       "folders of earlier receivers are left there");
+    is_int(transfer(&t, m, "left", "left-store", true, true), 0, "a transfer is completed%s",
+           t.err.text);
     ok(same_tree("src", "left"), "the destination equals the source");
     ok(shell(arena_printf(&arena,
                           "cd %s && export LC_ALL=C && [ \"$(echo left*)\" = 'left left-store "
