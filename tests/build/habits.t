@@ -28,7 +28,7 @@ is "$status" 0 'make check: nothing has changed' || diag "$out"
 like "$out" '0 files differ from' 'make check counts no file'
 echo '// A remark at the end.' >>lib/base/hostlist.c
 check
-is "$status" 0 'a good change' || diag "$out"
+is "$status" 0 'a good change is accepted' || diag "$out"
 like "$out" 'format +ok.*layers +ok.*sizes +ok.*units +ok.*check: good, [0-9]+ s' \
     'make check shows the verdict of each stage'
 refused() { # STAGE PATTERN DESCRIPTION
@@ -59,12 +59,12 @@ subject() { # TEXT
 for good in 'store: a value may be empty' 'lib/base, tests: one name' 'Merge branch x' \
     $'store: with a body\n\nWhy.' 'Revert "store: x"' "docs: $(printf 'é%.0s' {1..66})"; do
     subject "$good"
-    is "$status:$err" 0: "taken: ${good%%$'\n'*}"
+    is "$status:$err" 0: "the subject is accepted: ${good%%$'\n'*}"
 done
 for bad in 'Fix it' 'store:no blank' "docs: $(printf 'x%.0s' {1..67})" 'store: a full stop.' \
     $'store: a body\nwithout a blank line' ''; do
     subject "$bad"
-    is "$status" 1 "refused: ${bad%%$'\n'*}"
+    is "$status" 1 "the subject is refused: ${bad%%$'\n'*}"
 done
 cat >>"$WORK/fake.mk" <<'END'
 check: ; @echo "checked $(BASE)" >>$(CURDIR)/checked

@@ -23,10 +23,11 @@ echo 'int x;' >tree/lib/odd/x.c
 run "$lint/layers" tree
 is "$status" 1 'layers: a bad include is refused'
 like "$out" 'lib/base/bad.c:1: base must not include sys' 'layers: an arrow that points up'
-like "$out" 'lib/sys/dots.c:1: write' 'layers: a path with dots'
-like "$out" 'lib/sys/angle.c:1: write "base/err.h" in quotes' 'layers: ours in angle brackets'
+like "$out" 'lib/sys/dots.c:1: write' 'layers: a path with dots is refused'
+like "$out" 'lib/sys/angle.c:1: write "base/err.h" in quotes' \
+    'layers: an own header in angle brackets is refused'
 unlike "$out" 'angle.c:2' 'layers: system headers are allowed'
-like "$out" 'layer odd is not in' 'layers: an unknown folder'
+like "$out" 'layer odd is not in' 'layers: an unknown folder is refused'
 
 mkdir -p lib/x cmd
 printf 'void f(void) {\n    strcpy(a, b); // sprintf(\n    puts("system(1)");\n}\n' >lib/x/a.c

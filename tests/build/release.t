@@ -27,7 +27,7 @@ git init -q && git add -A && git commit -qm 'all: begin'
 
 refused() { # VERSION PATTERN DESCRIPTION
     run .ci/release "$1"
-    is "$status:$(git tag)" 1: "$3: refused, no tag"
+    is "$status:$(git tag)" 1: "$3: the release is refused and no tag is made"
     like "$err" "$2" "$3: the error has the reason"
 }
 refused 1.2 'no version of three numbers' 'a version that is none'

@@ -26,12 +26,12 @@ script absent 'echo "1..0 # SKIP no root"'
 script hang 'echo "ok 1 - a"; exec sleep 60'
 
 runner tests/x/good.t
-is "$status:$last" '0:1 passed, 0 failed, 1 skipped' 'success and a skip'
+is "$status:$last" '0:1 passed, 0 failed, 1 skipped' 'a success and a skip are counted'
 like "$out" '1x no camera' 'a skip is shown with its reason'
 runner tests/x/absent.t
 is "$status:$last" '0:0 passed, 0 failed, 1 skipped' 'a script skipped as a whole counts'
 runner tests/x/bad.t tests/x/good.t
-is "$status:$last" '1:2 passed, 1 failed, 1 skipped' 'a failure'
+is "$status:$last" '1:2 passed, 1 failed, 1 skipped' 'a failure is counted'
 like "$out" 'x/bad.t' 'a failed script is named'
 runner tests/x/crash.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a crash is a failure'
@@ -154,7 +154,7 @@ run ./c
 is "$status" 0 'C assertions that hold'
 run ./c more
 is "$status" 1 'C assertions that do not'
-is "$(grep -c '^not ok' <<<"$out")" 4 'all four of them'
+is "$(grep -c '^not ok' <<<"$out")" 4 'all four failures are printed'
 like "$out" 'got: "a\\nb" \(3 bytes\)' 'values are shown'
 like "$out" 'c.c:4' 'a failed assertion prints its place'
 

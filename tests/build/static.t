@@ -26,7 +26,7 @@ for program in dtctl dtrun dttrain dtdata; do
     run readelf -SW "$file"
     unlike "$out" '\.symtab|\.debug' "$program is stripped"
     size=$(stat -c %s "$file")
-    ok "$program: $size bytes, at most ${bytes_max[$program]}" \
+    ok "$program has $size bytes, at most ${bytes_max[$program]} are allowed" \
         test "$size" -le "${bytes_max[$program]}"
     run grep -aoE "$SRC/[a-z./_]*|/\.cache/dtctl[a-z./_]*" "$file"
     is "$out" '' "$program holds no path of the machine that built it"

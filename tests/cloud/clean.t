@@ -43,9 +43,9 @@ gone() {
     [ -z "$(of_victim)" ]
 }
 ok 'killed, no process of it is left' wait_for 10 gone
-is "$(grep -c "$folder" /proc/self/mountinfo)" 0 'no mount'
-is "$(ip netns list | grep -c '^i-')" 0 'no network namespace'
-is "$(ip -o link show | grep -c 'dv[0-9a-f]*@\|dtc0')" 0 'no link'
+is "$(grep -c "$folder" /proc/self/mountinfo)" 0 'no mount is left'
+is "$(ip netns list | grep -c '^i-')" 0 'no network namespace is left'
+is "$(ip -o link show | grep -c 'dv[0-9a-f]*@\|dtc0')" 0 'no link is left'
 # shellcheck disable=SC2317 # called through wait_for
 swept() { # a group whose last process has only just been reaped may refuse to go at once
     cloud_sweep

@@ -68,12 +68,12 @@ is "$(metadata node1 meta-data/instance-id -H "$token")" ' 401' 'a token is vali
 is "$(metadata node0 meta-data/tags/instance/Name -H "$token")" 'node0 200' 'tags are there'
 is "$(metadata node0 meta-data/instance-life-cycle -H "$token")" 'spot 200' \
     'the life cycle is in the metadata'
-is "$(metadata node0 meta-data/spot/instance-action -H "$token")" ' 404' 'no notice yet'
+is "$(metadata node0 meta-data/spot/instance-action -H "$token")" ' 404' 'there is no notice yet'
 cloud_fault rebalance node=node0
 like "$(metadata node0 meta-data/events/recommendations/rebalance -H "$token")" 'noticeTime.* 200' \
-    'rebalance: recommended'
+    'rebalance: the recommendation is announced'
 cloud_fault imds node=node0 status=503
-is "$(metadata node0 meta-data/instance-id -H "$token")" ' 503' 'imds: broken'
+is "$(metadata node0 meta-data/instance-id -H "$token")" ' 503' 'imds: the service is broken'
 cloud_fault imds node=node0 status=0
 run cloud_on node0 curl -sS -m 3 http://10.77.0.11:22/
 like "$out$err" 'SSH-|HTTP/0.9' 'nodes reach each other'
@@ -88,14 +88,14 @@ cloud_fault sshd-start node=node1
 ok 'sshd-start: back' wait_for 10 banner 10.77.0.11
 cloud_fault link-down node=node1
 run banner 10.77.0.11
-is "$out" '' 'link-down: unreachable'
+is "$out" '' 'link-down: the node is unreachable'
 cloud_fault link-up node=node1
 ok 'link-up: back' wait_for 10 banner 10.77.0.11
 cloud_fault freeze node=node1
 run banner 10.77.0.11
 is "$out" '' 'freeze: the port accepts and stays silent'
 cloud_fault thaw node=node1
-ok 'thaw: back' wait_for 10 banner 10.77.0.11
+ok 'thaw: the node is back' wait_for 10 banner 10.77.0.11
 before=$(ssh-keyscan -t ed25519 10.77.0.11 2>/dev/null)
 cloud_fault host-key node=node1
 new_key() {
@@ -103,7 +103,7 @@ new_key() {
     now=$(ssh-keyscan -T 2 -t ed25519 10.77.0.11 2>/dev/null)
     [ -n "$now" ] && [ "$now" != "$before" ]
 }
-ok 'host-key: another one' wait_for 10 new_key
+ok 'host-key: the node has another key' wait_for 10 new_key
 init=$(cloud_node node1 leader)
 rebooted() {
     local now
@@ -119,7 +119,8 @@ cloud_init_is() { # NAME STATUS
     cloud_on "$1" cloud-init status | grep -q "status: $2"
 }
 ok 'cloud-init-fails: cloud-init reports an error' wait_for 60 cloud_init_is odd error
-is "$(cloud_on tight df -Pm / | awk 'NR == 2 { print ($2 <= 1024) }')" 1 'degraded: hardly any disk'
+is "$(cloud_on tight df -Pm / | awk 'NR == 2 { print ($2 <= 1024) }')" 1 \
+    'degraded: the disk has hardly any room'
 run banner 10.77.0.13
 is "$out" '' 'mute: never answers'
 

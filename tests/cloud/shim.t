@@ -39,7 +39,8 @@ first=$(field instanceId)
 start "$a" ClientToken=once
 is "$(field instanceId)" "$first" 'the same client token gives the same instance'
 is "$(cloud_instances | wc -l)" 1 'the same client token starts no second instance'
-like "$(field ipAddress)" '^(203\.0\.113\.[0-9]+)?$' 'no public address but of the test network'
+like "$(field ipAddress)" '^(203\.0\.113\.[0-9]+)?$' \
+    'the instance has no public address but of the test network'
 start "$a" $spot
 second=$(field instanceId)
 api DescribeInstances InstanceId.1="$second"
@@ -256,7 +257,7 @@ refused Unsupported 'unsupported in a zone' "$a"
 cloud_fault none
 cloud_fault deny action=CreateVpc
 api CreateVpc CidrBlock=10.1.0.0/16
-is "$(field Code)" UnauthorizedOperation 'deny: no permission'
+is "$(field Code)" UnauthorizedOperation 'deny: the permission is missing'
 cloud_fault none
 
 # ---- S3, with the condition that Terraform's lock rests on ----
@@ -272,7 +273,7 @@ is "$(cloud_s3 GET shelf/a/lock)" one 'the object keeps its content'
 is "$(cloud_objects shelf)" a/lock 'the bucket lists it'
 cloud_fault deny action=GetObject
 out=$(cloud_s3 GET shelf/a/lock --no-fail)
-is "$(field Code)" AccessDenied 'deny: no permission for an object'
+is "$(field Code)" AccessDenied 'deny: the permission for an object is missing'
 cloud_fault none
 before=$(cloud_instances | wc -l)
 cloud_fault lost times=1

@@ -39,9 +39,9 @@ print(json.dumps({"provider": {"aws": {"region": "us-east-1"}}, "module": {"clus
                             for i in (0, 1)],
     "ttl_s": 3600, "idle_s": 1800, "closed_metadata": True}}}))
 EOF2
-ok 'terraform init' terraform_in init
+ok 'terraform init succeeds' terraform_in init
 since=${EPOCHREALTIME/./}
-ok 'terraform apply' terraform_in apply -auto-approve || done_testing
+ok 'terraform apply succeeds' terraform_in apply -auto-approve || done_testing
 took apply
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'two nodes run'
 
@@ -69,7 +69,7 @@ result $isnt_zero 'a host key that is not the one given is refused'
 run terraform_in plan -detailed-exitcode
 is "$status" 0 'a second plan is clean' || diag "$(grep -E '^ *[~+-]|#' <<<"$out")"
 took 'checks and plan'
-ok 'terraform destroy' terraform_in destroy -auto-approve
+ok 'terraform destroy succeeds' terraform_in destroy -auto-approve
 took destroy
 is "$(cloud_instances)" '' 'no instance is left'
 ok 'the policy for the operator allows every call' python3 "$SRC/tests/infra/policy.py" \

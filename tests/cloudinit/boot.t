@@ -62,8 +62,8 @@ diag "ready after $(since) ms"
 state=$(node0 cat /var/lib/dtctl/ready)
 is "$(head -n 2 <<<"$state")" 'config_hash=abc123
 status=ok' "the node has its configuration and the status 'ok'" || diag "$state"
-is "$(grep '^check\.' <<<"$state" | grep -v '=ok$')" '' 'every check passed'
-like "$state" 'check\.lease=ok.*check\.metadata=ok' 'lease and metadata service among them'
+is "$(grep '^check\.' <<<"$state" | grep -v '=ok$')" '' 'every check has passed'
+like "$state" 'check\.lease=ok.*check\.metadata=ok' 'lease and metadata service are checked'
 ok 'cloud-init ends without an error' wait_for 60 node0 'cloud-init status | grep -q "status: done"'
 is "$(node0 hostname)" node0 'the host name'
 is "$(node0 getent hosts node0 | awk '{ print $1 }')" 10.77.0.10 \
@@ -116,10 +116,10 @@ noticed() { # KIND
 unnoticed() {
     node0 '! test -e /run/dtctl/notice'
 }
-ok 'five minutes: announced' wait_for 30 noticed lease
+ok 'five minutes: the end is announced' wait_for 30 noticed lease
 later=$((EPOCHSECONDS + 20000))
 node0 "echo $later >$lease"
-ok 'extended: taken back' wait_for 30 unnoticed
+ok 'extended: the notice is taken back' wait_for 30 unnoticed
 node0 "echo '\$(touch /tmp/pwned)' >$lease"
 
 # ---- reboot --------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ cloud_fault reboot node=node0
 back() {
     [ "$(node0 'systemctl show -p UserspaceTimestamp --value')" != "$booted" ] && ready 10.77.0.10
 }
-ok 'reboot: ready again, with the same host key' wait_for 120 back
+ok 'reboot: the node is ready again, with the same host key' wait_for 120 back
 is "$(node0 grep status= /var/lib/dtctl/ready)" 'status=ok' 'nothing is wrong'
 result "$(($(node0 stat -c %Y /var/lib/dtctl/ready) > written))" 'the ready file is of this boot'
 run node0 "$reach"

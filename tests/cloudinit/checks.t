@@ -57,7 +57,7 @@ fake nvidia-smi 'sleep 60'
 like "$(within checks 'query_seconds_max=1; check_gpu')" '^gpu failed the driver shows 0 of 8' \
     'a driver that hangs'
 gpus 8 '0, No, 0' '1, No, 0'
-is "$(checked check_gpu_health)" 'gpu_health ok' 'healthy'
+is "$(checked check_gpu_health)" 'gpu_health ok' 'a healthy GPU is accepted'
 gpus 8 '0, No, 0' '3, Yes, 0' '5, No, 12'
 like "$(checked check_gpu_health)" \
     '^gpu_health degraded GPU 3 waits for a row remap; GPU 5 had 12 uncorrected errors;' \
@@ -77,7 +77,8 @@ ok 'an sshd that has not started is no problem' within node.sh "$step; setup_ssh
 like "$(calls)" 'systemctl try-reload-or-restart ssh.service' 'sshd reads the new settings'
 
 fake systemctl '[ "$1" != -q ]'
-like "$(checked check_fabric)" '^fabric failed nvidia-fabricmanager' 'NVSwitch without its manager'
+like "$(checked check_fabric)" '^fabric failed nvidia-fabricmanager' \
+    'a machine with NVSwitch needs its manager'
 like "$(calls)" 'systemctl start nvidia-fabricmanager' 'the fabric manager was started'
 fake systemctl
 is "$(checked check_fabric)" 'fabric ok' 'NVSwitch with its manager is ok'
@@ -86,7 +87,7 @@ machine 8 4 32 30
 like "$(checked check_efa)" '^efa degraded 30 of 32 have a driver' \
     'EFA: some interfaces have no driver'
 machine 1 0 0 0
-is "$(checked check_fabric)" '' 'no NVSwitch, no question'
+is "$(checked check_fabric)" '' 'a machine without NVSwitch is not checked for it'
 is "$(checked check_efa)" 'efa ok 0' 'no EFA is no fault'
 
 fake timedatectl 'echo yes'
@@ -128,7 +129,8 @@ check.idle=ok
 check.metadata=ok' 'a node where all is well'
 machine 1 0 2 0
 boot
-like "$(cat "$ready")" 'status=degraded.*check.efa=0 of 2 have a driver' 'degraded'
+like "$(cat "$ready")" 'status=degraded.*check.efa=0 of 2 have a driver' \
+    'the node is marked as degraded'
 gpus 0
 boot
 like "$(cat "$ready")" 'status=failed.*check.gpu=the driver shows 0 of 1' 'failed beats degraded'

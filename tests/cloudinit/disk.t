@@ -25,7 +25,7 @@ blank() {
 }
 root_disk="$(disk nvme0n1 'MODEL=Amazon Elastic Block Store' PTTYPE=gpt)
 $(disk nvme0n1p1 PKNAME=nvme0n1 TYPE=part MODEL= FSTYPE=ext4 LABEL=cloudimg-rootfs MOUNTPOINT=/)"
-is "$(echo "$root_disk" | blank)" '' 'a machine without local disks'
+is "$(echo "$root_disk" | blank)" '' 'a machine without local disks has none that is blank'
 is "$(echo "$root_disk
 $(disk nvme1n1)
 $(disk nvme2n1 "MODEL=$store   ")" | blank)" 'nvme1n1 nvme2n1' 'two that hold nothing'

@@ -19,11 +19,12 @@ steps() {
 fresh_node
 is "$(steps '100 -
 2000 -
-3095 -')" '10 10 5 ' 'the intervals of an hour'
+3095 -')" '10 10 5 ' 'the intervals of an hour are right'
 is "$(notice)$(calls)" '' 'nothing happens before'
 steps '100 -
 3100 -' >/dev/null
-is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" 'ten minutes before: the notice'
+is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" \
+    'the notice is given ten minutes before'
 is "$(calls)" 'wall dtctl: node0 ends in 10 min: no run, login or GPU use for 60 min' \
     'ten minutes before the end: users get a message'
 is "$(steps '100 -
@@ -78,7 +79,7 @@ node_conf node=node0 user=ubuntu idle_s=0
 fresh_node
 steps '100 -
 99999 -' >/dev/null
-is "$(notice)$(calls)" '' 'idle_s=0: never'
+is "$(notice)$(calls)" '' 'idle_s=0: the node is never switched off'
 node_conf node=node0 user=ubuntu idle_s=5
 fresh_node
 is "$(steps '100 -
@@ -129,9 +130,9 @@ busy() {
 quiet
 is "$(busy)" '' 'nothing: a listening sshd and a connection to elsewhere are no use'
 echo dtrun >"$proc/17/comm"
-is "$(busy)" 'a run' 'an agent'
+is "$(busy)" 'a run' 'an agent counts as a run'
 echo dttrain-cuda >"$proc/17/comm"
-is "$(busy)" 'a run' 'a trainer'
+is "$(busy)" 'a run' 'a trainer counts as a run'
 for name in dtrun-0fbbcd7e3 dttrain-0fbbcd7 dttrain-cuda-0f; do
     echo $name >"$proc/17/comm"
     is "$(busy)" 'a run' "$name is a run"
@@ -142,18 +143,18 @@ for name in mydtrun dtrunner dttrain-mine; do
 done
 quiet
 echo "$session" >>"$proc/net/tcp"
-is "$(busy)" 'an SSH connection' 'a connection to port 22'
+is "$(busy)" 'an SSH connection' 'a connection to port 22 counts as use'
 quiet
 echo '   1: 0000000000000000FFFF00000A00004D:0016 0000000000000000FFFF0000FE00004D:C350 01' \
     >>"$proc/net/tcp6"
-is "$(busy)" 'an SSH connection' 'an SSH connection over IPv6'
+is "$(busy)" 'an SSH connection' 'an SSH connection over IPv6 counts as use'
 quiet
 session_is() { # CLASS STATE
     fake loginctl '[ "$2" != list-sessions ] || echo "c1 1000 ubuntu seat0 tty1"
         [ "$1" != show-session ] || printf "%s\n" '"Class=$1 State=$2"
 }
 session_is user active
-is "$(busy)" 'a login' 'a login on the console'
+is "$(busy)" 'a login' 'a login on the console counts as use'
 session_is user closing
 is "$(busy)" '' 'a login that has ended does not count'
 session_is manager active

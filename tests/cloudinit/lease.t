@@ -29,7 +29,7 @@ fresh_node
 echo $end >"$lease"
 steps "$((end - 600)) 1000
 $((end - 590)) 1010" >/dev/null
-is "$(notice)" "kind=lease deadline=$end node=node0" 'ten minutes: the notice'
+is "$(notice)" "kind=lease deadline=$end node=node0" 'the notice is given ten minutes before'
 is "$(calls)" 'wall dtctl: node0 ends in 10 min: its lease is over (dtctl extend)' \
     'ten minutes: users get a message'
 before=$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")

@@ -49,13 +49,14 @@ is "$(asked)" "${both%% *} instance-action:404 rebalance:404 instance-action:401
 # ---- what it announces ---------------------------------------------------------------------------
 says $rebalance '{"noticeTime": "2026-11-21T09:59:58Z"}'
 look
-is "$(notice)" "kind=rebalance deadline=0 node=node0" 'a rebalance recommendation'
+is "$(notice)" "kind=rebalance deadline=0 node=node0" 'a rebalance recommendation is passed on'
 like "$(calls)" '^wall dtctl: node0: AWS recommends' 'a rebalance recommendation is announced'
 look
 is "$(calls)" '' 'a rebalance recommendation is announced once'
 says $action '{"action": "terminate", "time": "2026-11-21T10:02:00Z"}'
 look
-is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" 'the interruption notice'
+is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" \
+    'an interruption notice is passed on'
 like "$(calls)" 'AWS will terminate this spot instance in 120 s' 'the interruption is announced'
 written=$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")
 look "spot_step $now 90; : >\"\$CALLS\";"
@@ -64,7 +65,8 @@ is "$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")$(calls)" "$written" \
 for kind in stop hibernate; do
     says $action "{\"time\":\"2026-11-21T10:02:00Z\",\"action\":\"$kind\"}"
     look
-    is "$(notice)" "kind=spot-$kind deadline=$((now + 120)) node=node0" "$kind, the keys turned"
+    is "$(notice)" "kind=spot-$kind deadline=$((now + 120)) node=node0" \
+    "$kind is understood with its keys in another order"
 done
 says $action
 says $rebalance
@@ -76,7 +78,7 @@ for text in '' '{}' 'null' '<html>' '{"action":"explode","time":"2026-11-21T10:0
     '{"action":"$(touch pwned)"}' '{"action":["terminate"]}'; do
     says $action "$text"
     look
-    is "$(notice)" '' "no notice: ${text:0:30}"
+    is "$(notice)" '' "there is no notice for: ${text:0:30}"
 done
 for text in '{"action":"terminate"}' '{"action":"terminate","time":"soon"}' \
     '{"action":"terminate","time":"2026-99-99T99:99:99Z"}' \

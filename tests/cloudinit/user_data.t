@@ -36,13 +36,14 @@ done | sort >want
 inside user.yaml '"\n".join(" ".join((f["permissions"], path,
     sha256(f["content"].encode()).hexdigest(), " -")) for path, f in files.items()
     if path != "/etc/dtctl/node.conf")' | sort >got
-ok 'every file, unchanged, and no other' diff want got
+ok 'every file is there, unchanged, and no other' diff want got
 is "$(grep -c . want)" "$(find "$SRC/cloud-init/files" -type f | wc -l)" \
     'all files are in the user data'
 is "$(inside user.yaml 'd["runcmd"]')" \
     "[['sh', '-c', '/usr/local/lib/dtctl/setup || shutdown -P +60']]" 'one command is run'
-is "$(inside user.yaml 'd["ssh_pwauth"], d["disable_root"]')" '(False, True)' 'no password, no root'
-is "$(inside user.yaml 'd["ssh_keys"]["ed25519_private"]')" "$(cat host)" 'the host key'
+is "$(inside user.yaml 'd["ssh_pwauth"], d["disable_root"]')" '(False, True)' \
+    'there is no login by password and none as root'
+is "$(inside user.yaml 'd["ssh_keys"]["ed25519_private"]')" "$(cat host)" 'the host key is written'
 is "$(inside user.yaml '"packages" in d or "bootcmd" in d or "package_update" in d')" False \
     'no package is installed'
 is "$(inside user.yaml 'files["/etc/dtctl/node.conf"]["content"]')" "node=node-in-a-long-name-0
@@ -51,7 +52,7 @@ ttl_s=43200
 idle_s=3600
 closed_metadata=true
 bootstrap_key=$(cat host.pub)
-config_hash=$(printf '0%.0s' {1..64})" 'node.conf'
+config_hash=$(printf '0%.0s' {1..64})" 'node.conf is written'
 units=$(inside user.yaml '"".join(f["content"] for f in d["write_files"])' |
     sed -n 's,^ExecStart=/usr/local/lib/dtctl/\([a-z-]*\).*,\1,p' | sort -u)
 for name in $units; do

@@ -15,8 +15,8 @@ like "$err" 'infra/tables' 'the error names infra/tables'
 sources=$(find "$SRC/infra" -name '*.tf' -exec grep -vhE '^ *#' {} +)
 unlike "$sources" 'prevent_destroy|deletion_protection|skip_destroy|retain_on_delete' \
     'nothing is kept from being deleted'
-unlike "$sources" '(Action|Resource) *= *"\*"|:\*"' 'no wildcard permission'
-unlike "$sources" 'http_tokens *= *"optional"' 'no IMDSv1'
+unlike "$sources" '(Action|Resource) *= *"\*"|:\*"' 'no permission has a wildcard'
+unlike "$sources" 'http_tokens *= *"optional"' 'no instance allows IMDSv1'
 owners=$(cd "$SRC/infra" && grep -lrE '^provider ' --include='*.tf' | sort | xargs)
 is "$owners" \
     'examples/one-node/main.tf examples/two-node-efa/main.tf root/provider.tf sweep/versions.tf' \

@@ -16,7 +16,8 @@ for root in . sweep; do
     "$TERRAFORM" -chdir="$root" init -no-color -input=false >"$WORK/out/init" 2>&1 ||
         diag "$(cat "$WORK/out/init")"
     run "$TERRAFORM" -chdir="$root" test -no-color
-    is "$status" 0 "$root: with a mocked provider, $(sed -n 's/^Success! //p' <<<"$out")" ||
+    is "$status" 0 \
+        "$root: the tests with a mocked provider succeed: $(sed -n 's/^Success! //p' <<<"$out")" ||
         diag "$(grep -A15 -E '\.\.\. fail$|^Error' <<<"$out")" "$err"
 done
 

@@ -5,7 +5,7 @@ source "${0%/*}/../lib.sh"
 source "$SRC/tests/infra/terraform.sh"
 terraform_needed
 terraform_copy
-ok 'formatted' "$TERRAFORM" fmt -check -recursive -diff
+ok 'all files are formatted' "$TERRAFORM" fmt -check -recursive -diff
 # The examples, and with them the module, as parts of one configuration; then the sweep.
 mkdir ../examples
 cat >../examples/main.tf <<'END'
@@ -22,7 +22,8 @@ module "two" {
 }
 END
 for root in ../examples sweep; do
-    ok "$root: init from the mirror" "$TERRAFORM" -chdir="$root" init -no-color -input=false
+    ok \
+    "$root: init from the mirror succeeds" "$TERRAFORM" -chdir="$root" init -no-color -input=false
 done
 if terraform_provider "$WORK/provider"; then
     TF_REATTACH_PROVIDERS=$(cat "$WORK/provider/attach")
@@ -30,7 +31,7 @@ if terraform_provider "$WORK/provider"; then
 fi
 for root in ../examples sweep; do
     run "$TERRAFORM" -chdir="$root" validate -json
-    is "$status" 0 "$root: valid" || diag "$out"
+    is "$status" 0 "$root: the module is valid" || diag "$out"
     like "$out" '"warning_count": 0' "$root: the module has no warnings" || diag "$out"
 done
 

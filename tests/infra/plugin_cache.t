@@ -56,13 +56,13 @@ begin two &
 wait
 ready one 'two at a time'
 ready two 'the second user'
-is "$(copies)" 1 'one copy of the provider'
+is "$(copies)" 1 'there is one copy of the provider'
 is "$(link_of one) $(link_of two)" "$store/$package $store/$package" \
     'both users have a link to the copy'
 mv mirror away
 begin three env TF_CLI_ARGS=-no-such-flag
 ready three 'without a mirror'
-is "$(copies)" 1 'no further copy'
+is "$(copies)" 1 'there is no further copy'
 is "$(find "$store" -perm /022 ! -type l)" '' 'other users cannot change the copy'
 
 # ---- what can happen to the store ---------------------------------------------------------------
@@ -99,7 +99,7 @@ is "$(link_of one)" "$WORK/cache/$package" "the user's own cache is used"
 begin two env TF_PLUGIN_CACHE_DIR="$WORK/cache"
 ready two 'the next cluster'
 is "$(copies) $(link_of two) $(find "$store" 2>/dev/null)" "1 $WORK/cache/$package " \
-    'instead of one of dtctl'
+    "the user's cache is used instead of dtctl's"
 
 # ---- versions -----------------------------------------------------------------------------------
 mkdir bin

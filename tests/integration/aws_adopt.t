@@ -19,7 +19,7 @@ run cloud_run dtctl train --detach --name long --metric 'step=step ([0-9]+)' -- 
 is "$status" 0 'a run continues without dtctl' || cloud_diag
 id=$(tail -n 1 <<<"$out")
 run cloud_run dtctl extend --shorten 5h
-is "$status" 0 'extend' || cloud_diag
+is "$status" 0 'extend succeeds' || cloud_diag
 lease=$(cat .dtctl/lost/terraform/lease)
 address=$(sed -n 's/^host = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | tail -n 1)
 login=$(sed -n 's/^user = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | head -n 1)@$address
@@ -45,7 +45,7 @@ mkdir second
 mv dtctl.toml second/
 cd second || exit 1
 run cloud_run dtctl adopt "$login"
-is "$status" 2 'adopt without a key'
+is "$status" 2 'adopt without a key is refused'
 like "$err" '--key FILE' 'the error names --key'
 ssh-keygen -q -t ed25519 -N '' -f ../stranger
 run cloud_run dtctl adopt "$login" --key ../stranger
@@ -64,20 +64,20 @@ like "$err" "node $address cannot be opened with '../key'.*changed" \
     'a record that was changed is refused' || cloud_diag
 cloud_on node1 rm "$home/.dtctl/record"
 run cloud_run dtctl adopt "$login" --key ../key
-is "$status" 1 'no record'
+is "$status" 1 'adopt without a record fails'
 like "$err" "$address has no record of a cluster" 'a node without a record is named'
 cloud_on node1 mv "$home/kept" "$home/.dtctl/record"
 is "$(find .dtctl -type f ! -name lock ! -name .gitignore)" '' 'nothing was written by all that'
 
 # ---- adopted ------------------------------------------------------------------------------------
 run cloud_run dtctl adopt "$login" --key ../key
-is "$status" 0 'adopt' || cloud_diag
+is "$status" 0 'adopt succeeds' || cloud_diag
 like "$err" 'cluster lost is this folder.s now: 2 nodes, 1 run; next: dtctl ps' \
     'adopt names the nodes and the runs'
 is "$(find .dtctl -type f -perm /077 ! -name .gitignore)" '' \
     'the adopted files are readable by the operator alone'
 run cloud_run dtctl adopt "$login" --key ../key
-is "$status" 1 'a second time'
+is "$status" 1 'a second adopt is refused'
 like "$err" "known in this folder already" 'a second adopt is refused'
 run cloud_run dtctl ps
 like "$out" "$id +running +2 +2" 'ps shows the adopted run as running' || cloud_diag
@@ -87,7 +87,7 @@ run cloud_run timeout 60 dtctl logs -f "$id"
 is "$status" 0 'the logs of the adopted run are followed' || cloud_diag
 is "$(grep -cE '(begun|ended) [01]' <<<"$out")" 4 'the logs are complete from the start to the end'
 run cloud_run dtctl fetch "$id"
-is "$status" 0 'fetch' || cloud_diag
+is "$status" 0 'fetch succeeds' || cloud_diag
 is "$(cat .dtctl/lost/runs/"$id"/output/r[01] | xargs)" 'result 0 result 1' \
     'fetch brings the files of both nodes'
 run cloud_run dtctl plan

@@ -47,7 +47,7 @@ first=$(id_of node0)
 cloud_fault preset node=node2 preset=check-fails
 run cloud_run dtctl up -y --keep
 is "$status" 3 'a further up makes the others, and one fails again' || cloud_diag
-like "$err" 'up: 1 of 4 nodes failed: node2' 'the one'
+like "$err" 'up: 1 of 4 nodes failed: node2' 'the error names the one node'
 like "$err" 'node2 is kept; dtctl ssh node2 logs in to it, dtctl up --replace node2' \
     'a failed node is kept with --keep'
 is "$(cloud_instances | wc -l)" 4 'the kept instance runs'

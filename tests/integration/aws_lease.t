@@ -64,7 +64,7 @@ like "$(cloud_on node1 journalctl -u dtctl-lease)" 'node1 ends in [0-9]+ min: it
 
 # ---- extend -------------------------------------------------------------------------------------
 run cloud_run dtctl extend 1h
-is "$status" 0 'extend' || cloud_diag
+is "$status" 0 'extend succeeds' || cloud_diag
 like "$out" 'end themselves in 1:00:00 .*at most \$2\.4' 'extend prints the new end and its cost'
 tag() { cloud_api DescribeTags us-east-1 Filter.1.Name=key Filter.1.Value.1=dtctl-expires; }
 is "$(tag | grep -o '<value>[^<]*' | sort -u)" \
@@ -130,14 +130,14 @@ run cloud_run dtctl logs -f
 is "$status" 1 'the run ends before the nodes do' || diag "$(tail -n 20 <<<"$out")" "$err"
 for node in node0 node1; do
     like "$err" "node $node ends in [0-9.]+ s \\(lease\\); every rank has got SIGUSR1" \
-        "$node: announced"
+        "the end of $node is announced"
 done
 like "$out" 'task-.*: stopped' 'the run ends as stopped'
 like "$out" 'is taken away \(lease\)' 'the run says that the lease is the reason'
 # If one node leaves a moment before the other, the latter continues and stops at a later step.
 step=$(grep -o 'stopped by a signal: checkpoint of epoch [0-9]*, step [0-9]*' <<<"$out" |
     grep -o '[0-9]*$' | tail -n 1)
-ok "the ranks stopped at a step ($step)" test "${step:-0}" -gt 0 ||
+ok "the ranks have stopped at a step ($step)" test "${step:-0}" -gt 0 ||
     diag "$(grep -v Epoch <<<"$out" | tail -n 40)" "$err"
 ok 'the checkpoint of that step was fetched' \
     test -s "$r/output/state/checkpoint-$(printf %010d "${step:-0}")/state.safetensors"

@@ -60,7 +60,7 @@ like "$err" 'cluster cut of .* runs already \(i-.*\), made from another folder, 
     'the error names the instances and the folder with the key'
 run cloud_run dtctl down -y
 is "$status" 0 'down from another folder succeeds'
-is "$(what_is_there)" "$all" 'about that cluster'
+is "$(what_is_there)" "$all" 'resources of that cluster are as they were'
 rm dtctl.toml
 run cloud_run dtctl gc --region us-west-2
 isnt=$((status != 0))

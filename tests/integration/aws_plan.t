@@ -7,10 +7,10 @@ unset "${!AWS_@}"
 printf '[cluster]\nprovider = "aws"\n[aws]\nregion = "us-east-1"\n' >dtctl.toml
 
 run dtctl plan
-is "$status" 0 'plan'
+is "$status" 0 'plan succeeds'
 refused() { # REGEX OPTION…
     run dtctl plan "${@:2}"
-    like "$status $err" "^2 .*$1" "plan ${*:2}"
+    like "$status $err" "^2 .*$1" "plan ${*:2} is refused"
 }
 refused "no region 'us-esat-1' .did you mean us-east-" --region us-esat-1
 refused "zone 'us-east-2a' is not in region us-east-1" --zone us-east-2a
@@ -34,7 +34,7 @@ like "$status $out" "bad +terraform +'$WORK/bin/terraform' is version 1.5.7; .*1
     'doctor refuses a version that is too old'
 sed -i 's/^region.*/&\nterraform = "nothing-of-that-name"/' dtctl.toml
 run dtctl doctor
-is "$status" 1 'doctor without the program'
+is "$status" 1 'doctor without the program fails'
 like "$out" "bad +terraform .*there is no program 'nothing-of-that-name'" \
     'doctor names a missing program'
 like "$out" 'warn +credentials' 'doctor warns of missing credentials' || diag "$out"

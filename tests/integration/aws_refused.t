@@ -57,7 +57,7 @@ DTCTL_AWS_PLACEMENT_GROUP=off refused 'no room' \
 tried=$(grep -o 'us-east-1[ab], [a-z-]*: refused ([a-z]*' <<<"$err")
 is "$tried" 'us-east-1a, spot: refused (capacity
 us-east-1b, spot: refused (unsupported
-us-east-1a, on-demand: refused (capacity' 'every zone in one way to buy, then in the next'
+us-east-1a, on-demand: refused (capacity' 'every zone is tried in one way to buy, then in the next'
 
 # ---- no room in a subnet that was there before ---------------------------------------------------
 subnet=$(cloud_api DescribeSubnets us-east-1 Filter.1.Name=availability-zone \
@@ -110,7 +110,7 @@ wait $up
 is "$?" 0 'up creates another node' || diag "$(cat up.err)"
 is "$(cloud_nodes id | sort | xargs)" "$(cloud_instances | xargs)" \
     'the inventory has the instances that AWS has'
-is "$(cloud_instances | grep -vc "$lost")" 3 'three nodes, without that one'
+is "$(cloud_instances | grep -vc "$lost")" 3 'three nodes exist, and the failed one does not'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer' || cloud_diag
 cloud_stop

@@ -78,7 +78,7 @@ is "$(grep -c 'OPENSSH PRIVATE' ../ann/.dtctl/both/terraform/terraform.log <(obj
     grep -v ':0$')" '' 'no private key is in the log, or in plain words in the state'
 cd ../ann || exit 1
 run cloud_run dtctl plan
-is "$status" 0 'plan' || cloud_diag
+is "$status" 0 'plan succeeds' || cloud_diag
 like "$out" 'nothing to change' 'wants nothing'
 
 # ---- the second operator ------------------------------------------------------------------------
@@ -92,7 +92,7 @@ is "$(cloud_calls TerminateInstances)" 0 'up of the second operator ends nothing
 is "$(cut -d' ' -f1-2 .dtctl/both/id_ed25519.pub)" \
     "$(cut -d' ' -f1-2 ../ann/.dtctl/both/id_ed25519.pub)" 'both operators have the same login key'
 run cloud_run dtctl status
-is "$status" 0 'status' || cloud_diag
+is "$status" 0 'status succeeds' || cloud_diag
 like "$out" 'node0 .*idle' 'status shows the node'
 run cloud_run dtctl plan
 like "$out" 'nothing to change' 'plan of the second operator changes nothing' || cloud_diag
@@ -137,7 +137,7 @@ is "$(cloud_instances)$(cloud_things)" '' 'nothing is left at AWS'
 is "$(cloud_objects $bucket)" $key 'the bucket has no lock'
 is "$(object $key | grep -c '"aws_instance"')" 0 'the state in the bucket has no instance'
 run cloud_run dtctl plan
-is "$status" 0 'plan of the first operator' || cloud_diag
+is "$status" 0 'plan of the first operator succeeds' || cloud_diag
 like "$err" 'was taken down from another folder' \
     'plan of the first operator says that the cluster is gone'
 like "$out" '\+ node0' 'plan of the first operator would create the node again'

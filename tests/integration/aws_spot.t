@@ -89,7 +89,8 @@ place() { # FILE TEXT: the first "epoch E, step S" behind it
 }
 
 lost_nothing() { # NAME
-    like "$(place "$1.out" 'stopped by a signal')" 'step [0-9]' "$1: the ranks stopped at a step"
+    like "$(place "$1.out" 'stopped by a signal')" 'step [0-9]' \
+    "$1: the ranks have stopped at a step"
     is "$(place "$1.out" 'resuming from')" "$(place "$1.out" 'stopped by a signal')" \
         "$1: the run resumes at that step"
     is "$(grep '"event":"train"' "$r/metrics.jsonl" | grep -o '"step":[0-9]*' | sort | uniq -d)" \
@@ -112,12 +113,12 @@ slow() { # NODE…
 # ---- up -----------------------------------------------------------------------------------------
 cloud_up
 slow node0 node1 node2
-is "$(cloud_nodes life_cycle | sort | uniq -c | xargs)" '3 spot' 'three spot instances'
+is "$(cloud_nodes life_cycle | sort | uniq -c | xargs)" '3 spot' 'three spot instances are made'
 for node in node0 node1 node2; do
     first[${node#node}]=$(cloud_node $node id) at[${node#node}]=$(cloud_node $node private_ip)
 done
 run cloud_run dtctl train --name probe --set train.epochs=2
-is "$status" 0 'two epochs, for the speed' || cloud_diag
+is "$status" 0 'two epochs are trained, for the speed' || cloud_diag
 speed=$(field "$(run_of probe)/summary.json" images_per_s)
 diag "$speed images/s; up and ready at $SECONDS s"
 
@@ -229,7 +230,7 @@ finishes gone
 from=$(place gone.out 'resuming from' | grep -o '[0-9]*$')
 reached=$(grep '"event":"train"' "$r/metrics.jsonl" | grep -o '"step":[0-9]*' | cut -d: -f2 |
     awk -v from="${from:-0}" '$1 <= last { print last; exit } { last = $1 }')
-ok "gone: from step $from, after ${reached:-$from}: two checkpoints back at most" \
+ok "gone: training resumes from step $from after ${reached:-$from}, two checkpoints back at most" \
     test $((${reached:-from} - from)) -le $((2 * EVERY)) -a "${from:-0}" -ge $EVERY
 
 # ---- down ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ cloud_config e2e 'nodes = 2' -- 's3 = "s3://data-of-ann/e2e"'
 
 # ---- plan and up --------------------------------------------------------------------------------
 run cloud_run dtctl plan
-is "$status" 0 'plan' || cloud_diag
+is "$status" 0 'plan succeeds' || cloud_diag
 like "$out" 'g6\.xlarge' 'plan names the type'
 is "$(cloud_calls RunInstances)" 0 'a refused type starts no instance'
 cloud_up
@@ -30,7 +30,7 @@ for node in node0 node1; do
     ok "$node: the host key is the one in known_hosts" grep -qF \
         "$(cloud_on $node cut -d' ' -f2 /etc/ssh/ssh_host_ed25519_key.pub)" .dtctl/e2e/known_hosts
     run cloud_on $node env
-    unlike "$out" 'AWS_' "$node: no credentials"
+    unlike "$out" 'AWS_' "$node has no credentials"
 done
 is "$(find .dtctl -type f -perm /077 -exec grep -l 'OPENSSH PRIVATE' {} +)" '' \
     'files with a private key are readable by their owner alone'
@@ -57,7 +57,7 @@ like "$out" '2 ranks on 2 nodes' 'ran on both'
 model=$(find .dtctl/e2e/runs -name '*.safetensors' | head -n 1)
 ok 'the model is back' test -s "$model"
 run cloud_run dtctl status
-is "$status" 0 'status' || cloud_diag
+is "$status" 0 'status succeeds' || cloud_diag
 like "$out" 'node1' 'status shows the nodes'
 
 # ---- another lease, for the nodes that run -------------------------------------------------------
@@ -80,7 +80,7 @@ ok "the nodes have the new end ($due)" test "$due" -ge $((now + 10800)) -a \
     "$due" -le $((EPOCHSECONDS + 10800))
 is "$(cloud_on node1 cat /var/lib/dtctl/lease)" "$due" 'both nodes have the same end'
 for node in node0 node1; do
-    is "$(cloud_on $node cat /var/lib/dtctl/idle_s)" 7200 "$node: the new idle limit"
+    is "$(cloud_on $node cat /var/lib/dtctl/idle_s)" 7200 "$node has the new idle limit"
     ok "$node: its units use the new limits" wait_for 30 cloud_on $node sh -c \
         "test \"\$(cat /var/lib/dtctl/own/lease)\" = $due"
 done
@@ -92,7 +92,7 @@ is "$tagged" "$ids" 'the instances have it as their tag'
 run cloud_run dtctl status
 like "$out" 'lease: ends in (3:00:00|2:5[0-9]:[0-9]+)' 'status shows the new end' || cloud_diag
 run cloud_run dtctl plan
-is "$status" 0 'plan after that'
+is "$status" 0 'plan succeeds after that'
 like "$out" 'nothing to change' 'wants nothing'
 
 # ---- the folder is elsewhere ---------------------------------------------------------------------
@@ -114,7 +114,7 @@ is "$(cloud_things)" '' 'no other resource is left'
 ok 'the model stays' test -s "$model"
 before=$(wc -l <../cloud/calls.jsonl)
 run cloud_run dtctl down -y
-is "$status" 0 'a second down'
+is "$status" 0 'a second down succeeds'
 is "$(sed "1,${before}d" ../cloud/calls.jsonl | grep -c '"action": "\(Delete\|Terminate\)')" 0 \
     'a second down ends nothing'
 cloud_stop

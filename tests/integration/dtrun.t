@@ -32,7 +32,7 @@ is "$status" 2 'a range backwards is refused'
 run dtrun --standalone --nproc-per-node many x
 is "$status" 2 'an unknown number of workers is refused'
 run dtrun --standalone --no-python -m x
-is "$status" 2 '--no-python and -m exclude each other'
+is "$status" 2 '--no-python and -m are refused together'
 run dtrun --help
 is "$status" 0 'help'
 like "$out" 'nproc-per-node' 'the help lists the flags'
@@ -40,7 +40,7 @@ run dtrun --stand --nproc_per_node=2 --redirect=0 --no-python echo --not-a-flag
 is "$status $out" $'0 --not-a-flag\n--not-a-flag' \
     'flags take underscores and abbreviations; arguments are not changed'
 run env PET_NPROC_PER_NODE=3 PET_NO_PYTHON=1 dtrun --standalone echo x
-is "$(wc -l <<<"$out")" 3 'PET_ variables set flags'
+is "$(wc -l <<<"$out")" 3 'PET_ variables are read as flags'
 run env PET_NPROC_PER_NODE=3 dtrun --standalone --nproc-per-node 1 --no-python echo x
 is "$out" x 'the command line beats a PET_ variable'
 run dtrun -n 1 -ppn 2 --no-python sh -c 'echo "$WORLD_SIZE $*"' - -ppn 3
@@ -70,7 +70,7 @@ want+=' ROLE_WORLD_SIZE=2 GROUP_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=0'
 want+=' TORCHELASTIC_MAX_RESTARTS=3'
 want+=' TORCHELASTIC_USE_AGENT_STORE=True OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.1'
 want+=' SENTINEL= rest=fine'
-is "$(head -n 16 <<<"$out" | paste -sd' ')" "$want" 'the environment of rank 1'
+is "$(head -n 16 <<<"$out" | paste -sd' ')" "$want" 'the environment of rank 1 is that of torchrun'
 like "$out" 'error=/.*/attempt_0/1/error\.json' 'the error file is in its log folder'
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 run sh_worker sh -c 'echo "$TORCHELASTIC_USE_AGENT_STORE"
     (: <>"/dev/tcp/127.0.0.1/$MASTER_PORT") 2>/dev/null && echo taken; exit 0'
@@ -78,7 +78,7 @@ is "$out" False 'TORCH_DISABLE_SHARE_RDZV_TCP_STORE: the workers open the store,
 run sh_worker sh -c 'echo "${NCCL_ASYNC_ERROR_HANDLING-none} $TORCH_NCCL_ASYNC_ERROR_HANDLING"'
 is "$out" 'none 1' 'no variable that PyTorch calls deprecated'
 run sh_worker --log-dir /dev/null sh -c 'echo "[$TORCHELASTIC_ERROR_FILE]"; echo ${local_rank}'
-is "$(head -n1 <<<"$out")" '[]' 'no log folder: no error file'
+is "$(head -n1 <<<"$out")" '[]' 'without a log folder there is no error file'
 mkdir own
 made() { find own -mindepth 1 | wc -l; }
 TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 --max-restarts 1 sh -c '
@@ -107,7 +107,7 @@ TORCHELASTIC_ERROR_FILE=$WORK/none/x run sh_worker sh -c '
 like "$err" 'cannot copy the error file to=.*/none/x' 'a file that cannot be written is named'
 rm agent.json
 run sh_worker false
-ok 'no error file, no copy' test ! -e agent.json
+ok 'no error file is written and none is copied' test ! -e agent.json
 unset TORCHELASTIC_ERROR_FILE
 TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 sh -c '
     [ "$RANK" = 0 ] && exit 0
@@ -129,8 +129,9 @@ is "$(cat logs/*/attempt_0/0/stdout.log logs/*/attempt_0/1/stderr.log | paste -s
     'out 0 err 1' 'redirected output is in the files'
 fresh
 run sh_worker --nproc-per-node 2 --log-dir logs -t 3 sh -c "$noisy"
-is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' 'tee prefixes lines'
-like "$err" '\[default1\]:err 1' 'tee prefixes standard error'
+is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' \
+    'tee puts prefixes before lines'
+like "$err" '\[default1\]:err 1' 'tee puts prefixes before standard error'
 is "$(cat logs/*/attempt_0/1/stdout.log)" 'out 1' 'tee writes files without a prefix'
 if without_inotify true 2>/dev/null; then
     fresh
@@ -144,7 +145,7 @@ fi
 fresh
 run sh_worker --nproc-per-node 2 --log-dir logs -t 0:1 --log-line-prefix-template '<${rank}> ' \
     --local-ranks-filter 0 sh -c "$noisy"
-is "$out" '<0> out 0' 'prefix template, per-rank tee, filter of local ranks'
+is "$out" '<0> out 0' 'a prefix template, a tee per rank and a filter of local ranks are applied'
 fresh
 run sh_worker --log-dir logs -r 1 --duplicate-stdout-filters=needle,x,,y \
     sh -c 'echo hay; echo a needle; echo x,y; printf last-needle'
@@ -173,7 +174,8 @@ run sh_worker --nproc-per-node 2 --max-restarts 2 --log-dir logs -r 3 sh -c '
     [ "$RANK" = 0 ] && [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exit 1
     sleep 0.2'
 is "$status" 0 'restarts until it works'
-is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f2 | paste -sd' ')" '0 1 2' 'counting them'
+is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f2 | paste -sd' ')" '0 1 2' \
+    'restarts are counted'
 is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f4 | sort -u | wc -l)" 3 \
     'each restart has a fresh store'
 run sh_worker --max-restarts 2 false
@@ -229,7 +231,7 @@ start_agent --nproc-per-node 2 -- "$runaway"
 ok 'both agents start their workers again' wait_for 10 has_lines 6
 guard=$(pgrep -P "$agent")
 kill -KILL "$guard"
-ok 'guard killed: the same' wait_for 5 all_dead
+ok 'guard killed: every process of its workers is gone' wait_for 5 all_dead
 wait "$agent"
 is "$?" 1 'the agent of a killed guard reports a failure'
 start_agent -- '(setsid sh -c "echo \$\$ >pids.1; exec sleep 600" & ); sleep 0.3; exit 0'
@@ -239,7 +241,7 @@ ok 'the daemon is ended' all_dead
 setsid --wait sh -c "echo \$\$ >leader; exec script -qefc \"dtrun --standalone --no-python sh -c \
 '$sleeper'\" typescript" </dev/null >/dev/null 2>&1 &
 fresh
-ok 'under a terminal' wait_for 10 has_lines 1
+ok 'a worker starts under a terminal' wait_for 10 has_lines 1
 kill -KILL "$(cat leader)"
 ok 'terminal closed: nothing is left' wait_for 5 all_dead
 

@@ -16,7 +16,7 @@ interpreter path/python3 path
 interpreter own/chosen chosen
 unset VIRTUAL_ENV PYTHON_EXEC
 PATH=$WORK/path:$PATH one x.py -a
-is "$out" 'path -u x.py -a' 'python3 on PATH, unbuffered'
+is "$out" 'path -u x.py -a' 'python3 is found on PATH and runs unbuffered'
 VIRTUAL_ENV=$WORK/venv PATH=$WORK/path:$PATH one -m pkg.mod
 is "$out" 'venv -u -m pkg.mod' 'an active virtual environment goes first'
 VIRTUAL_ENV=$WORK/gone PATH=$WORK/path:$PATH one x.py
@@ -78,11 +78,11 @@ is "$status" 2 '--nproc-per-node gpu needs one visible GPU'
 # shellcheck disable=SC2016
 CUDA_VISIBLE_DEVICES=4,7 one --nproc-per-node 2 --virtual-local-rank --no-python sh -c \
     'echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
-is "$(sort <<<"$out" | paste -sd,)" '0 4,0 7' '--virtual-local-rank: one device each'
+is "$(sort <<<"$out" | paste -sd,)" '0 4,0 7' '--virtual-local-rank: each worker has one device'
 CUDA_VISIBLE_DEVICES=4 one --nproc-per-node 2 --virtual-local-rank --no-python true
 is "$status" 2 'a list that is too short is refused'
 one --numa-binding sideways --no-python true
-is "$status" 2 'an unknown --numa-binding'
+is "$status" 2 'an unknown --numa-binding is refused'
 # A GPU where there is none: any PCI device, named in a private /proc/driver.
 device=$(cd /sys/bus/pci/devices 2>/dev/null &&
     for d in *; do [ ! -r "$d/numa_node" ] || echo "$d"; done | head -n 1)
@@ -168,6 +168,6 @@ is "$? $(tail -n 1 out.txt)" '1 passed on' \
     '--signals-to-handle: the signal is passed on to the workers'
 for shell in bash zsh fish; do
     run dtrun --print-completion $shell
-    like "$status $out" '^0 .*nproc-per-node' "completions for $shell"
+    like "$status $out" '^0 .*nproc-per-node' "completions for $shell are printed"
 done
 done_testing

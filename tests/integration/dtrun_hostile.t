@@ -30,14 +30,14 @@ one_of() { # DESCRIPTORS: an agent that waits for another one, as $agent
     port=$((port + 1))
     (ulimit -n "$1" && exec dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true) 2>one.err &
     agent=$!
-    ok "an agent with $1 descriptors" wait_for 20 listens
+    ok "an agent with $1 descriptors listens" wait_for 20 listens
 }
 quiet() { # it neither spins nor fills its log
     local before
     before=$(ticks "$agent")
     sleep 1.5
     ok 'the agent does not spin' test $(($(ticks "$agent") - before)) -lt 60
-    ok 'the agent logs few lines' test "$(grep -c . one.err)" -le $LINES_MAX ||
+    ok 'the agent writes few log lines' test "$(grep -c . one.err)" -le $LINES_MAX ||
         diag "$(head one.err)"
 }
 one_of 64
@@ -91,12 +91,13 @@ rm -f ports.new finish
 (exec dtrun --standalone --no-python sh -c 'echo "$MASTER_PORT" >ports.new
     while [ ! -e finish ]; do sleep 0.1; done') 2>store.err &
 agent=$!
-ok 'a store' wait_for 30 test -s ports.new
+ok 'a store starts' wait_for 30 test -s ports.new
 strangers store "127.0.0.1:$(cat ports.new)" 100
 sleep 2
 ok 'lengths of 2^61 and millions of names: memory is bounded' \
     test "$(peak_kb "$agent")" -lt $KILOBYTES_MAX
-ok 'a few lines' test "$(grep -c . store.err)" -le $LINES_MAX || diag "$(head store.err)"
+ok 'the store writes few log lines' test "$(grep -c . store.err)" -le $LINES_MAX ||
+    diag "$(head store.err)"
 like "$(cat store.err)" 'store: a client was closed reason=.*(is longer|more) than' \
     'the log has the reason of a closed connection'
 touch finish
@@ -110,7 +111,7 @@ port=$((port + 1))
 TORCHELASTIC_HEALTH_CHECK_PORT=$port dtrun --standalone --no-python sh -c \
     'while [ ! -e finish ]; do sleep 0.1; done' 2>health.err &
 agent=$!
-ok 'health checks' wait_for 20 listens
+ok 'the health checks are served' wait_for 20 listens
 strangers http "127.0.0.1:$port" 200
 healthy() ( # a closed connection ends the subshell by SIGPIPE
     exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'GET / HTTP/1.1\r\n\r\n' >&3 &&

@@ -33,13 +33,15 @@ alone() { # NODE ENDPOINT: one of two agents
 two node1:29400
 is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'an endpoint by name' || diag "$err"
 two 10.77.0.1
-is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'an endpoint by address' || diag "$err"
+is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' \
+    'an endpoint given by its address is reached' || diag "$err"
 two 10.77.0.1 localhost
 is "$status $out" '0-0 0 127.0.0.1 lo,1 10.77.0.1 eth0' 'a leader that names itself localhost' ||
     diag "$err"
 for i in 1 2; do ip -n node$i addr add "fd77::$i/64" dev eth0 nodad; done
 two '[fd77::1]:29400'
-is "$status $out" '0-0 0 fd77::1 eth0,1 fd77::1 eth0' 'an endpoint by IPv6 address' || diag "$err"
+is "$status $out" '0-0 0 fd77::1 eth0,1 fd77::1 eth0' \
+    'an endpoint given by its IPv6 address is reached' || diag "$err"
 # A second network between the two, with lower addresses and interface names that sort first.
 ip link add a0 netns node1 type veth peer name b0 netns node2
 ip -n node1 addr add 10.9.0.1/24 dev a0
@@ -55,20 +57,22 @@ is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'whichever it is' || d
 
 # ---- mistakes -----------------------------------------------------------------------------------
 alone 2 10.77.0.1
-is "$status" 1 'no agent at the endpoint'
-like "$err" 'no coordinator at 10.77.0.1 port 29400: .*Connection refused' 'refused'
+is "$status" 1 'a node without a coordinator fails'
+like "$err" 'no coordinator at 10.77.0.1 port 29400: .*Connection refused' \
+    'the error says that the connection was refused'
 is "$(grep -c 'cannot reach the coordinator' <<<"$err")" 2 \
     'a refused connection is reported every few seconds'
 alone 2 10.77.0.200
-is "$status" 1 'an address without a host'
-like "$err" 'no coordinator at 10.77.0.200 .*unreachable' 'unreachable'
+is "$status" 1 'a node fails when the address has no host'
+like "$err" 'no coordinator at 10.77.0.200 .*unreachable' \
+    'the error says that the host is unreachable'
 ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
 alone 2 10.77.0.201
 is "$status" 1 'a way that swallows packets'
 like "$err" 'no coordinator at 10.77.0.201 .*no answer' 'no answer'
 alone 2 nowhere.invalid
 is "$status" 1 'a name that does not resolve'
-like "$err" "cannot resolve 'nowhere.invalid'" 'unresolved'
+like "$err" "cannot resolve 'nowhere.invalid'" 'the error says that the name cannot be resolved'
 alone 1 node1
 is "$status" 1 'the second node is missing'
 like "$err" 'waiting for nodes present=1 expected=2 here: node1' 'the first says who is there'

@@ -62,8 +62,9 @@ for f in events.jsonl agent.log attempt_0/0/stdout.log attempt_0/1/stderr.log \
     ok "a follower that resumes gets $f without loss or repetition" \
         cmp "n1/runs/run-1/$f" "got.1/$f"
 done
-is "$(cat got.1/attempt_0/0/stderr.log)" "n1 2 run-1 $WORK/n1/data" 'DTCTL_ variables'
-is "$(state 0) $(state 1)" 'finished finished' 'status afterwards'
+is "$(cat got.1/attempt_0/0/stderr.log)" "n1 2 run-1 $WORK/n1/data" \
+    'workers have the DTCTL_ variables'
+is "$(state 0) $(state 1)" 'finished finished' 'the status is known afterwards'
 unlike "$(cat n0/runs/run-1/job.toml)" 'key' 'the key is not kept on disk'
 is "$(stat -c %a n0/runs/run-1/job.toml)" 600 'the job file is readable by its owner alone'
 ok 'every event is JSON with time, node and kind' python3 -c '
@@ -85,7 +86,8 @@ start 2 2 1 nproc=2 -- "$sleeper"'
     [ "$RANK$TORCHELASTIC_RESTART_COUNT" = 30 ] && { sleep 0.3; echo "boom" >&2; exit 5; }
     [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0
     exec sleep 600'
-ok 'a failing worker: restarted on all nodes, then finished' wait_for 15 state_is 0 finished
+ok 'a failing worker is restarted on all nodes, and the run finishes' \
+    wait_for 15 state_is 0 finished
 is "$(events 0 failure | field rank) $(events 0 failure | field status)" '3 5' \
     'the failure is known'
 like "$(events 0 failure)" '"tail":"boom' 'the failure has the last lines'
@@ -177,7 +179,7 @@ soon 500 "$begin" "$lost" 'the loss of the coordinator is noticed at once'
 ok 'the next one takes over, and they finish' wait_for 10 state_is 2 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
 soon 5000 "$begin" "$again" 'the next round begins within 5 s'
-is "$(events 2 coordinator | field peer)" n1 'the next in the order of the nodes'
+is "$(events 2 coordinator | field peer)" n1 'the next node in order coordinates'
 ok 'the lost one has no worker left' all_dead
 lose STOP 0 1 coordinator-lost 'the agent that coordinates is frozen: the others know'
 soon 2100 "$begin" "$lost" 'within 2 s'

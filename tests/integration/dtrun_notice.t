@@ -55,7 +55,8 @@ ok 'a termination: the node leaves before its deadline' strictly 7 test ! -e "/p
 wait "${agents[1]}"
 is "$?" 1 'the departing agent ends with 1'
 like "$(cat two.err)" 'is taken away \(spot-terminate\)' 'the log has the reason'
-like "$(cat one.err)" 'preemption of a node is announced.*reason=spot-terminate' 'the others knew'
+like "$(cat one.err)" 'preemption of a node is announced.*reason=spot-terminate' \
+    'the other agents were notified'
 ok 'the other node continues' wait_for 10 test -e up.1.0
 is "$(cat seen.0.? | wc -l)" 4 'each worker gets one signal per notice'
 touch finish
@@ -125,7 +126,7 @@ like "$err" 'is taken away \(lease\)' 'the reason names the lease'
 run dtrun --standalone --notice-signal KILL --no-python true
 is "$status" 2 'a signal that cannot be acted on is refused'
 run dtrun --standalone --notice-signal SIGNOTE --no-python true
-is "$status" 2 'an unknown one too'
+is "$status" 2 'an unknown signal is refused, too'
 run dtrun --standalone --notice-file relative --no-python true
-is "$status" 2 'a relative path too'
+is "$status" 2 'a relative path is refused, too'
 done_testing

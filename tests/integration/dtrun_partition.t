@@ -131,9 +131,9 @@ if resets 2; then
     for i in 1 2; do on $i nft delete table inet box; done
     ok 'a reset connection is resumed' wait_for "$WAIT" back 2 1
     like "$(cat node2.log)" 'connection to the coordinator broke.*reason=.*[Rr]eset' \
-        'the node logs the broken connection'
+        'the node has logged the broken connection'
     like "$(cat node1.log)" 'a node is connected again without loss node=node2' \
-        'the coordinator logs the resumed connection'
+        'the coordinator has logged the resumed connection'
     nothing_happened 'a connection that was reset'
     resets 4
     sleep 0.3
@@ -223,7 +223,7 @@ like "$(cat node2.log)" 'the run has failed reason=node node[34] is gone' \
     'the other node of its half has the same reason'
 for i in 3 4; do
     like "$(cat node$i.log)" 'without it or more than half of the nodes of the last round nobody' \
-        "node$i: with the rule"
+        "node$i has logged the rule"
 done
 join
 ok 'nothing is left running' wait_for "$WAIT" none_left

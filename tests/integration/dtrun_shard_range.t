@@ -4,7 +4,7 @@
 source "${0%/*}/../lib.sh"
 
 run dtrun shard-range 1000 --rank 1 --world 6
-is "$out" '167 333' 'the second of six parts'
+is "$out" '167 333' 'the second of six parts is printed'
 run env DTCTL_SHARD_INDEX=5 DTCTL_SHARD_COUNT=6 dtrun shard-range 1000
 is "$out" '833 1000' 'in a run, rank and number of nodes are known'
 run dtrun shard-range 0 --rank 0 --world 3

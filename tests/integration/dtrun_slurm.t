@@ -84,18 +84,18 @@ step -N 2 --ntasks-per-node 3 "$dtrun" --no-python sh -c "$say"
 is "$status" 0 'one srun task per process: the run succeeds' || diag "$err"
 is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
     '0/6 0/3 node1,1/6 1/3 node1,2/6 2/3 node1,3/6 0/3 node2,4/6 1/3 node2,5/6 2/3 node2' \
-    'one agent per node, one worker per task'
+    'there is one agent for each node and one worker for each task'
 step -n 3 -N 2 --distribution=block "$dtrun" --no-python sh -c "$say"
 is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
-    '0/3 0/2 node1,1/3 1/2 node1,2/3 0/1 node2' 'nodes with different numbers of tasks' ||
+    '0/3 0/2 node1,1/3 1/2 node1,2/3 0/1 node2' 'nodes may have different numbers of tasks' ||
     diag "$err"
 step -N 2 "$dtrun" --nproc-per-node 2 --no-python sh -c "$say"
 is "$(wc -l <<<"$out")" 4 'the command line wins'
 step -N 2 env PET_NPROC_PER_NODE=2 "$dtrun" --no-python sh -c "$say"
-is "$(wc -l <<<"$out")" 4 "PET_ variables beat Slurm's"
+is "$(wc -l <<<"$out")" 4 "PET_ variables are preferred to Slurm's"
 step -N 2 "$dtrun" --standalone --no-python sh -c "$say"
 is "$(sort <<<"$out" | cut -d' ' -f1,4 | paste -sd,)" '0/1 node1,0/1 node2' \
-    '--standalone: each node for itself'
+    '--standalone: each node runs by itself'
 step -N 2 "$dtrun" --nnodes 1:2 --no-python sh -c "$say"
 is "$(sort <<<"$out" | cut -d' ' -f1,2,4 | paste -sd,)" '0/2 0 node1,1/2 1 node2' \
     'a range of nodes joins (c10d), in the same order' || diag "$err"
@@ -153,14 +153,14 @@ mpirun() { # on node1
         --mca oob_tcp_if_include eth0 --oversubscribe -x DTRUN_KEY "$@"
 }
 mpirun -H node1:4,node2:4 -N 1 "$dtrun" --no-python sh -c "$say"
-is "$status" 0 'mpirun -N 1' || diag "$err"
+is "$status" 0 'mpirun -N 1 succeeds' || diag "$err"
 is "$(sort <<<"$out" | paste -sd,)" \
     "0/2 0 0/1 node1 $HOSTS_NET.1,1/2 1 0/1 node2 $HOSTS_NET.1" \
     'mpirun -N 1: nodes, ranks, names and leader'
 mpirun -H node1:4,node2:4 -N 2 "$dtrun" --no-python sh -c "$say"
 is "$status $(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
     '0 0/4 0/2 node1,1/4 1/2 node1,2/4 0/2 node2,3/4 1/2 node2' \
-    'one process per task: one agent per node' || diag "$err"
+    'one process for each task gives one agent for each node' || diag "$err"
 mpirun -H node1:4,node2:4 -N 1 -x MASTER_ADDR=node2 "$dtrun" --no-python sh -c "$say"
 is "$status $(sort <<<"$out" | cut -d' ' -f1,4 | paste -sd,)" '0 0/2 node1,1/2 node2' \
     'MASTER_ADDR names another leader' || diag "$err"

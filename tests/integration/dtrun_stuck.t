@@ -87,7 +87,7 @@ like "$err" "a killed process does not end pid=$worker in=[a-z_]+ guard=$guard" 
     'dtrun ends without it, and says what stays behind'
 is "$(state "$worker")" D 'the worker is still there'
 ok 'the stuck worker is killed' dies "$worker"
-is "$(cat "/proc/$guard/comm")" dtrun-guard 'below its guard'
+is "$(cat "/proc/$guard/comm")" dtrun-guard 'the worker is below its guard'
 thaw
 ok 'the worker ends when the kernel releases it' wait_for 10 gone "$worker"
 ok 'the guard ends' wait_for 10 gone "$guard"

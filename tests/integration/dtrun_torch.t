@@ -42,15 +42,15 @@ is "$status" 0 'one agent: collectives succeed' || diag "$err"
 is "$(sort <<<"$out" | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' \
     'both ranks have the sums'
 one store
-is "$status" 0 'dist.TCPStore, every method' || diag "$err"
+is "$status" 0 'every method of dist.TCPStore works' || diag "$err"
 one ddp
 single=$(sort -u <<<"$out")
 is "$status $(wc -l <<<"$single")" '0 1' 'DDP: both ranks have the same weights'
 two ddp
 is "$status $other_status $out" "0 0 $single"$'\n'"$single" \
-    'two agents: the same weights as on one' || diag "$err"
+    'two agents give the same weights as one' || diag "$err"
 two collectives
-is "$status $other_status" '0 0' 'two agents: collectives' || diag "$err"
+is "$status $other_status" '0 0' 'collectives of two agents work' || diag "$err"
 one restart --max-restarts 2
 is "$status" 0 'a rank that dies once: restarted' || diag "$err"
 is "$(sort -u <<<"$out")" 'restarted 1 2' 'a restarted rank has a fresh store'

@@ -18,12 +18,13 @@ one() { # CASE [FLAGS…]
 }
 one collectives
 is "$status $(sort <<<"$out" | paste -sd,)" '0 collectives 0 of 2,collectives 1 of 2' \
-    'all_reduce, new_group, barriers, objects' || diag "$err"
+    'all_reduce, new_group, barriers and objects work' || diag "$err"
 one ddp
 is "$status $(sort -u <<<"$out" | wc -l)" '0 1' 'DDP: both ranks have the same weights' ||
     diag "$err"
 one store_legacy
-is "$status $(sort <<<"$out" | paste -sd,)" '0 legacy 0,legacy 1' 'dist.TCPStore, every method' ||
+is "$status $(sort <<<"$out" | paste -sd,)" '0 legacy 0,legacy 1' \
+    'every method of dist.TCPStore works' ||
     diag "$err"
 one restart --max-restarts 2
 is "$status $(sort -u <<<"$out")" '0 restarted 1 2' 'a restart has a fresh store' || diag "$err"

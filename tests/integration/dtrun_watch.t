@@ -12,7 +12,7 @@ fifos() { find "$TMPDIR" -name 'watchdog_timer_*' | wc -l; }
 
 # ---- timers, by hand ----------------------------------------------------------------------------
 one --no-python sh -c 'echo "[$TORCHELASTIC_TIMER_FILE]"'
-is "$out" '[]' 'no timers unless asked for'
+is "$out" '[]' 'there are no timers unless they are asked for'
 TORCHELASTIC_ENABLE_FILE_TIMER=1 one --no-python sh -c \
     'test -p "$TORCHELASTIC_TIMER_FILE" && echo "$TORCHELASTIC_TIMER_FILE"'
 like "$status $out" "^0 $TMPDIR/watchdog_timer_" 'TORCHELASTIC_ENABLE_FILE_TIMER=1: there is a FIFO'
@@ -39,7 +39,7 @@ is "$status $out" '0 fine' 'malformed requests do no harm, and other processes a
 like "$err" 'cannot parse a timer request' 'a malformed request is logged'
 : >timers
 one --no-python true
-is "$status" 1 'a file in the place of the FIFO'
+is "$status" 1 'a file in the place of the FIFO is refused'
 like "$err" "timers' is there and no FIFO" 'the log names the file that is no FIFO'
 rm timers
 unset TORCHELASTIC_ENABLE_FILE_TIMER TORCHELASTIC_TIMER_FILE
@@ -69,7 +69,7 @@ silent=()
 for ((i = 0; i < 40; i++)); do
     exec {fd}<>"/dev/tcp/127.0.0.1/$port" && silent+=("$fd")
 done
-ok 'forty silent clients block no other' answers
+ok 'forty silent clients do not block others' answers
 for fd in "${silent[@]}"; do exec {fd}>&-; done
 kill -STOP "$agent"
 is "$(timeout 1 bash -c "exec 3<>/dev/tcp/127.0.0.1/$port; printf 'GET / HTTP/1.0\r\n\r\n' >&3

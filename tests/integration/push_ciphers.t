@@ -33,7 +33,7 @@ through() {
         "got.$port" there/big
     kill $server 2>/dev/null
     wait $server 2>/dev/null
-    is "$sent $status/$err" '0/ 0/' "$1 with $2: there and back"
+    is "$sent $status/$err" '0/ 0/' "a push and a fetch succeed with $1 and $2"
     like "$(grep -a 'kex: client->server' $port.log | tail -n 1)" \
         "cipher: $1 MAC: ($2|<implicit>)" '  was what they agreed on'
     ok '  keys are exchanged again during the transfer' \

@@ -22,7 +22,7 @@ is "$status $(field uploaded)" '0 true' 'a damaged one is replaced'
 is "$(on 1 sh -c 'ls -A /root/.dtctl/bin | wc -l')" 1 'the folder of programs has no other file'
 run drive --user ada hello "$N1" "$DTRUN" '~/my folder/x'
 is "$(field program)" "/home/ada/my folder/x/bin/dtrun-$(sha256sum "$DTRUN" | cut -c1-16)" \
-    'another user, a folder with a space'
+    'another user and a folder with a space are possible'
 
 # ---- a tree of all kinds
 mkdir -p src/a/deep/er src/.git src/logs src/empty
@@ -43,7 +43,7 @@ run drive --replace push "$N1,$N2" "$DTRUN" '~/.dtctl' work src/
 is "$status" 0 'a tree goes to two nodes at once'
 ok 'the first node has the tree' same expected 1 /root/.dtctl/work
 ok 'the second node has the tree' same expected 2 /root/.dtctl/work
-ok 'folders without files too' on 1 test -d /root/.dtctl/work/empty
+ok 'folders without files are pushed, too' on 1 test -d /root/.dtctl/work/empty
 ok '.git stays at home' on 1 test ! -e /root/.dtctl/work/.git
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' work src/
 is "$status $(field bytes_total)" '0 0' 'nothing travels the second time'

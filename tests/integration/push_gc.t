@@ -15,7 +15,7 @@ for i in {1..50}; do echo "small $i" >"src/$i"; done
 head -c 1000000 /dev/urandom >src/middle   # an object that is copied
 head -c 20000000 /dev/urandom >src/large   # an object that shares its bytes
 run dtctl push --to work src/
-is "$status" 0 'push'
+is "$status" 0 'push succeeds'
 size=$(du -sk "$node/cas" | cut -f1)
 run dtctl --json gc --older-than 0s
 is "$status $(freed)" '0 0' 'files that the node uses are kept'

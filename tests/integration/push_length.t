@@ -42,7 +42,7 @@ for packet in 1 12; do
         through $packet $change exec 127.0.0.1 'seq 100000'
         ok "packet $packet, length $change: it was changed" test -n "$changed"
         like "$status $err" '^(1 error|4 no status): (network|timeout): ' \
-            "  an error (${err:0:150})"
+            "  the error has its kind and status (${err:0:150})"
         ok "  in bounded time ($took s)" test $took -le $SECONDS_MAX
     done
 done
@@ -53,10 +53,10 @@ head -c 3000000 /dev/urandom >random
 for change in =1 =0xffffffff ^0x10; do
     through 60 $change fetch 127.0.0.1 "$DTRUN" '~/.dtctl' got /root/bytes
     like "$status $err$changed" '^1 error: (network|timeout): node 127.0.0.1: .*[0-9]' \
-        "fetch, length $change: an error"
+        "fetch, length $change: the fetch fails with an error"
     through 16 $change push 127.0.0.1 "$DTRUN" '~/.dtctl' there random
     like "$status $err$changed" '^1 error: (network|timeout): node 127.0.0.1: .*[0-9]' \
-        "push, length $change: an error"
+        "push, length $change: the push fails with an error"
 done
 ok 'no part of it is taken for the file' test ! -e got/bytes
 done_testing

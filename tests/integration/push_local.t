@@ -50,7 +50,7 @@ like "$status $out" '^0 .*tree-[^/]*/data/one' 'results of a run may be the inpu
 run dtctl push --to ../../x tree/
 like "$status $err" "^2 .*leads through '\.\.'" '--to does not lead out'
 run dtctl push --replace --to "$node/../../nodes/node0" tree/
-is "$status" 2 'whatever its beginning'
+is "$status" 2 'a path above the root is refused whatever its beginning'
 run dtctl push --replace --to . tree/
 like "$status $err" '^3 .*refusing to replace the whole folder' \
     "--replace of the node's whole folder is refused"

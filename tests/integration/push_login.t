@@ -22,7 +22,7 @@ like "$err" "no status: network: node $N1: root@$N1:22: the connection was lost"
 for commands in 1 2 8; do
     run drive --keepalive-ms 20000 --idle-ms 2 talk $N1 $commands 50
     is "$status" 0 "$commands at once, answering each line on both streams"
-    ok "no command waited for a keepalive ($out ms at most)" test "${out:-20000}" -lt 10000
+    ok "no command has waited for a keepalive ($out ms at most)" test "${out:-20000}" -lt 10000
 done
 
 # A server that closes the channel of a command without its status: OpenSSH from 9.2 on does so
@@ -40,7 +40,7 @@ if on 1 "${quiet[@]}" -t 2>/dev/null; then
     printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@%s:2222"]\n' $N1 >dtctl.toml
     dtctl up >up.out 2>&1 || diag "$(cat up.out)"
     run dtctl exec -- 'sleep 20'
-    is "$status" 4 'dtctl exec: no status'
+    is "$status" 4 'dtctl exec reports that there is no status'
     like "$err" '1 of 1 nodes gave no status' 'dtctl exec names the node without a status'
     run dtctl exec -- 'exit 3'
     is "$status" 3 'the next command has a status'
@@ -99,7 +99,7 @@ cat {ecdsa,rsa,locked,pem}_key.pub | on 1 sh -c 'cat >>/root/.ssh/authorized_key
 mv "$HOME/.ssh/id_ed25519" own_key
 for key in own_key ecdsa_key rsa_key pem_key; do
     run drive --identity $key exec $N1 true
-    is "$status" 0 "a login with $key"
+    is "$status" 0 "a login with $key succeeds"
 done
 run drive --identity stranger_key exec $N1 true
 like "$status $err" '^1 error: auth: .*refused .tried: stranger_key' 'a strange key is refused'
@@ -167,14 +167,14 @@ like "$(cat idle.err)" 'the connection was lost' 'the loss of an idle connection
 # ---- jump hosts: node2 is reached from node1 only
 ip route add blackhole $N2
 run drive --timeout-ms 3000 --jump root@$N1 exec $N2,$N2,$N2 hostname
-is "$status $(sort -u <<<"$out")" '0 node2' 'three connections over one jump host'
+is "$status $(sort -u <<<"$out")" '0 node2' 'three connections over one jump host succeed'
 run drive --jump root@$N1 --port 23 exec $N2 true
 like "$status $err" '^1 .*jump host cannot reach it' 'the jump host cannot reach everything'
 run drive --jump root@10.77.0.1:2222 exec $N2 true
 like "$status $err" '^1 .*jump host: root@10.77.0.1:2222: cannot connect' \
     'the jump host refuses to be reached on another port'
 run drive --jump root@$N1 --replace push $N2 "$DTRUN" '~/.dtctl' work "$SRC/tests/integration/"
-is "$status" 0 'a push over a jump host'
+is "$status" 0 'a push over a jump host succeeds'
 ok 'arrives' same "$SRC/tests/integration" 2 /root/.dtctl/work
 
 # ---- ~/.ssh/config

@@ -13,7 +13,7 @@ for d in {0..99}; do
     for f in {0..99}; do echo "file $d $f" >"small/d$d/f$f"; done
 done
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' small small/
-is "$status $(field files_all)" '0 10000' '10,000 small files'
+is "$status $(field files_all)" '0 10000' '10,000 small files are pushed'
 ok 'all 10,000 small files arrive' same small 1 /root/.dtctl/small
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' small small/
 is "$status $(field bytes_total)" '0 0' 'a second push sends no file'

@@ -86,9 +86,11 @@ like "$err" "task 'a' has no finished run" 'the message names the earlier task'
 printf '[tasks.x]\nnodez = 2\nname = "y"\n[tasks.x.cluster]\nnodes = 1\n' >wrong.toml
 run dtctl run wrong.toml
 is "$status" 2 'a wrong file is refused'
-like "$err" "wrong.toml:2:1: tasks.x.nodez: unknown key \(did you mean 'nodes'\?\)" 'an unknown key'
+like "$err" "wrong.toml:2:1: tasks.x.nodez: unknown key \(did you mean 'nodes'\?\)" \
+    'an unknown key is refused'
 like "$err" 'wrong.toml:3:1: tasks.x.name: cannot be set here' 'a key that no task may have'
-like "$err" 'wrong.toml:4:10: tasks.x.cluster: cannot be set here' 'a table of the whole file'
+like "$err" 'wrong.toml:4:10: tasks.x.cluster: cannot be set here' \
+    'a table of the whole file is refused in a task'
 printf '[tasks.z]\nnodes = "none"\n' >wrong.toml
 run dtctl run wrong.toml
 like "$err" "task 'z': wrong.toml:2:9: train.nodes: " 'a wrong value names the task'

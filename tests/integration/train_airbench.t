@@ -9,7 +9,7 @@ source "${0%/*}/../lib.sh"
 helper="$SRC/tests/integration/train_airbench.py"
 
 mkdir data
-ok 'images' "$PYTHON" "$SRC/tests/integration/train_update.py" data data
+ok 'images are made' "$PYTHON" "$SRC/tests/integration/train_update.py" data data
 keys=(recipe=cifar10-94 'model=airbench(width=4)' batch=80 epochs=3 lr=0.2 seed=5 lookahead_epochs=1
     lookahead_every=3 lookahead_power=1.5 first_layer_epochs=2 whiten_images=100 eval_every_epochs=1
     eval_batch=64)
@@ -22,6 +22,6 @@ checks=(whitening updates statistics slow evaluation settled strict)
 run "$PYTHON" "$helper" "$(IFS=, && echo "${checks[*]}")" run "${keys[@]}"
 diag "$out" "$err"
 for what in "${checks[@]}"; do
-    like "$out" $'(^|\n)'"$what: good" "$what: as PyTorch"
+    like "$out" $'(^|\n)'"$what: good" "$what is as in PyTorch"
 done
 done_testing

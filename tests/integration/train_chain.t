@@ -16,7 +16,7 @@ for i in 1 2 3 4; do echo "$RANK $i" >"$DTCTL_OUTPUT_DIR/words/$RANK-$i.txt"; do
 echo "of $RANK" >"$DTCTL_STATE_DIR/place"
 END
 train --name download -- make.sh
-is "$status" 0 'a first task'
+is "$status" 0 'a first task succeeds'
 first=$(basename "$(newest download)")
 show='cd $DTCTL_INPUT_IN && find . -type f | sort | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
 list() { cat "$(newest "$1")/output/${2-0}"; }
@@ -27,10 +27,10 @@ is "$(list all 2)" "$(for n in 0 1 2; do echo ./words/$n-{1..4}.txt; done | past
 like "$err" "input    in: 12 files, .*from run $first" 'the plan names the run'
 train --name sub --input in=run:download/output/words:sharded --shell "$show"
 is "$(cat "$(newest sub)"/output/[0-2] | tr ' ' '\n' | sort | uniq -c | grep -c ' 1 ')" 12 \
-    'a folder of it, sharded'
+    'a folder of its results is sharded'
 train --name one --input in=run:download/output/words/1-2.txt --nodes 1 --shell \
     'cat $DTCTL_INPUT_IN >$DTCTL_OUTPUT_DIR/$RANK'
-is "$(list one)" '1 2' 'a file of it'
+is "$(list one)" '1 2' 'a file of its results is an input'
 train --name model --nodes 1 --input "in=run:download@$first/model" --shell "$show"
 is "$(list model)" ./model.bin 'the input has the model of the named run'
 train --name state --nodes 1 --input in=run:download/state --shell "$show"
@@ -46,7 +46,7 @@ exclude = ["*-1.txt"]
 END
 mkdir below
 run env -C below dtctl -f ../dtctl.toml train --dry-run -- true
-like "$err" 'input    in: 9 files' 'from a file in another folder'
+like "$err" 'input    in: 9 files' 'inputs are found from another folder'
 rm dtctl.toml
 
 # ---- results that are still on the nodes ---------------------------------------------------------
@@ -70,7 +70,7 @@ is "$(list next)" './0 ./1' 'results that are only on the nodes are fetched firs
 train --name broken --nodes 1 -- false
 refused() { # SOURCE WHY
     train --nodes 1 --input "in=$1" -- true
-    is "$status" 2 "refused: $1"
+    is "$status" 2 "the input is refused: $1"
     like "$err" "$2" "  $2"
 }
 refused run:download 'is not run:TASK\[@RUN\]/PART'

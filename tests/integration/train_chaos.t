@@ -176,7 +176,7 @@ fault_slow() {
     kill "$cable"
     wait "$cable" 2>/dev/null
     ip link set "veth$n" master dt0
-    ok 'slow: a good cable again' trains
+    ok 'slow: the cable is good again' trains
 }
 
 kill_all() { # NODE
@@ -319,7 +319,7 @@ epochs=$(field "$(newest)/summary.json" images_per_s |
     awk -v n=$IMAGES -v s=$TRAIN_SECONDS '{ e = int($1 * s / n) + 1; print e < 5 ? 5 : e }')
 sed -i "s/^epochs = .*/epochs = $epochs/" dtctl.toml
 run dtctl train --nodes 2:4 --name calm
-is "$status" 0 "undisturbed, $epochs epochs"
+is "$status" 0 "$epochs epochs are trained undisturbed"
 r=$(newest)
 base=$(field "$r/summary.json" accuracy)
 diag "undisturbed: $base %, $(field "$r/summary.json" train) ms"

@@ -20,7 +20,7 @@ is "$status" 0 'make-shapes'
 like "$out" '60 images to train on and 20 to evaluate on, 40 x 40' \
     'make-shapes reports the images that it made'
 is "$(find set/train -name '*.jpg' | wc -l)/$(find set/test -name '*.jpg' | wc -l)" 60/20 \
-    'files by class'
+    'files are written by class'
 dtctl data make-shapes again --images 60 --test-images 20 --image-size 40 -q
 ok 'the same numbers give the same bytes' diff -r set again
 run dtctl data make-shapes set
@@ -28,7 +28,7 @@ is "$status" 1 'a folder with something in it is refused'
 like "$err" "'set' is not empty" 'the error names the folder that is not empty'
 
 run dtctl data pack set shards --shard-size 1M --json
-is "$status" 0 'pack into shards'
+is "$status" 0 'the set is packed into shards'
 is "$(grep -c '"event":"data-packed"' <<<"$out")" 2 'both parts are reported'
 dtctl data pack set other --shard-size 1M -q
 ok 'the same source gives the same bytes' diff -r shards other
@@ -37,20 +37,20 @@ is "$(tar tf shards/train/000000.tar | head -n 2 | tr '\n' ' ')" '000000000.cls 
 ok 'the shards hold the images unchanged' \
     cmp <(tar xOf shards/train/000000.tar 000000000.jpg) set/train/bar/000000.jpg
 run dtctl data pack set one.dtpack --image-size 24 --resize 28
-is "$status" 0 'pack into pixels'
+is "$status" 0 'the set is packed into pixels'
 run dtctl data pack set one.dtpack
 like "$err" "'one.dtpack' exists" 'an existing file is not overwritten'
 mkdir flat
 for class in set/train/*; do tar cf "flat/${class##*/}.tar" -C "$class" .; done
 
 run dtctl data inspect shards
-is "$status" 0 'inspect'
+is "$status" 0 'inspect succeeds'
 like "$out" 'webdataset, 60 images' 'inspect shows kind and count'
-like "$out" '10 classes of 6 to 6 images' 'classes'
-like "$out" 'width 40 to 40' 'sizes'
+like "$out" '10 classes of 6 to 6 images' 'inspect counts the classes'
+like "$out" 'width 40 to 40' 'inspect prints the sizes'
 run dtctl data inspect flat --json
-is "$(grep -o '"samples":60' <<<"$out")" '"samples":60' 'the number of samples as JSON'
-like "$out" '"kind":"tar".*"bar":6' 'the classes as JSON'
+is "$(grep -o '"samples":60' <<<"$out")" '"samples":60' 'the number of samples is printed as JSON'
+like "$out" '"kind":"tar".*"bar":6' 'the classes are printed as JSON'
 like "$err" '^$|no test part' 'a data set without a test part is accepted'
 run dtctl data inspect nothing
 is "$status" 1 'a source that is not there'

@@ -55,15 +55,16 @@ ok 'waves: another node falls silent, two nodes continue' \
 run dtctl ps
 like "$out" 'running +4 +2 +0' 'ps: two ranks run, and no restart was used'
 like "$out" 'round 2, 0 of 3 restarts: node node3 is gone: it is silent; coordinator node0' \
-    'ps: the reason of the third round'
+    'ps has the reason of the third round'
 run dtctl ps --json
-like "$out" '"round":2,"restarts":0,"max_restarts":3,"round_reason":"node node3' 'ps --json, too'
+like "$out" '"round":2,"restarts":0,"max_restarts":3,"round_reason":"node node3' \
+    'ps --json has it, too'
 run dtctl status
 like "$out" 'running, coordinator, round 2, 0 of 3 restarts: node node3 is gone' \
-    'status: the same reason'
+    'status has the same reason'
 run dtctl status --json
 like "$out" '"run_state":"running","round":2,"restarts":0,"max_restarts":3,"reason":"node node3' \
-    'status --json, too'
+    'status --json has it, too'
 kill -CONT "$first"
 ok 'waves: the first node is back, three nodes continue' \
     wait_for $WAIT said waves 'node1:1\] round 3 of 3'
@@ -186,7 +187,7 @@ wait_for $WAIT eval '[ -z "$(workers_of 0)$(workers_of 1)$(workers_of 2)$(worker
 kill -CONT "$frozen"
 wait $operator
 is "$?" 1 'a signal stops the run, with one node frozen'
-is "$(field "$(newest)/summary.json" state)" stopped 'everywhere'
+is "$(field "$(newest)/summary.json" state)" stopped 'summary.json says that the run was stopped'
 ok 'nothing is left, not even on that node' wait_for $WAIT none_left
 run dtctl down
 is "$status" 0 'down succeeds'

@@ -31,9 +31,9 @@ run dtctl train --fetch logs,statte -- true
 like "$status:$err" "2:.*--fetch.*'statte' is none of logs, output, model, state .*'state'" \
     'a word that is no kind'
 run dtctl train --fetch model --metric 'loss=loss ([0-9.]+)' -- true
-like "$status:$err" "2:.*--fetch.*metric 'loss' cannot be read" 'metrics without logs'
+like "$status:$err" "2:.*--fetch.*metric 'loss' cannot be read" 'metrics without logs are refused'
 run dtctl fetch --path /etc/hostname --fetch logs
-like "$status:$err" '2:.*--fetch is for the results of a run' '--fetch with --path'
+like "$status:$err" '2:.*--fetch is for the results of a run' '--fetch with --path is refused'
 
 # ---- some kinds ---------------------------------------------------------------------------------
 train some --fetch logs,model
@@ -43,10 +43,11 @@ is "$(here)" './model/m' 'only the model is here'
 like "$out" 'line of 1' 'lines of ranks are shown'
 like "$out" "left +output and state, 4 files, .* on the nodes only .try: dtctl fetch $id, or" \
     'the last screen names what is left'
-like "$(cat "$dir/summary.json")" '"left":\["output","state"\]' 'summary.json, too'
-is "$(results)" 'here, but output and state on nodes' 'ps, too'
-like "$(dtctl ps --json)" "$id.*\"left\":\[\"output\",\"state\"\]" 'without --all, and as JSON'
-like "$(dtctl path "$id" --json)" '"here":true.*"left":\["output","state"\]' 'path, too'
+like "$(cat "$dir/summary.json")" '"left":\["output","state"\]' 'summary.json says so, too'
+is "$(results)" 'here, but output and state on nodes' 'ps says so, too'
+like "$(dtctl ps --json)" "$id.*\"left\":\[\"output\",\"state\"\]" \
+    'ps says so without --all, and as JSON'
+like "$(dtctl path "$id" --json)" '"here":true.*"left":\["output","state"\]' 'path says so, too'
 like "$(dtctl doctor 2>&1)" '1 with results still on nodes' 'doctor counts it'
 is "$(marked)" 0 'no node takes its results for fetched'
 run dtctl gc --older-than 0s --keep 0 -y
@@ -194,6 +195,6 @@ like "$err" "run $id: its logs, output and state are only on the nodes; fetching
 is "$(here)" "$all" 'up loses nothing'
 train end --fetch model
 run dtctl down -y
-is "$status" 0 'down' || diag "$err"
+is "$status" 0 'down succeeds' || diag "$err"
 is "$(here)" './model/m ./out.0 ./state/node0/s' 'down brings what was left'
 done_testing

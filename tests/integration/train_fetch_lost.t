@@ -92,7 +92,7 @@ wait_for 20 has_part >/dev/null 2>&1 && kill -KILL $fetch
 wait $fetch 2>/dev/null
 ok 'a part of a file is here' has_part
 run dtctl fetch "$id" --fetch model
-is "$status $(here)" '0 ./model/m' 'a fetch of another kind publishes no part' || diag "$err"
+is "$status $(here)" '0 ./model/m' 'a fetch of another kind does not publish a part' || diag "$err"
 run dtctl fetch "$id"
 is "$status $(here)" '0 ./f-0 ./f-1 ./large ./model/m' 'the rest comes later' || diag "$err"
 

@@ -18,10 +18,10 @@ mode = "ShardedByS3Key"
 deliver = "File"
 END
 run dtctl train --dry-run -- true
-is "$status" 0 '20 files over 6 nodes'
+is "$status" 0 '20 files are dealt to 6 nodes'
 like "$err" 'input    set: 20 files, 21.0 kB, a share to every node by key, 3 to 4 files each' \
     'say how they are dealt'
-is "$(grep -c '^ *node[0-5]: [34] files, ' <<<"$err")" 6 '3 or 4 for every node'
+is "$(grep -c '^ *node[0-5]: [34] files, ' <<<"$err")" 6 'every node gets 3 or 4 files'
 like "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'contiguous by name'
 run dtctl train --name keys -- sh -c 'ls $DTCTL_INPUT_SET | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
 is "$status" 0 'a run with them'
@@ -38,14 +38,15 @@ is "$(grep -c '^ *node[0-5]: 4 files, ' <<<"$err")" 6 'uneven = pad gives all th
 run dtctl train --dry-run --set inputs.set.uneven=drop -- true
 is "$(grep -c '^ *node[0-5]: 3 files, ' <<<"$err")" 6 'uneven = drop gives the same'
 run dtctl train --dry-run --set inputs.set.order=shuffle:3 -- true
-unlike "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'order = shuffle:SEED'
+unlike "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' \
+    'order = shuffle:SEED changes the order'
 run dtctl train --dry-run --set 'inputs.set.include=part-1*' --set inputs.set.exclude=part-1[5-9] \
     --nodes 2 -- true
-like "$err" 'input    set: 5 files, .* 2 to 3 files each' 'include and exclude'
+like "$err" 'input    set: 5 files, .* 2 to 3 files each' 'include and exclude are applied'
 
 refused() { # KEY=VALUE WHY
     run dtctl train --dry-run --set "inputs.set.$1" -- true
-    is "$status" 2 "refused: $1"
+    is "$status" 2 "the input is refused: $1"
     like "$err" "$2" "  $2"
 }
 refused mode=Sharded "'Sharded' is none of replicated, sharded, FullyReplicated"
@@ -62,7 +63,7 @@ run dtctl train --dry-run --nodes 2:4 -- true
 is "$status" 2 'shares for a number of nodes that changes'
 like "$err" "input 'set' is sharded, and the share of a node that leaves would be missing" 'say why'
 run dtctl train --dry-run --nodes 2 --set train.spares=1 -- true
-is "$status" 2 'shares with spare nodes'
+is "$status" 2 'shares with spare nodes are refused'
 run dtctl train --dry-run --set inputs.other.shard=key -- true
 like "$err" 'there is no \[inputs.other\] before it' 'a field of an input that is not there'
 run dtctl train --dry-run --input a-b=set --input A_b=set -- true
@@ -85,7 +86,8 @@ shard = "count"
 unit = "sample"
 END
 run dtctl train --dry-run --nodes 4 -- true
-like "$err" 'input    data: 3 files, 25 samples, .* by count, 6 to 7 samples each' 'samples'
+like "$err" 'input    data: 3 files, 25 samples, .* by count, 6 to 7 samples each' \
+    'samples are counted and dealt'
 like "$err" 'node0: 3 files, 7 samples, .*: a.tar, b.tar, classes.txt' \
     'plan shows the files of each node'
 ok 'a dry run writes no archives' test -z "$(find .dtctl/default/runs -name '*.tar')"
@@ -112,7 +114,7 @@ is "$(find .dtctl/default/parts -name '*.tar' | wc -l)" 0 \
     'the next dtctl removes the parts of a killed one'
 zstd -q tars/b.tar && rm tars/b.tar
 run dtctl train --dry-run --nodes 4 -- true
-is "$status" 2 'a compressed archive'
+is "$status" 2 'a compressed archive is refused'
 like "$err" "'b.tar.zst' is compressed and cannot be split" 'the error names the compressed archive'
 rm tars/b.tar.zst && head -c 9000 tars/a.tar >tars/cut.tar
 run dtctl train --dry-run --nodes 4 -- true

@@ -67,7 +67,7 @@ wait "$agent"
 
 # ---- before a run -------------------------------------------------------------------------------
 run dttrain --plan --ranks 2 --network 1 --set train.model=mlp --set train.local_steps=100
-is "$status" 0 'a plan with local steps'
+is "$status" 0 'a plan with local steps is made'
 like "$out" 'in each round of 100 steps' 'the plan has the length of a round'
 like "$out" 'all-reduce of 3.4 MB in [0-9]+ buckets?, each of 2 ranks sends 3.4 MB' \
     'the plan has the bytes of a round'

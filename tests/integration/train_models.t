@@ -55,7 +55,7 @@ done
 run "$PYTHON" "$helper" "${judges[@]:1}"
 diag "$out" "$err"
 for case in "${cases[@]}"; do
-    like "$out" "logits ${case/ /-}: good" "${case/ /, stem }: the same logits in PyTorch"
+    like "$out" "logits ${case/ /-}: good" "${case/ /, stem } has the same logits as in PyTorch"
 done
 for kind in "${kinds[@]}"; do
     like "$out" "same $kind: good" "$kind: the weights are equal to the last bit"

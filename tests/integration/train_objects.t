@@ -23,7 +23,7 @@ like "$err" 'node0: 7 files, .*: part-01, part-02' 'the order is that of keys'
 is "$(reads)" 0 'a dry run reads no object'
 run dtctl train --dry-run --input set=s3://bucket/set --set 'inputs.set.include=part-1*' \
     --set 'inputs.set.exclude=part-1[5-9]' -- true
-like "$err" 'input    set: 5 files, .*all to every node' 'include and exclude choose keys'
+like "$err" 'input    set: 5 files, .*all to every node' 'include and exclude are applied to keys'
 
 # ---- runs ---------------------------------------------------------------------------------------
 sums='find . -type f -exec sha256sum {} + | sort -k 2'

@@ -26,7 +26,7 @@ like "$status:$err" "2:.*'https://x/y' is not s3://BUCKET/PREFIX" 'another schem
 go s3://absent/p --name bad
 like "$status:$err" "^[1-9].*outputs.s3.*'s3://absent/p'.*NoSuchBucket" 'a bucket that is not there'
 AWS_SECRET_ACCESS_KEY=wrong go s3://bucket/p --name bad
-like "$status:$err" '^[1-9].*outputs.s3.*SignatureDoesNotMatch' 'a wrong key'
+like "$status:$err" '^[1-9].*outputs.s3.*SignatureDoesNotMatch' 'a wrong key is reported'
 s3_fault denied '*/.dtctl-check' 9
 go s3://bucket/p --name bad
 like "$status:$err" '^[1-9].*outputs.s3.*AccessDenied' 'a key that may not write'

@@ -36,7 +36,7 @@ beside() { # RANKS SETTING…: a plan, and the run
     shift
     for s in "$@"; do more+=(--set "$s"); done
     rm -rf run peak.[0-9]*
-    ok "a plan of $ranks ranks, $*" env -u RANK bash -c \
+    ok "a plan of $ranks ranks is right, $*" env -u RANK bash -c \
         'dttrain --plan --json --ranks "$0" --ranks-per-node "$0" "$@" >plan.json' \
         "$ranks" "${sets[@]}" "${more[@]}"
     if [ "$ranks" = 1 ]; then
@@ -61,7 +61,7 @@ beside 2 train.model=resnet18 train.pipeline=2
 # ---- as text ------------------------------------------------------------------------------------
 run dttrain --plan --ranks 4 --ranks-per-node 2 --network 1 --set train.model=mlp \
     --set train.pipeline=2
-is "$status" 0 'a plan as text'
+is "$status" 0 'a plan is printed as text'
 like "$out" 'ranks    4, 2 on a node: 2-fold data parallel, pipelines of 2 ranks and 2 stages' \
     'the plan has the shape of the run'
 like "$out" 'fc1 +786688' 'the plan has the layers'

@@ -30,7 +30,7 @@ train --set outputs.work=true 'mkdir model state work; echo o >model/m; echo o >
 is "$status" 0 'output folders with names of dtctl come' || diag "$err"
 is "$(files)" './model/m ./model_/m ./model__/m ./state/node0/ck ./state/node1/ck '`
     `'./state_/evil ./work/new ./work_/new' 'each name keeps its own folder'
-is "$(at model/m model_/m model__/m work/new work_/new)" 'm o u w o' 'each with its content'
+is "$(at model/m model_/m model__/m work/new work_/new)" 'm o u w o' 'each folder has its content'
 
 train --merge by-node 'echo file >model; echo m >$DTCTL_MODEL_DIR/m'
 is "$status:$(files)" '0:./node0/model/m ./node0/model_ ./node1/model/m ./node1/model_' \
@@ -38,7 +38,8 @@ is "$status:$(files)" '0:./node0/model/m ./node0/model_ ./node1/model/m ./node1/
 train --merge rank0 --fetch logs 'echo $RANK >model; echo m >$DTCTL_MODEL_DIR/m'
 dtctl fetch --fetch model >/dev/null 2>&1
 run dtctl fetch --fetch output
-is "$status:$(files):$(at model_)" '0:./model/m ./model_:0' 'kind by kind, too' || diag "$err"
+is "$status:$(files):$(at model_)" '0:./model/m ./model_:0' \
+    'kinds can be fetched one by one, too' || diag "$err"
 
 # ---- names of nodes -----------------------------------------------------------------------------
 train 'if [ $RANK = 1 ]; then echo f >node0; fi; echo $RANK >differ'

@@ -66,7 +66,7 @@ is "$(cat pipe.err)" '' 'a reader that leaves is no error'
 
 # ---- one folder, one run ------------------------------------------------------------------------
 native --nodes 1 --name first --output held --set train.epochs=1
-is "$status" 0 'a training into a folder'
+is "$status" 0 'a training into a given folder succeeds'
 first=$(id)
 is "$(cat held/.dtctl-run)" "$first" 'the folder is marked as its own'
 like "$(cat held/summary.json)" "\"run\":\"$first\"" "the trainer's summary names its run"
@@ -260,7 +260,8 @@ for folder in incoming/node0/whole output; do # before they are moved, and where
 done
 run dtctl fetch
 is "$status" 0 'the results can be fetched later'
-is "$(cat ".dtctl/default/runs/$written"/output/node* | paste -sd' ')" 'node0 node1 node2' 'whole'
+is "$(cat ".dtctl/default/runs/$written"/output/node* | paste -sd' ')" 'node0 node1 node2' \
+    'the results are whole'
 part
 lost=$(id)
 wait_for 20 over "$lost"
@@ -279,7 +280,7 @@ lost=$(id)
 wait_for 20 over "$lost"
 rm -rf .dtctl/default/nodes/*/runs/"$lost"
 run dtctl fetch
-is "$status" 4 'all parts gone'
+is "$status" 4 'a fetch fails when all parts are gone'
 unlike "$err" 'never started' 'the run was started'
 like "$(cat ".dtctl/default/runs/$lost/summary.json")" '"lost":\["node0","node1","node2"\]' \
     'the summary has who lost it'

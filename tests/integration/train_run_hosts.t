@@ -25,8 +25,9 @@ head -c 3000000 /dev/urandom >tree/big
 ln -s big tree/link
 echo secret >tree/.git/config
 run dtctl push tree --to /tmp/put
-is "$status" 0 'push'
-is "$(on 2 sh -c 'cd /tmp/put/tree && find . -type f | wc -l')" 201 'everything but .git arrived'
+is "$status" 0 'push succeeds'
+is "$(on 2 sh -c 'cd /tmp/put/tree && find . -type f | wc -l')" 201 \
+    'everything but .git has arrived'
 is "$(on 1 sha256sum </dev/null /tmp/put/tree/big | cut -d' ' -f1)" \
     "$(sha256sum <tree/big | cut -d' ' -f1)" 'the files have the right content'
 run dtctl push tree --to /tmp/put --json
@@ -44,7 +45,7 @@ is "$(on 1 sha256sum /tmp/put/large | cut -d' ' -f1)" "$(sha256sum <large | cut 
 rm large
 on 2 sh -c 'echo other >/tmp/put/tree/sub/1'
 run dtctl fetch --path /tmp/put/tree --to got
-is "$status" 0 'fetch of a path'
+is "$status" 0 'fetch of a path succeeds'
 ok 'the fetched files are equal' diff -r --exclude=.git tree got/node1/tree
 run dtctl fetch --path /tmp/put/tree --to got2 --merge
 is "$status" 1 'files that contradict each other are an error'
@@ -55,7 +56,7 @@ run dtctl train --name hello -- sh -c 'echo "$RANK of $WORLD_SIZE, master $MASTE
     hostname >$DTCTL_OUTPUT_DIR/$RANK'
 is "$status" 0 'train'
 like "$out" '\[node2:1\] 1 of 2, master 10\.77\.0\.1' 'rank 1 is on node2 and sees the master'
-is "$(cat "$(newest)/output/"[01] | paste -sd' ')" 'node1 node2' 'results of both nodes'
+is "$(cat "$(newest)/output/"[01] | paste -sd' ')" 'node1 node2' 'results of both nodes are fetched'
 
 # ---- SSH dropped in mid-run ---------------------------------------------------------------------
 dtctl train --name dropped -- sh -c 'for i in $(seq 1 40); do echo "$RANK:$i"; sleep 0.1
@@ -136,7 +137,7 @@ run dtctl up
 is "$status" 0 'up succeeds on a small disk'
 on 2 sh -c 'head -c 1G /dev/zero >/root/.dtctl/fill 2>/dev/null'
 run dtctl push tree --to files/again
-is "$status" 3 'push to a full disk'
+is "$status" 3 'push to a full disk fails'
 like "$err" 'node2.*([Nn]o space|free)' 'the error names the node with the full disk'
 unlike "$err" "error: node .?node1" 'the error names no other node'
 run dtctl train --name full --file tree -- true
@@ -161,12 +162,12 @@ test_size = 500
 epochs = 1
 END
 run dtctl train --name native
-is "$status" 0 'the trainer on two hosts'
+is "$status" 0 'the trainer succeeds on two hosts'
 remote=$(grep -o '"final_loss":[^,]*' "$(newest)/summary.json" | head -n 1)
 ok 'the model was fetched' test -s "$(newest)/output/model/model.safetensors"
 sed 's/"hosts"/"local"/' dtctl.toml >local.toml
 run dtctl -f local.toml -c local train --name native
-is "$status" 0 'the trainer on two local nodes'
+is "$status" 0 'the trainer succeeds on two local nodes'
 local=$(cat .dtctl/local/runs/*/summary.json | grep -o '"final_loss":[^,]*' | head -n 1)
 is "$local" "$remote" 'hosts and local nodes end with the same loss'
 dtctl -f local.toml -c local down -q

@@ -23,7 +23,7 @@ like "$err" "cannot read 'true'.*for a command: dtctl train -- true" \
 run dtctl launch true
 like "$err" "no command 'launch' .did you mean 'train'" 'the word of other tools is understood'
 run dtctl plan
-is "$status" 0 'plan'
+is "$status" 0 'plan succeeds'
 like "$out" '\+ node0 +127\.0\.0\.2' 'plan lists what would be made'
 ok 'plan makes nothing' test ! -e .dtctl
 run dtctl up --provider aws --region us-east-1
@@ -50,7 +50,7 @@ run dtctl up -y --nodes 2
 is "$status" 0 'up with fewer nodes'
 ok 'up with fewer nodes removes the third' test ! -e .dtctl/default/nodes/node2
 run dtctl status --json
-is "$(grep -c '"state":"idle"' <<<"$out")" 2 'two idle nodes'
+is "$(grep -c '"state":"idle"' <<<"$out")" 2 'two nodes are idle'
 
 # ---- any command --------------------------------------------------------------------------------
 mkdir code
@@ -84,7 +84,8 @@ is "$(cat "$r"/output/rank{0,1,2,3}.txt | paste -sd' ')" '0 1 2 3' 'output of ev
 is "$(cat "$r/output/model/model.bin")" weights 'the model was fetched'
 is "$(cat "$r/logs/node1/3.err")" 'to stderr 3' 'logs are kept by rank'
 is "$(field "$r/summary.json" state)" finished 'the summary says it finished'
-is "$(grep -c '"name":"train:loss"' "$r/metrics.jsonl")" 4 'a value of the metric per rank'
+is "$(grep -c '"name":"train:loss"' "$r/metrics.jsonl")" 4 \
+    'there is a value of the metric for each rank'
 like "$(cat "$r/events.jsonl")" 'operator.*made.*node-joined.*workers-started.*finished' \
     'the events are in order'
 written=$(cat "$r"/*.toml "$r"/summary.json "$r"/events.jsonl .dtctl/default/nodes/*/runs/*/*.toml)
@@ -95,7 +96,7 @@ like "$out" "output +.*output" 'the last screen says where things are'
 printf '#!/bin/sh\n. ./part.sh\n' >code/job
 chmod +x code/job
 run bash -c 'cd code && dtctl train -- ./job'
-is "$status" 0 'a program of the current folder'
+is "$status" 0 'a program of the current folder is run'
 like "$out" '\[node1:1\] part of 1' 'a program in the current folder is sent'
 
 # ---- many lines in the first moment -------------------------------------------------------------
@@ -133,7 +134,7 @@ unlike "$err" 'lost sight' 'no connection was lost'
 run dtctl train --name fails --exit-code -- sh -c '[ $RANK = 0 ] || exit 7; sleep 60'
 is "$status" 7 '--exit-code passes its status on'
 run dtctl train --name fails --exit-code -- sh -c '[ $RANK = 0 ] || kill -9 $$; sleep 60'
-is "$status" 137 'a signal, too'
+is "$status" 137 'a signal is the status, too'
 like "$out" 'SIGKILL' 'the last screen names the signal'
 run dtctl train --name again --max-restarts 2 -- \
     sh -c 'echo try $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1'
@@ -158,11 +159,11 @@ echo text >in/b/note
 run dtctl train --name inputs --input all=in --input part=in:sharded -- \
     sh -c 'cd $DTCTL_INPUT_PART && find . -type f | sort >$DTCTL_OUTPUT_DIR/$RANK
         cd $DTCTL_INPUT_ALL && find . -type f | wc -l'
-is "$status" 0 'inputs'
+is "$status" 0 'a run with inputs succeeds'
 r=$(newest)
-is "$(grep -h . "$r"/logs/node*/*.out | paste -sd' ')" '7 7' 'replicated: everything everywhere'
+is "$(grep -h . "$r"/logs/node*/*.out | paste -sd' ')" '7 7' 'replicated: every node has every file'
 is "$(sort "$r"/output/[01] | paste -sd' ')" "$(cd in && find . -type f | sort | paste -sd' ')" \
-    'sharded: every file on exactly one node'
+    'sharded: every file is on exactly one node'
 sum() { (cd in && xargs cat <"$1" | wc -c); }
 a=$(sum "$WORK/$r/output/0") b=$(sum "$WORK/$r/output/1")
 ok "shares are balanced by bytes ($a and $b)" test $((a > b ? a - b : b - a)) -le 6000
@@ -204,12 +205,12 @@ is "$(grep -c 'ended' <<<"$out")" 2 'logs -f follows the run to its end'
 is "$(grep -c 'begun' <<<"$out")" 2 'logs -f shows no line twice'
 is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'the results were fetched'
 run dtctl logs --rank 1
-is "$status/$out" 0/$'begun\nended 1' 'logs of one rank'
+is "$status/$out" 0/$'begun\nended 1' 'the log of one rank is printed'
 run dtctl logs --rank 99
 is "$status" 1 'logs of a rank that does not exist fails'
 like "$err" "run 'killed-.*' has no rank 99: its highest is 1" 'say so'
 run dtctl fetch
-is "$status" 0 'fetch again'
+is "$status" 0 'a second fetch succeeds'
 like "$out" 'are here' 'a second fetch has nothing to do'
 
 # ---- signals and stop ---------------------------------------------------------------------------
@@ -221,7 +222,7 @@ wait_for 10 grep -q '^\[node1:1\] ready' signalled.out
 kill -INT $pid
 wait $pid
 is "$?" 1 'not a terminal: the first signal stops the run'
-is "$(field "$(newest)/summary.json" state)" stopped 'everywhere'
+is "$(field "$(newest)/summary.json" state)" stopped 'summary.json says that the run was stopped'
 like "$(cat signalled.out)" 'asked' 'the workers got SIGTERM'
 dtctl train --detach --name stopme -- sleep 60 >stop.id 2>/dev/null
 wait_for 5 going
@@ -263,7 +264,7 @@ run dtctl stop
 is "$status" 0 'stop of a run that the record has as over, but that is active'
 ok 'stop ends the processes all the same' wait_for 10 none_left
 run dtctl down --dry-run
-is "$status" 0 'down, dry'
+is "$status" 0 'a dry down succeeds'
 dtctl train --detach --name busy -- sleep 60 >busy.id 2>/dev/null
 run dtctl down
 is "$status" 1 'down is refused while a run is active'
@@ -367,7 +368,7 @@ is "$(grep -c -x -e before -e after <<<"$out")" 2 'the run is followed to its en
 rm -r ".dtctl/default/runs/$id/nodes"
 
 run dtctl gc --keep 1 --older-than 0s
-is "$status" 0 'gc'
+is "$status" 0 'gc succeeds'
 kept=$(cat .dtctl/default/nodes/node0/runs/*/job.toml | grep -c '^id')
 like "$kept" '^[123]$' 'gc keeps the newest runs and those that were not fetched'
 run dtctl doctor

@@ -93,7 +93,7 @@ shell_answers() {
     sleep 0.3
     shows '^/dev/pts'
 }
-ok 'a shell with a terminal' wait_for 10 shell_answers
+ok 'a shell has a terminal' wait_for 10 shell_answers
 ok "the shell is in the node's folder" shows 'nodes/node1$'
 ok 'the terminal has the size of the window' shows '^30 100'
 tm resize-window -x 80 -y 24

@@ -16,7 +16,7 @@ mkdir code
 cp "$SRC/tests/integration/train_run_torch.py" code/ddp.py
 torch_run dtctl train --nproc-per-node 2 --file code/ --env OMP_NUM_THREADS=1 \
     --metric 'loss=loss ([0-9.e+-]+)' -- "$PYTHON" ddp.py
-is "$status" 0 'a DDP script over gloo, four ranks on two hosts'
+is "$status" 0 'a DDP script runs over gloo, with four ranks on two hosts'
 like "$out" '\[node1:0\] world 4 loss 0\.' 'the script trains'
 r=$(ls -dt .dtctl/default/runs/ddp-* | head -n 1)
 like "$(cat "$r/metrics.jsonl")" '"name":"loss","value":[0-9.]+' 'the loss is a metric'

@@ -57,7 +57,7 @@ like "$err" 'takes longer than 1 s \(setup.timeout\)' 'the error names setup.tim
 gone() { ! pgrep -f 'sleep 4711' >/dev/null; }
 ok 'the processes of the setup are ended' wait_for 15 gone
 run dtctl train --set 'setup.needs=["../dtctl.toml"]' -- true
-is "$status" 2 'a file outside of the folder'
+is "$status" 2 'a file outside of the folder is refused'
 like "$err" "setup.needs: '../dtctl.toml' is not below the current folder" \
     'the error names the file'
 

@@ -66,7 +66,8 @@ is "$? $(state)" '1 down' 'SIGTERM stops the run, fetches its results and remove
 
 # ---- words --------------------------------------------------------------------------------------
 run dtctl train --down --detach -- true
-like "$status $err" '^2 .*--down needs a dtctl that follows the run' '--down with --detach'
+like "$status $err" '^2 .*--down needs a dtctl that follows the run' \
+    '--down with --detach is refused'
 run dtctl train --up --keep-on-failure 1h -- true
 like "$status $err" '^2 .*--keep-on-failure is for --down' '--keep-on-failure without --down'
 done_testing

@@ -8,7 +8,7 @@ source "${0%/*}/../lib.sh"
 helper="$SRC/tests/integration/train_update.py"
 
 mkdir data
-ok 'images' "$PYTHON" "$helper" data data
+ok 'images are made' "$PYTHON" "$helper" data data
 
 names=() checks=()
 # updates NAME COUNT KEY=VALUE…: a run with a checkpoint of each step, and a check of each update.

@@ -27,7 +27,8 @@ run "$PYTHON" "$helper" "${checks[@]:1}" -- oblong "$vit" "$tool" \
     -- load "$vit" out/model.safetensors
 diag "$out" "$err"
 for case in "${cases[@]}"; do
-    like "$out" "logits ${case%% *}: good" "weights of ${case%% *}: the same logits as in PyTorch"
+    like "$out" "logits ${case%% *}: good" \
+    "weights of ${case%% *} give the same logits as in PyTorch"
 done
 like "$out" 'holds 13 positions, which are no class token and a square' \
     'positions of no square are refused with the reason'

@@ -16,7 +16,7 @@ agent_at() { on "$1" sh -c 'ls /root/.dtctl/nodes/*/bin 2>/dev/null' | grep -c d
 # ---- plan, up, status ---------------------------------------------------------------------------
 config "root@node[1-3]"
 run dtctl plan
-is "$status" 0 'plan'
+is "$status" 0 'plan succeeds'
 is "$(grep -c '+ node[123]' <<<"$out")" 3 'expands the node set'
 # Login shells that print text of their own, as many do: one line, JSON, no end of line, much.
 on 1 sh -c 'echo "echo hello from the login shell" >/root/.bashrc'
@@ -31,10 +31,10 @@ done
 run dtctl up --json
 like "$out" '"installed":0' 'a second up installs nothing'
 run dtctl status
-is "$status" 0 'status'
+is "$status" 0 'status succeeds'
 is "$(grep -c idle <<<"$out")" 3 'three nodes answer'
 run dtctl exec -b -- 'echo same'
-is "$status" 0 'exec'
+is "$status" 0 'exec succeeds'
 like "$out" 'node\[1-3\] \(3\)' 'equal output is folded'
 run dtctl exec -- 'exit $(hostname | tr -d node)'
 is "$status" 3 'exec: some nodes failed'
@@ -67,7 +67,7 @@ is "$status" 4 'a node without an answer: no status'
 like "$out" 'node1: node1' 'the others answer'
 like "$err" 'node3: .*no answer within 4' 'the missing one is named'
 run dtctl status
-is "$status" 3 'status with a node away'
+is "$status" 3 'status fails while a node is away'
 like "$out" 'node3 .*unreachable' 'status names the unreachable node'
 run dtctl up
 is "$status" 3 'up fails with status 3 while a node is unreachable'
@@ -92,10 +92,10 @@ like "$err" 'node2.*SHA256:' 'the error has the fingerprint'
 like "$err" 'accept-host-keys' 'the error names --accept-host-keys'
 is "$(agent_at 2)" 0 'nothing was put there'
 run dtctl up --accept-host-keys
-is "$status" 0 'accepted'
+is "$status" 0 'an unknown host key is accepted on request'
 ok 'the key is kept for this cluster' grep -q "$net.2\|node2" .dtctl/default/known_hosts
 run dtctl up
-is "$status" 0 'known from then on'
+is "$status" 0 'the host key is known from then on'
 dtctl down -q >/dev/null 2>&1
 sed "s/^node2,$net.2 /node9 /; s/^node1,$net.1 /node2,$net.2 /" known.all >"$HOME/.ssh/known_hosts"
 rm -rf .dtctl
@@ -115,7 +115,7 @@ dtctl down -q --forget >/dev/null 2>&1
 config worker@node1 worker@node2
 on 2 chown root:root /home/worker
 run dtctl up
-is "$status" 3 'a home without permission'
+is "$status" 3 'a home without permission is refused'
 like "$err" 'node2.*([Pp]ermission|denied)' "the error says 'permission denied'"
 on 2 chown worker:worker /home/worker
 run dtctl up
@@ -125,11 +125,11 @@ dtctl down -q >/dev/null 2>&1
 on 2 sh -c 'mkdir -p /root/.dtctl && mount -t tmpfs -o size=8m tmpfs /root/.dtctl'
 config root@node1 root@node2
 run dtctl up
-is "$status" 3 'a disk with too little room'
+is "$status" 3 'a disk with too little room is refused'
 like "$err" "node2.*free.*needed" 'the error has the free and the needed space'
 on 2 sh -c 'dd if=/dev/zero of=/root/.dtctl/fill bs=64k 2>/dev/null; true'
 run dtctl up
-is "$status" 3 'a full disk'
+is "$status" 3 'a full disk is refused'
 like "$err" "node2.*([Nn]o space|free)" 'the error says that the disk is full'
 wait_for 10 on 2 umount /root/.dtctl # the last shell there may still be about to end
 rm -rf .dtctl
@@ -176,7 +176,7 @@ ok 'the run is still there' precious 1
 is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 2 'the inventory has all nodes'
 is "$(grep -c nosuch .dtctl/default/up.toml)" 0 'the unknown name is not kept'
 run dtctl up --host root@node3
-is "$status" 2 'other hosts: not without a word'
+is "$status" 2 'up does not drop nodes without a question'
 like "$err" 'up would drop node\[1-2\]' 'the error names the nodes to be dropped'
 run dtctl up -y --host root@node3
 is "$status" 0 'the new one first, then the results, then the old ones go' || diag "$err"

@@ -22,6 +22,6 @@ run answer 'to 2 nodes' '' -- dtctl push --dry-run large
 is "$status" 0 'push --dry-run asks nothing'
 unlike "$out" 'continue' 'push --dry-run prints no question'
 run answer 'node0' '' -- dtctl exec -b -- 'printf "a\033]0;title\007b\n"'
-is "$status" 0 'exec -b on a terminal'
+is "$status" 0 'exec -b on a terminal succeeds'
 like "$out" 'a\\x1b\]0;title\\x07b' 'control characters of a node are escaped'
 done_testing

@@ -20,7 +20,7 @@ mkdir -p tree/sub
 seq 50000 >tree/sub/seq
 head -c 20M /dev/urandom >tree/large
 run dtctl push tree/ --to tree
-is "$status" 0 'push to both at once' || diag "$err"
+is "$status" 0 'push to both nodes at once succeeds' || diag "$err"
 for i in 1 2; do
     is "$(on "$i" sh -c "cd $parts/node$i/tree && sha256sum large sub/seq")" \
         "$(cd tree && sha256sum large sub/seq)" "the files are complete on node$i"
@@ -36,7 +36,7 @@ like "$out" 'node2 prints' 'exec shows the second node'
 dir=$(ls -d .dtctl/default/runs/shared-*)
 is "$(cat "$dir"/output/{of-0,of-1,node1/same,node2/same,state/node1/rank,state/node2/rank})" \
     $'node1\nnode2\nnode1\nnode2\n0\n1' 'results of both are here'
-ok 'a large file too' cmp tree/large "$dir/output/large"
+ok 'a large file is pushed, too' cmp tree/large "$dir/output/large"
 run dtctl logs "${dir##*/}"
 is "$(grep -o 'node. prints' <<<"$out" | sort | tr '\n' ' ')" 'node1 prints node2 prints ' \
     'the logs have both nodes'
@@ -51,7 +51,7 @@ is "$(grep -c '"state":"running"' <<<"$out")" 1 'ps shows the run as running' ||
 run dtctl down --node node2
 is "$status" 1 'down --node is refused while a run is active there'
 run dtctl gc --older-than 0s
-is "$status" 0 'gc of both' || diag "$err"
+is "$status" 0 'gc of both nodes succeeds' || diag "$err"
 ok 'gc does not touch the run' written 2
 run dtctl stop "$id"
 is "$status" 0 'stop reaches both agents' || diag "$err"

@@ -16,14 +16,14 @@ small=(--min-bytes 4KiB --max-bytes 1MiB --factor 16 --iterations 4 --warmup 1)
 measures() {
     local kind=$1 nodes=$2 bus=$3
     run dtctl bench "$kind" --nodes "$nodes" "${small[@]}"
-    is "$status" 0 "$kind on $nodes nodes" || diag "$err"
-    is "$(rows | wc -l)" 3 "$kind on $nodes nodes: three sizes"
+    is "$status" 0 "$kind on $nodes nodes is measured" || diag "$err"
+    is "$(rows | wc -l)" 3 "$kind on $nodes nodes is measured for three sizes"
     is "$(rows | awk '{ print $7 }' | sort -u)" 0 "$kind on $nodes nodes: nothing is wrong"
     like "$out" "# $kind between $nodes ranks on $nodes nodes, between processors by ring" \
         "$kind on $nodes nodes: the head says how"
     run dtctl bench "$kind" --nodes "$nodes" "${small[@]}" --json
-    is "$(grep -c '"event":"bench"' <<<"$out")" 3 "$kind on $nodes nodes: three events"
-    ok "$kind on $nodes nodes: the formulas" awk -v bus="$bus" '
+    is "$(grep -c '"event":"bench"' <<<"$out")" 3 "$kind on $nodes nodes writes three events"
+    ok "$kind on $nodes nodes has the values of the formulas" awk -v bus="$bus" '
         function value(key) {
             match($0, "\"" key "\":[-+.e0-9]+")
             return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
@@ -73,12 +73,12 @@ if [ -x "$cuda" ] && [ -e "$GPU/libnccl.so.2" ]; then
     }
     for kind in allreduce all-gather reduce-scatter sendrecv; do
         emulated -- --bench "$kind"
-        is "$status" 0 "$kind by NCCL" || diag "$err"
+        is "$status" 0 "$kind is measured by NCCL" || diag "$err"
         like "$out" 'from GPU to GPU by NCCL 2\.28\.9' "$kind: the head names NCCL"
         is "$(rows | awk '{ print $7 }' | sort -u)" 0 "$kind by NCCL: nothing is wrong"
     done
     emulated -- --bench allreduce --set train.collectives=host
-    is "$status" 0 'allreduce of GPUs through the hosts' || diag "$err"
+    is "$status" 0 'allreduce of GPUs is measured through the hosts' || diag "$err"
     like "$out" 'through the memory of the hosts' 'the head says so'
     emulated EMU_NCCL_WRONG=1 -- --bench allreduce
     ok 'a planted wrong sum fails the command' test "$status" -ne 0

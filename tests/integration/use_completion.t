@@ -15,9 +15,9 @@ name=$(basename .dtctl/default/runs/quick-*)
 run dtctl completion runs
 is "$out" "$name" "the completion offers the run's name"
 run dtctl completion nodes
-is "$out" $'node0\nnode1' 'nodes'
+is "$out" $'node0\nnode1' 'nodes are listed'
 run dtctl completion clusters
-is "$out" $'default\nother' 'clusters'
+is "$out" $'default\nother' 'clusters are listed'
 run dtctl completion nodes -- exec -c other -w
 is "$out" $'node0\nnode1\nnode2' 'the cluster is that of the line, as far as it is typed'
 run env DTCTL_CLUSTER=other dtctl completion runs
@@ -49,7 +49,7 @@ echo "${COMPREPLY[*]}"
 EOF
 while IFS='|' read -r line want; do
     eval "run bash complete.sh $line"
-    is "$out$err" "$want" "bash: $line"
+    is "$out$err" "$want" "bash completes: $line"
 done <<EOF
 dtctl logs qu|$name
 dtctl fetch qu|$name
@@ -69,7 +69,8 @@ if command -v fish >/dev/null; then
         complete -C "dtctl stop q"; complete -C "dtctl exec -c other -w "
         complete -C "dtctl --cluster="'
     is "$(cut -f 1 <<<"$out" | paste -sd ' ')" \
-        "$name node0 node1 node2 --cluster=default --cluster=other" 'fish'
+        "$name node0 node1 node2 --cluster=default --cluster=other" \
+    'fish completes nodes and clusters'
 else
     skip 1 'fish is not installed'
 fi

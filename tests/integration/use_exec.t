@@ -20,7 +20,7 @@ for rank in 0 1 2 3 4 5; do
 done
 run dtctl exec --rank 1,4 --json -- true
 is "$(grep -o '"node":"node[0-9]"' <<<"$out" | paste -sd ' ')" '"node":"node0" "node":"node2"' \
-    'several ranks select their nodes'
+    'nodes are selected by several ranks'
 run dtctl exec --rank 4,5 --json -- true
 is "$(grep -c '"event":"exit"' <<<"$out")" 1 'ranks of one node: it is asked once'
 run dtctl exec --rank 6 -- true

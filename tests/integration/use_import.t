@@ -25,7 +25,7 @@ has() {
 }
 # remarks_on LINE NAME TEXT
 remarks_on() {
-    like "$remarks" ":$1: [^"$'\n'"]*$2[^"$'\n'"]*: [^"$'\n'"]*$3" "line $1: $2"
+    like "$remarks" ":$1: [^"$'\n'"]*$2[^"$'\n'"]*: [^"$'\n'"]*$3" "line $1 is remarked on: $2"
 }
 # dry_run WANT: dtctl train --dry-run on local nodes shows this command
 dry_run() {

@@ -4,7 +4,7 @@
 source "${0%/*}/../lib.sh"
 
 run dtctl init --provider hosts --host a --host 'b[01-03]'
-is "$status:$out" '0:wrote dtctl.toml; next: dtctl up' 'init with hosts'
+is "$status:$out" '0:wrote dtctl.toml; next: dtctl up' 'init with hosts writes the file'
 is "$(grep -v '^#' dtctl.toml | grep .)" '[cluster]
 provider = "hosts"
 [hosts]
@@ -25,7 +25,7 @@ run dtctl init -y
 is "$(grep -c '^provider = "hosts"' dtctl.toml)" 1 '-y keeps what the file has'
 rm dtctl.toml
 run dtctl init
-is "$status" 0 'init with nothing'
+is "$status" 0 'init without anything succeeds'
 run dtctl up
 is "$status" 0 'up accepts the file that init writes'
 run dtctl init --all --dry-run

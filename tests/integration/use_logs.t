@@ -12,10 +12,10 @@ dtctl train --name over --nproc-per-node 2 -- \
 run dtctl logs --tail 2 over
 is "$status" 0 'logs --tail of a run that is over'
 is "$(grep -c 'out ' <<<"$out"):$(grep -c 'err ' <<<"$err")" 8:8 \
-    'two lines of each stream of four ranks'
+    'two lines of each stream of four ranks are printed'
 is "$(grep -o 'out .*' <<<"$out" | paste -sd ,)" \
     "$(for r in 0 1 2 3; do echo "out 99 of $r,out 100 of $r"; done | paste -sd ,)" \
-    'the last ones, rank by rank'
+    'the last lines are printed rank by rank'
 run dtctl logs --tail 3 --rank 2 over
 is "$out" $'out 98 of 2\nout 99 of 2\nout 100 of 2' \
     '--tail with --rank shows the last lines of one rank'
@@ -26,9 +26,9 @@ is "$(grep -c 'out ' <<<"$out")" 400 '--tail above the number of lines shows all
 run dtctl logs over
 is "$(grep -c 'out ' <<<"$out")" 400 'without --tail all lines are shown'
 run dtctl logs --tail 1 --json over
-is "$(grep -c '"event":"line"' <<<"$out")" 8 '--tail as JSON'
+is "$(grep -c '"event":"line"' <<<"$out")" 8 '--tail prints JSON'
 run dtctl logs --tail 1 -f over
-is "$(grep -c 'out 100' <<<"$out")" 4 '--tail with -f'
+is "$(grep -c 'out 100' <<<"$out")" 4 '--tail can be followed with -f'
 run dtctl logs --tail -2 over
 is "$status" 2 'less than none is refused'
 
@@ -77,7 +77,7 @@ ok 'the time of later lines is recorded' wait_for 60 noted 11
 run dtctl logs --since "$then" aged
 is "$out" late 'logs --since: what was written since then'
 run dtctl logs --since 1h --tail 2 aged
-is "$out" $'3\nlate' 'a longer time ago, and of that the last lines'
+is "$out" $'3\nlate' '--since and --tail are combined'
 dtctl logs -f --since "$then" aged >follow.out 2>follow.err &
 follower=$!
 ok 'with -f the lines since then are shown at once' wait_for 60 grep -qx late follow.out

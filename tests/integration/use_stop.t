@@ -21,7 +21,7 @@ ok 'both runs are active' going 2
 run answer '[y/N]' '\x03' -- dtctl stop
 is "$status" 130 'Ctrl-C in place of an answer ends it'
 run answer '[y/N]' 'y\n' -- dtctl stop
-is "$status" 0 'a yes'
+is "$status" 0 'a yes stops the run'
 like "$out" 'run second-.*: nothing of it is left' "'yes' stops the newest run"
 run dtctl fetch second
 dtctl train --nodes 1 --name third -- true >third.log 2>&1 || diag "$(cat third.log)"

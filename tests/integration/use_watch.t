@@ -24,7 +24,7 @@ is "$(wc -l <<<"$out")" 3 'without a terminal the tables follow one another'
 unlike "$out" $'\e' 'without a terminal there are no control sequences'
 json() { looks --json | grep -m 3 '"event":"run"'; }
 run json
-is "$(wc -l <<<"$out")" 3 '--watch as JSON'
+is "$(wc -l <<<"$out")" 3 '--watch prints JSON'
 run dtctl ps --every 0s
 is "$status" 2 'no pause at all is refused'
 like "$err" 'below the minimum' 'the error has the limit'

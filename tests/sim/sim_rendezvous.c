@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
     ok(count < 100 || (t.finished == count && t.buried > count / 2),
        "all finish, and often a host's answer was needed (%d times)", t.buried);
     for (int m = 1; m < MUTATION_COUNT && argc < 2; m++)
-        ok(noticed(&w, (enum mutation)m), "noticed: %s", mutations[m].text);
+        ok(noticed(&w, (enum mutation)m), "the fault is noticed: %s", mutations[m].text);
     free(w.queue);
     free(w.kept);
     return done_testing();

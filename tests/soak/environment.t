@@ -27,7 +27,7 @@ job='echo begins; cd $DTCTL_OUTPUT_DIR; mkdir sub; seq 20000 >same; echo $DTCTL_
     head -c 300000 /dev/zero >sub/$DTCTL_NODE; echo $DTCTL_NODE >$DTCTL_STATE_DIR/n'
 dtctl up --nodes 2 >up.out 2>&1 || bail_out "no cluster: $(cat up.out)"
 dtctl train --name held --output "$WORK/results/out" -- sh -c "$job" >train.out 2>&1
-is "$?" 0 'results on another file system'
+is "$?" 0 'results are fetched to another file system'
 run=$(basename "$(find .dtctl/default/runs -mindepth 1 -maxdepth 1)")
 sum() { (cd "$WORK/results/out" && find . -type f ! -name .dtctl-run -exec sha256sum {} + | sort); }
 whole=$(sum)

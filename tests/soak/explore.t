@@ -19,6 +19,6 @@ done
 is "$status" 0 'every state is safe, and the run continues from each' || diag "$out"
 for rule in '1 silence taken for death' '3 a coordinator that does not wait for the fence'; do
     run explore 2300 1 "${rule%% *}"
-    like "$out" '# (two|a rank|a round).*again: explore' "noticed: ${rule#* }"
+    like "$out" '# (two|a rank|a round).*again: explore' "the fault is noticed: ${rule#* }"
 done
 done_testing

@@ -106,7 +106,7 @@ static void go(int round) {
     draw_model();
     snprintf(name, sizeof name, "one-%d", round);
     struct mode *one = make(name, 1, 1, 1, 1, 1);
-    if (!ok(run_ranks(&one->run) == 0, "round %d: one process", round))
+    if (!ok(run_ranks(&one->run) == 0, "round %d: one process trains", round))
         describe(&one->run);
     int64_t steps = shared->steps[0], at = 0;
     memcpy(losses, shared->loss[0], sizeof losses);
