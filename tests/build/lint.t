@@ -22,7 +22,8 @@ echo 'int err;' >tree/lib/base/err.h
 echo 'int x;' >tree/lib/odd/x.c
 run "$lint/layers" tree
 is "$status" 1 'layers: a bad include is refused'
-like "$out" 'lib/base/bad.c:1: base must not include sys' 'layers: an arrow that points up'
+like "$out" 'lib/base/bad.c:1: base must not include sys' \
+    'layers: an arrow that points up is refused'
 like "$out" 'lib/sys/dots.c:1: write' 'layers: a path with dots is refused'
 like "$out" 'lib/sys/angle.c:1: write "base/err.h" in quotes' \
     'layers: an own header in angle brackets is refused'
@@ -51,7 +52,7 @@ printf '%s\n' 'int ring_open(int a,' '              int b) {' '}' 'static int ot
     'int net_close(void) {' '}' 'int link_add(int a) {' '}' >words/lib/net/ring.c
 : >words/lib/net/links.h
 echo 'int main(void) {' >words/cmd/x/main.c
-ok 'prefixes: the name of the file, of a header, of the folder' "$lint/prefixes" words
+ok 'prefixes: the name of the file, of a header or of the folder is accepted' "$lint/prefixes" words
 printf '%s\n' 'struct a *tube_open(int a) {' '}' >>words/lib/net/ring.c
 run "$lint/prefixes" words
 is "$status:$out" '1:lib/net/ring.c:10: tube_open() does not carry the name of its file' \

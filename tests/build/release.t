@@ -43,7 +43,7 @@ refused 0.2.0 'dtctl differs between two builds' 'a build that is not reproducib
 git revert --no-edit HEAD >/dev/null
 
 run .ci/release 0.2.0
-is "$status" 0 'a release that is ready' || diag "$err"
+is "$status" 0 'a release that is ready is made' || diag "$err"
 is "$(git tag)" v0.2.0 'a release has a tag'
 is "$(cd dist && echo *)" \
     'SHA256SUMS dtctl dtctl-0.2.0.spdx.json dtctl-0.2.0.tar.gz dtrun' 'a release has all its files'

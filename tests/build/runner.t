@@ -151,9 +151,9 @@ int main(int argc, char **argv) {
 EOF
 ok 'tap.h compiles' gcc -Wall -Wextra -Werror -I"$SRC" -o c c.c -lm
 run ./c
-is "$status" 0 'C assertions that hold'
+is "$status" 0 'C assertions that hold are passed'
 run ./c more
-is "$status" 1 'C assertions that do not'
+is "$status" 1 'C assertions that do not hold fail'
 is "$(grep -c '^not ok' <<<"$out")" 4 'all four failures are printed'
 like "$out" 'got: "a\\nb" \(3 bytes\)' 'values are shown'
 like "$out" 'c.c:4' 'a failed assertion prints its place'

@@ -83,9 +83,9 @@ result "$((status != 0))" 'nodes cannot reach other networks'
 # ---- faults ----
 cloud_fault sshd-stop node=node1
 run banner 10.77.0.11
-is "$out" '' 'sshd-stop: refused'
+is "$out" '' 'sshd-stop: a login is refused'
 cloud_fault sshd-start node=node1
-ok 'sshd-start: back' wait_for 10 banner 10.77.0.11
+ok 'sshd-start: a login is possible again' wait_for 10 banner 10.77.0.11
 cloud_fault link-down node=node1
 run banner 10.77.0.11
 is "$out" '' 'link-down: the node is unreachable'

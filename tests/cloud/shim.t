@@ -265,7 +265,7 @@ cloud_s3 PUT shelf >out/bucket
 put() {
     cloud_s3 PUT shelf/a/lock --data-binary "$1" -H 'If-None-Match: *' -H 'Content-Type: text/plain'
 }
-ok 'an object that is not there yet' put one
+ok 'an object that is not there yet is written' put one
 isnt=1
 put two 2>out/put.err && isnt=0
 result $isnt 'an existing object is not overwritten'

@@ -65,7 +65,7 @@ status=ok' "the node has its configuration and the status 'ok'" || diag "$state"
 is "$(grep '^check\.' <<<"$state" | grep -v '=ok$')" '' 'every check has passed'
 like "$state" 'check\.lease=ok.*check\.metadata=ok' 'lease and metadata service are checked'
 ok 'cloud-init ends without an error' wait_for 60 node0 'cloud-init status | grep -q "status: done"'
-is "$(node0 hostname)" node0 'the host name'
+is "$(node0 hostname)" node0 'the node has its host name'
 is "$(node0 getent hosts node0 | awk '{ print $1 }')" 10.77.0.10 \
     "the host name resolves to the node's address"
 is "$(node0 'systemctl is-enabled apt-daily.timer apt-daily-upgrade.timer' | xargs)" \

@@ -48,14 +48,14 @@ machine 8 4 32 32
 is "$(PATH=$WORK/bin:/usr/bin:/bin checked check_gpu)" \
     'gpu failed 8 on the bus, and no driver (nvidia-smi is missing)' 'GPUs without a driver are'
 gpus 8
-is "$(checked check_gpu)" 'gpu ok 8' 'all that are on the bus'
+is "$(checked check_gpu)" 'gpu ok 8' 'all GPUs that are on the bus are counted'
 like "$(calls)" 'nvidia-smi -pm 1' 'persistence mode is set'
 gpus 7
 like "$(checked check_gpu)" '^gpu failed the driver shows 7 of 8' \
     'a GPU that is missing is a failure'
 fake nvidia-smi 'sleep 60'
 like "$(within checks 'query_seconds_max=1; check_gpu')" '^gpu failed the driver shows 0 of 8' \
-    'a driver that hangs'
+    'a driver that hangs is reported'
 gpus 8 '0, No, 0' '1, No, 0'
 is "$(checked check_gpu_health)" 'gpu_health ok' 'a healthy GPU is accepted'
 gpus 8 '0, No, 0' '3, Yes, 0' '5, No, 12'
@@ -101,7 +101,7 @@ rm "$WORK/bin/df"
 for state in failed inactive unknown; do
     fake systemctl "echo $state"
     is "$(within checks 'check_unit lease dtctl-lease.service failed')" \
-        "lease failed dtctl-lease.service is $state" "a lease unit that is $state"
+        "lease failed dtctl-lease.service is $state" "a lease unit that is $state is reported"
 done
 
 # ---- the readiness file --------------------------------------------------------------------------
@@ -126,7 +126,7 @@ check.disk=ok
 check.clock=ok
 check.lease=ok
 check.idle=ok
-check.metadata=ok' 'a node where all is well'
+check.metadata=ok' 'a node where all is well is ready'
 machine 1 0 2 0
 boot
 like "$(cat "$ready")" 'status=degraded.*check.efa=0 of 2 have a driver' \

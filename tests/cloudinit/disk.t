@@ -28,7 +28,8 @@ $(disk nvme0n1p1 PKNAME=nvme0n1 TYPE=part MODEL= FSTYPE=ext4 LABEL=cloudimg-root
 is "$(echo "$root_disk" | blank)" '' 'a machine without local disks has none that is blank'
 is "$(echo "$root_disk
 $(disk nvme1n1)
-$(disk nvme2n1 "MODEL=$store   ")" | blank)" 'nvme1n1 nvme2n1' 'two that hold nothing'
+$(disk nvme2n1 "MODEL=$store   ")" | blank)" 'nvme1n1 nvme2n1' \
+    'two disks that hold nothing are blank'
 is "$(disk nvme1n1 'MODEL=Amazon Elastic Block Store' | blank)" '' 'a blank volume stays blank'
 is "$(disk nvme1n1 FSTYPE=xfs | blank)" '' 'a disk with a file system is not blank'
 is "$(disk nvme1n1 PTTYPE=dos | blank)" '' 'a disk with a partition table is not blank'
@@ -115,7 +116,7 @@ is "$(findmnt -no SOURCE "$DTCTL_ROOT/mnt/nvme")" "${devices[1]}" \
 is "$(sha256sum <one)" "$before" 'the one with a file system is not touched'
 ok 'the mounted disk is writable' touch "$DTCTL_ROOT/mnt/nvme/kept"
 like "$(findmnt -no OPTIONS "$DTCTL_ROOT/mnt/nvme")" noatime 'the mount has the option noatime'
-is "$("$NODE_FILES/disk")" /mnt/nvme 'again: nothing changes'
+is "$("$NODE_FILES/disk")" /mnt/nvme 'the second time changes nothing'
 umount "$DTCTL_ROOT/mnt/nvme"
 is "$("$NODE_FILES/disk")" /mnt/nvme 'after a reboot the disk is mounted again'
 ok 'the files on the disk are kept' test -e "$DTCTL_ROOT/mnt/nvme/kept"

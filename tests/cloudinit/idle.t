@@ -85,19 +85,19 @@ fresh_node
 is "$(steps '100 -
 105 -
 129 -')" '10 10 1 ' 'a limit of seconds still gives half a minute'
-is "$(calls | grep -c poweroff)" 0 'between the word and the end'
+is "$(calls | grep -c poweroff)" 0 'the node stays on between the warning and the end'
 
 # ---- results that were not fetched --------------------------------------------------------------
 node_conf node=node0 user="$(id -un)" idle_s=3600
 runs=$DTCTL_ROOT$(getent passwd "$(id -un)" | cut -d: -f6)/.dtctl/runs
 unfetched() { within idle 'idle_results; echo "$unfetched"'; }
 fresh_node
-is "$(unfetched)" '' 'no run, no results'
+is "$(unfetched)" '' 'a node without a folder of runs has no results'
 mkdir -p "$runs/one" "$runs/two" "$runs/half"
 is "$(unfetched)" '' 'a node without runs has no results'
 : >"$runs/one/job.toml"
 : >"$runs/one/fetched"
-is "$(unfetched)" '' 'a run that was fetched'
+is "$(unfetched)" '' 'a run that was fetched has none left'
 : >"$runs/two/job.toml"
 is "$(unfetched)" 1 'a run that was not fetched has results'
 within idle "idle_results; for u in 100 3100 80000; do idle_step $now \$u ''; done" >/dev/null
@@ -161,7 +161,7 @@ session_is manager active
 is "$(busy)" '' 'the service manager of a user does not count'
 quiet
 fake nvidia-smi 'echo 0; echo 37'
-is "$(busy)" 'GPU use' 'a GPU at work'
+is "$(busy)" 'GPU use' 'a GPU at work counts as use'
 fake nvidia-smi 'echo "[N/A]"; echo 0'
 is "$(busy)" '' 'a GPU without figures does not count'
 fake nvidia-smi 'echo "Unable to determine the device handle" >&2; exit 15'

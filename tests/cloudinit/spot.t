@@ -36,7 +36,7 @@ action=spot/instance-action rebalance=events/recommendations/rebalance
 behaves good
 look
 both='PUT:21600 instance-action:404 rebalance:404'
-is "$(asked)" "$both" 'one token and two requests'
+is "$(asked)" "$both" 'one token and two requests are needed'
 is "$(notice)$(calls)" '' 'nothing is announced'
 look "spot_step $now 90;"
 is "$(asked)" "$both instance-action:404 rebalance:404" 'the token is kept'
@@ -71,7 +71,7 @@ done
 says $action
 says $rebalance
 look
-is "$(notice)" '' 'an announcement that is withdrawn'
+is "$(notice)" '' 'an announcement that is withdrawn has no notice'
 
 # ---- what it cannot understand -------------------------------------------------------------------
 for text in '' '{}' 'null' '<html>' '{"action":"explode","time":"2026-11-21T10:02:00Z"}' \
@@ -87,7 +87,7 @@ for text in '{"action":"terminate"}' '{"action":"terminate","time":"soon"}' \
     says $action "$text"
     look
     is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" \
-        "two minutes where there is no time: ${text:21:30}"
+        "two minutes are assumed where there is no time: ${text:21:30}"
 done
 within spot "spot_step $((now + 60)) 160" >/dev/null
 is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" \

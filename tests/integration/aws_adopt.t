@@ -11,7 +11,7 @@ mkdir first
 cd first || exit 1
 cloud_config lost 'nodes = 2'
 cloud_up
-unlike "$err" 'record' 'nothing to say of records'
+unlike "$err" 'record' 'there is nothing to say of records'
 # shellcheck disable=SC2016 # for the nodes
 run cloud_run dtctl train --detach --name long --metric 'step=step ([0-9]+)' -- sh -c '
     echo begun $RANK; until [ -e /tmp/go ]; do sleep 0.1; done
@@ -53,13 +53,13 @@ is "$status" 1 'adopt with another key fails'
 like "$err" "$address.*(refused|denied|publickey|accepted)" 'the node does not let it in' ||
     diag "$err"
 run cloud_run dtctl adopt "$login" --key ../key -c found
-is "$status" 2 'under another name'
+is "$status" 2 'adopt under another name is refused'
 like "$err" "it is of cluster 'lost', not 'found'; say -c lost" \
     'adopt under another name names the cluster'
 cloud_on node1 cp -p "$home/.dtctl/record" "$home/kept"
 cloud_on node1 sed -i 's/.\{4\}$/AAAA/' "$home/.dtctl/record"
 run cloud_run dtctl adopt "$login" --key ../key
-is "$status" 1 'a record that was changed'
+is "$status" 1 'a record that was changed is refused'
 like "$err" "node $address cannot be opened with '../key'.*changed" \
     'a record that was changed is refused' || cloud_diag
 cloud_on node1 rm "$home/.dtctl/record"
@@ -101,6 +101,6 @@ is "$status" 0 'up after the adoption' || cloud_diag
 run cloud_run dtctl plan
 like "$out" 'nothing to change' 'a plan after up changes nothing' || cloud_diag
 run cloud_run dtctl train --name short -- true
-is "$status" 0 'a run from here' || cloud_diag
+is "$status" 0 'a run from here succeeds' || cloud_diag
 cloud_down
 done_testing

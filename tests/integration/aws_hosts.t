@@ -22,7 +22,7 @@ cloud_fault preset node=node3 preset=check-fails
 run cloud_run dtctl up -y --boot-timeout 99s
 is "$status" 3 'some nodes failed' || cloud_diag
 like "$err" 'up: 3 of 4 nodes failed: node\[1-3\]' 'up names the failed nodes'
-like "$err" "a node is degraded.*node=node0.*disk: [0-9]* MB free" 'degraded: the check by name'
+like "$err" "a node is degraded.*node=node0.*disk: [0-9]* MB free" 'degraded: the check is named'
 silent=$(grep "node 'node1'" <<<"$err")
 like "$silent" 'did not answer in 99.0 s \(aws.boot_timeout\): .*AWS says that i-.* is running' \
     'never answers: named deadline, and what AWS says of it' || cloud_diag
@@ -33,7 +33,7 @@ like "$err" 'node2 \| .*write.files' 'cloud-init failed: the error has its messa
 like "$err" 'node2 \| .*/usr/local/lib/dtctl/setup' \
     'cloud-init failed: the error has its last lines'
 like "$err" "node 'node3': its own checks failed: metadata: dtctl-metadata.service is failed" \
-    'a failing check: by its name'
+    'a failing check is named'
 like "$err" "node3 \| setup: 'setup_units' failed" 'a failed check: the error has its log'
 is "$(grep -c 'node[123] was terminated; dtctl up creates' <<<"$err")" 3 \
     'each failed node has a next step'
@@ -73,7 +73,7 @@ for command in 'exec -- true' 'push sent' 'train --nodes 2 -- true' 'ssh node1';
     run cloud_run dtctl $command </dev/null
     result "$((status != 0))" "${command%% *}: stops" || diag "$out$err"
     like "$err" "node1.*$keys.*dtctl up --replace" \
-        "${command%% *}: which node, both keys, what to do"
+        "${command%% *} names the node, both keys and the remedy"
 done
 run cloud_run dtctl status
 like "$out" "node1 .*unreachable.*$keys" 'status: names the node and both keys'

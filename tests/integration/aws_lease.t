@@ -104,7 +104,7 @@ now=$EPOCHSECONDS
 run cloud_run dtctl extend 2h
 is "$status" 3 'extend: some nodes failed, when one is gone' || cloud_diag
 like "$out" '^2 of 3 nodes of lease end themselves in 2:00:00 .*at most \$3\.2' \
-    'the new end of those that are there, and their cost' || diag "$out"
+    'extend prints the new end of those that are there, and their cost' || diag "$out"
 like "$err" "node 'node2': AWS has ended it; dtctl up creates another" \
     'extend names the ended node' ||
     diag "$err"

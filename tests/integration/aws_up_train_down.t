@@ -19,7 +19,7 @@ is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'two nodes run'
 is "$(cloud_instances | wc -l)" 2 'the API has two instances'
 unlike "$err" 'configured otherwise|not passed their checks' 'the nodes are configured as planned'
 run cloud_run dtctl plan
-is "$status" 0 'plan after up'
+is "$status" 0 'plan after up succeeds'
 unlike "$out" 'create|delete|update|replace' 'wants nothing'
 
 # ---- no secret stays ----------------------------------------------------------------------------

@@ -76,7 +76,7 @@ TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 run sh_worker sh -c 'echo "$TORCHELASTIC_US
     (: <>"/dev/tcp/127.0.0.1/$MASTER_PORT") 2>/dev/null && echo taken; exit 0'
 is "$out" False 'TORCH_DISABLE_SHARE_RDZV_TCP_STORE: the workers open the store, its port is free'
 run sh_worker sh -c 'echo "${NCCL_ASYNC_ERROR_HANDLING-none} $TORCH_NCCL_ASYNC_ERROR_HANDLING"'
-is "$out" 'none 1' 'no variable that PyTorch calls deprecated'
+is "$out" 'none 1' 'no variable that PyTorch calls deprecated is set'
 run sh_worker --log-dir /dev/null sh -c 'echo "[$TORCHELASTIC_ERROR_FILE]"; echo ${local_rank}'
 is "$(head -n1 <<<"$out")" '[]' 'without a log folder there is no error file'
 mkdir own
@@ -166,7 +166,7 @@ is "$status" 7 '--exit-code worker passes the status on'
 run sh_worker sh -c 'kill -SEGV $$'
 like "$err" 'Signal 11 \(SIGSEGV\) received by PID' 'a signal is named'
 run sh_worker ./does-not-exist
-is "$status" 1 'a program that is not there'
+is "$status" 1 'a program that is not there is refused'
 like "$err" 'does-not-exist' 'the error names the missing program'
 fresh
 run sh_worker --nproc-per-node 2 --max-restarts 2 --log-dir logs -r 3 sh -c '

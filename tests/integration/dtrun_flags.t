@@ -97,7 +97,8 @@ if [ -n "$device" ] && [ -r /sys/devices/system/node/node0/cpulist ] &&
     first=${node%%[-,]*}
     run unshare --mount sh -c "$inside" "$device" taskset -c "$first" dtrun --standalone \
         --numa-binding node --no-python grep Cpus_allowed_list /proc/self/status
-    is "$status ${out##*[[:space:]]}" "0 $first" 'never outside what the agent may use'
+    is "$status ${out##*[[:space:]]}" "0 $first" \
+        'a worker never runs outside of the processors of its agent'
 else
     skip 2 'no PCI device, no NUMA nodes or no namespaces here'
 fi
@@ -114,7 +115,7 @@ DTRUN_KEY=$secret PET_RDZV_CONF="timeout=9,key=$secret,read_timeout=9" TMPDIR=$W
     "${other[@]}" open/dtrun --standalone --rdzv_conf="key=$secret,timeout=9" --no-python \
     sh -c 'echo "conf $PET_RDZV_CONF"; exec sleep 600' >out.txt 2>err.txt &
 agent=$!
-ok 'a run with a key' wait_for 10 grep -q conf out.txt
+ok 'a run with a key succeeds' wait_for 10 grep -q conf out.txt
 guard=$(pgrep -P $agent)
 worker=$(pgrep -P "$guard")
 for pid in $agent $guard $worker; do

@@ -129,7 +129,7 @@ they_leave
 printf '[cluster]\nprovider = "local"\nnodes = 1\n' >dtctl.toml
 run dtctl train --detach -- sleep 600
 control=$(find .dtctl -name control.sock)
-ok 'a run with a door for commands' test -S "$control"
+ok 'a run has a door for commands' test -S "$control"
 strangers line "$control" 100
 run timeout 60 dtctl stop
 is "$status" 0 'a command between theirs is heard' || diag "$err"

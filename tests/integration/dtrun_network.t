@@ -31,12 +31,14 @@ alone() { # NODE ENDPOINT: one of two agents
 
 # ---- names and addresses ------------------------------------------------------------------------
 two node1:29400
-is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'an endpoint by name' || diag "$err"
+is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' \
+    'an endpoint given by its name is reached' || diag "$err"
 two 10.77.0.1
 is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' \
     'an endpoint given by its address is reached' || diag "$err"
 two 10.77.0.1 localhost
-is "$status $out" '0-0 0 127.0.0.1 lo,1 10.77.0.1 eth0' 'a leader that names itself localhost' ||
+is "$status $out" '0-0 0 127.0.0.1 lo,1 10.77.0.1 eth0' \
+    'a leader that names itself localhost is reached' ||
     diag "$err"
 for i in 1 2; do ip -n node$i addr add "fd77::$i/64" dev eth0 nodad; done
 two '[fd77::1]:29400'
@@ -68,10 +70,10 @@ like "$err" 'no coordinator at 10.77.0.200 .*unreachable' \
     'the error says that the host is unreachable'
 ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
 alone 2 10.77.0.201
-is "$status" 1 'a way that swallows packets'
+is "$status" 1 'a way that swallows packets fails'
 like "$err" 'no coordinator at 10.77.0.201 .*no answer' 'no answer'
 alone 2 nowhere.invalid
-is "$status" 1 'a name that does not resolve'
+is "$status" 1 'a name that does not resolve is refused'
 like "$err" "cannot resolve 'nowhere.invalid'" 'the error says that the name cannot be resolved'
 alone 1 node1
 is "$status" 1 'the second node is missing'
@@ -94,7 +96,7 @@ is "$status" 1 'a second agent with is_host=1 fails'
 like "$err" 'port 29400 of this host is in use, and is_host says .*to one agent only' \
     'the error says why a second host is refused'
 alone 2 node1
-is "$status" 1 'a service that is no agent'
+is "$status" 1 'a service that is no agent is refused'
 like "$err" 'no coordinator at node1 port 29400: no greeting' \
     'the error says that no greeting arrived'
 

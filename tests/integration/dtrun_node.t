@@ -75,7 +75,7 @@ for path in sys.argv[1:]:
         assert list(e)[:5] == ["time_ms", "time", "seq", "node", "kind"], e
 ' n0/runs/run-1/events.jsonl n1/runs/run-1/events.jsonl
 run node 0 stop --run run-1
-is "$status $out" '0 {"event":"stopped"}' 'stopping what is over'
+is "$status $out" '0 {"event":"stopped"}' 'a run that is over is stopped already'
 run node 0 status --run nope
 is "$status" 1 'an unknown run is an error'
 like "$out" '"code":"not-found"' 'the error has a code'
@@ -119,7 +119,7 @@ like "$(events 1 failed)" 'rank 1 on n1 ended with 1' 'every node has the reason
 start 2 2 0 nproc=2 -- "$sleeper exec sleep 600"
 wait_for 10 has_event 1 workers-started
 run node 1 stop --run run-1
-is "$status $(tail -n 1 <<<"$out")" '0 {"event":"stopped"}' 'stop through any node'
+is "$status $(tail -n 1 <<<"$out")" '0 {"event":"stopped"}' 'any node stops the run'
 ok 'stop through any node stops all agents' wait_for 5 state_is 0 stopped
 ok 'stop ends every worker' all_dead
 
@@ -132,7 +132,7 @@ first=$!
 wait_for 10 test -s terms
 began=$SECONDS
 run node 0 stop --run run-1 --grace-ms 500
-is "$status" 0 'a second stop with a shorter grace'
+is "$status" 0 'a second stop with a shorter grace succeeds'
 wait "$first"
 is "$(events 0 worker-exited | field signal)" SIGKILL 'shortens it'
 ok 'a second stop does not wait for the first limit' test $((SECONDS - began)) -lt 30

@@ -43,7 +43,7 @@ if [ -n "$group" ]; then
     run limited timeout 60 dtrun --standalone --no-python sh -c 'tail /dev/zero; exit 3'
     like "$err" 'exitcode  : 3 .*evidence  : out of memory' 'a killed child of a worker is evidence'
     run limited timeout 60 dtrun --standalone --no-python sh -c 'kill -9 $$'
-    like "$err" 'SIGKILL' 'a worker that is killed otherwise'
+    like "$err" 'SIGKILL' 'a worker that is killed otherwise is reported as killed'
     unlike "$err" 'evidence' 'a worker killed by another process has no such evidence'
 else
     skip 9 'no memory cgroup can be made here'

@@ -79,7 +79,7 @@ step -N 2 "$dtrun" --no-python sh -c "$say"
 is "$status" 0 'one task per node: the run succeeds' || diag "$err"
 is "$(sort <<<"$out" | paste -sd,)" \
     "0/2 0 0/1 node1 $HOSTS_NET.1,1/2 1 0/1 node2 $HOSTS_NET.1" \
-    'one task per node: nodes, ranks, names and leader'
+    'one task per node gives nodes, ranks, names and leader'
 step -N 2 --ntasks-per-node 3 "$dtrun" --no-python sh -c "$say"
 is "$status" 0 'one srun task per process: the run succeeds' || diag "$err"
 is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
@@ -156,7 +156,7 @@ mpirun -H node1:4,node2:4 -N 1 "$dtrun" --no-python sh -c "$say"
 is "$status" 0 'mpirun -N 1 succeeds' || diag "$err"
 is "$(sort <<<"$out" | paste -sd,)" \
     "0/2 0 0/1 node1 $HOSTS_NET.1,1/2 1 0/1 node2 $HOSTS_NET.1" \
-    'mpirun -N 1: nodes, ranks, names and leader'
+    'mpirun -N 1 gives nodes, ranks, names and leader'
 mpirun -H node1:4,node2:4 -N 2 "$dtrun" --no-python sh -c "$say"
 is "$status $(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
     '0 0/4 0/2 node1,1/4 1/2 node1,2/4 0/2 node2,3/4 1/2 node2' \

@@ -52,7 +52,7 @@ is "$status $other_status $out" "0 0 $single"$'\n'"$single" \
 two collectives
 is "$status $other_status" '0 0' 'collectives of two agents work' || diag "$err"
 one restart --max-restarts 2
-is "$status" 0 'a rank that dies once: restarted' || diag "$err"
+is "$status" 0 'a rank that dies once is restarted' || diag "$err"
 is "$(sort -u <<<"$out")" 'restarted 1 2' 'a restarted rank has a fresh store'
 one fail -r 3 --log-dir logs
 is "$status" 1 'a rank that raises ends the run'

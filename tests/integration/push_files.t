@@ -10,8 +10,9 @@ N1=10.77.0.1 N2=10.77.0.2
 # ---- bootstrap
 run drive hello "$N1" "$DTRUN" '~/.dtctl'
 is "$status" 0 'the agent gets there'
-is "$(field uploaded)" true 'because it was not there'
-is "$(field program)" "/root/.dtctl/bin/dtrun-$(sha256sum "$DTRUN" | cut -c1-16)" 'under its name'
+is "$(field uploaded)" true 'the program is sent because it was not there'
+is "$(field program)" "/root/.dtctl/bin/dtrun-$(sha256sum "$DTRUN" | cut -c1-16)" \
+    'the program is installed under its name'
 is "$(field hostname)" node1 'the installed program reports its host'
 run drive hello "$N1,$N2" "$DTRUN" '~/.dtctl'
 is "$(grep -c '"uploaded":false' <<<"$out") $(grep -c '"uploaded":true' <<<"$out")" '1 1' \

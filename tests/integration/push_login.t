@@ -122,9 +122,9 @@ mv own_key "$HOME/.ssh/id_ed25519"
 
 # ---- unreachable
 run drive --timeout-ms 800 exec 10.77.0.99 true
-like "$status $err" '^1 .*node 10.77.0.99: ' 'a node that is not there'
+like "$status $err" '^1 .*node 10.77.0.99: ' 'a node that is not there is reported'
 run drive --port 2299 exec $N1 true
-like "$status $err" '^1 .*:2299: cannot connect: refused' 'a port where nothing listens'
+like "$status $err" '^1 .*:2299: cannot connect: refused' 'a port where nothing listens is reported'
 drive --keepalive-ms 1000 exec $N1 'sleep 31' >down.out 2>down.err &
 sleeping=$!
 wait_for 5 on 1 pgrep -fx 'sleep 31'
@@ -191,9 +191,9 @@ printf 'Host near n?ar\n  HostName %s\n  User ada\n  IdentityFile ~/.ssh/%%h.key
     >"$HOME/.ssh/conf.d/near"
 cp "$HOME/.ssh/id_ed25519" "$HOME/.ssh/$N1.key"
 run plain exec near 'id -un'
-is "$status $out" '0 ada' 'a name of ~/.ssh/config, through Include'
+is "$status $out" '0 ada' 'a name of ~/.ssh/config is found, through Include'
 run plain --user root exec far 'id -un; hostname'
-is "$status $out" $'0 root\nnode2' 'ProxyJump by name'
+is "$status $out" $'0 root\nnode2' 'ProxyJump is followed by name'
 run plain exec far true
 like "$status $err" '^1 error: auth: .*nobody@' 'the last resort applies too'
 

@@ -38,7 +38,7 @@ like "$status:$err" "2:.*outputs.archive.*'zip'" 'another format is refused'
 
 # ---- what is in them ----------------------------------------------------------------------------
 train whole
-is "$status" 0 'a run with archives' || diag "$err"
+is "$status" 0 'a run with archives succeeds' || diag "$err"
 is "$(members "$o/output.tar.zst")" "empty/ link $long node0/ node0/differs node1/ node1/differs \
 sub/ sub/out.0 sub/out.1 tool zeros" 'the output is in order, without model and state'
 is "$(members "$o/model.tar.zst")" 'model/ model/m' 'the model has an archive of its own'
@@ -67,7 +67,7 @@ unlike "$(members "$o/output.tar.zst")" 'zst' 'no archive is in another one'
 
 # ---- failures -----------------------------------------------------------------------------------
 OWN=1 train own --env OWN=1
-is "$status" 1 'a file of the run with the name of an archive'
+is "$status" 1 'a file of the run with the name of an archive makes the fetch fail'
 like "$err" "without their archives .*dtctl fetch $id.*'output.tar.zst' is a file of the run" \
     'the error names the file'
 is "$(cat "$o/output.tar.zst")" own 'the file of the run stays'

@@ -169,7 +169,7 @@ like "$status $err" '^3 .*the environment needs 16.*MB? on the disk of .*, where
     'a disk that is too small: the error has both sizes' || diag "$err"
 run dtctl train --nodes 1 --env-bundle few.tar --shell true
 like "$status $err" '^3 .*unpacking an environment of .*No space left on device' \
-    'a disk that is full before the end' || diag "$err"
+    'a disk that is full before the end is reported' || diag "$err"
 is "$(envs 'env*')" '' 'neither leaves a part'
 umount $nodes/node0/envs
 run dtctl train --env-bundle few.tar --shell true

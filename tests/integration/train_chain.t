@@ -21,7 +21,7 @@ first=$(basename "$(newest download)")
 show='cd $DTCTL_INPUT_IN && find . -type f | sort | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
 list() { cat "$(newest "$1")/output/${2-0}"; }
 train --name all --input in=run:download/output --shell "$show"
-is "$status" 0 'a run with the output of another'
+is "$status" 0 'a run takes the output of another as input'
 is "$(list all 2)" "$(for n in 0 1 2; do echo ./words/$n-{1..4}.txt; done | paste -sd' ')" \
     'the input has the files of all nodes, and neither model nor state'
 like "$err" "input    in: 12 files, .*from run $first" 'the plan names the run'
@@ -57,13 +57,13 @@ train --dry-run --input in=run:late/output -- true
 like "$err" "results of run '$late' are not here, and a dry run does not fetch them" \
     'a dry run does not fetch'
 train --input in=run:late/output -- true
-is "$status" 1 'a run that is still going'
+is "$status" 1 'a run that is still going is refused as input'
 like "$err" "run '$late' is still going" 'the error names the active run'
 for i in 1 2; do echo >go; done
 wait_for 30 sh -c "dtctl ps 2>&1 | grep $late | grep -q finished"
 ok 'the results are not here' test ! -e ".dtctl/default/runs/$late/output/1"
 train --name next --nodes 1 --input in=run:late/output --shell "$show"
-is "$status" 0 'results that are only on the nodes'
+is "$status" 0 'results that are only on the nodes are fetched'
 is "$(list next)" './0 ./1' 'results that are only on the nodes are fetched first'
 
 # ---- what is refused -----------------------------------------------------------------------------
@@ -89,6 +89,6 @@ refused gs://bucket/x "'gs://bucket/x' is not available"
 rm -r "$(newest sub)/output"
 find .dtctl/default/nodes -path "*/runs/sub-*" -delete
 train --nodes 1 --input in=run:sub/output -- true
-ok 'results that are nowhere' test "$status" != 0
+ok 'results that are nowhere are refused' test "$status" != 0
 like "$err" "run 'sub-[^']*'" 'the error names the run without results'
 done_testing

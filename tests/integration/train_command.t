@@ -81,7 +81,7 @@ like "$out" ': stopped, 2 ranks' 'the run counts as stopped'
 is "$(grep -c '\] notice$' <<<"$out")" 2 'every rank got the notice signal before'
 is "$(find .dtctl/default/runs -name 'kept.*' -path '*/output/*' | wc -l)" 2 'the state was brought'
 run dtctl train --detach --max-time 2s --shell 'sleep 600'
-is "$status" 0 'a detached run with a limit'
+is "$status" 0 'a detached run with a limit starts'
 # shellcheck disable=SC2317 # called through wait_for
 is_over() { dtctl ps --all --json | head -n 1 | grep -q '"state":"stopped"'; }
 ok 'a detached run is stopped at its limit without a follower' wait_for 30 is_over

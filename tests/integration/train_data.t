@@ -53,7 +53,7 @@ is "$(grep -o '"samples":60' <<<"$out")" '"samples":60' 'the number of samples i
 like "$out" '"kind":"tar".*"bar":6' 'the classes are printed as JSON'
 like "$err" '^$|no test part' 'a data set without a test part is accepted'
 run dtctl data inspect nothing
-is "$status" 1 'a source that is not there'
+is "$status" 1 'a source that is not there is refused'
 like "$err" "'nothing' does not exist" 'the error names the missing source'
 run dtctl data stir set
 is "$status" 2 'an unknown subcommand is a usage error'

@@ -29,7 +29,7 @@ all='./model/m ./out.0 ./out.1 ./state/node0/s ./state/node1/s'
 # ---- refused ------------------------------------------------------------------------------------
 run dtctl train --fetch logs,statte -- true
 like "$status:$err" "2:.*--fetch.*'statte' is none of logs, output, model, state .*'state'" \
-    'a word that is no kind'
+    'a word that is no kind is refused'
 run dtctl train --fetch model --metric 'loss=loss ([0-9.]+)' -- true
 like "$status:$err" "2:.*--fetch.*metric 'loss' cannot be read" 'metrics without logs are refused'
 run dtctl fetch --path /etc/hostname --fetch logs
@@ -37,7 +37,7 @@ like "$status:$err" '2:.*--fetch is for the results of a run' '--fetch with --pa
 
 # ---- some kinds ---------------------------------------------------------------------------------
 train some --fetch logs,model
-is "$status" 0 'a run that leaves two kinds' || diag "$err"
+is "$status" 0 'a run that leaves two kinds succeeds' || diag "$err"
 like "$err" 'fetches +logs and model of the results, the rest stays' 'the plan says what comes'
 is "$(here)" './model/m' 'only the model is here'
 like "$out" 'line of 1' 'lines of ranks are shown'
@@ -76,7 +76,7 @@ ok 'gc removes the run' test ! -e ".dtctl/default/nodes/node1/runs/$id"
 
 # ---- logs ---------------------------------------------------------------------------------------
 train quiet --fetch output,model,state
-is "$status" 0 'a run without logs' || diag "$err"
+is "$status" 0 'a run without logs succeeds' || diag "$err"
 unlike "$out" 'line of' 'lines of ranks are not shown'
 is "$(find "$dir/nodes" -name '*.log' | wc -l)" 0 'no log has come'
 is "$(here)" "$all" 'all other kinds have come'
@@ -91,7 +91,7 @@ is "$status" 0 'logs can be fetched' || diag "$err"
 ok 'the logs are files' grep -q 'line of 1' "$dir/logs/node1/1.out"
 is "$(results)" 'here, but output and state on nodes' 'ps names the other kinds'
 train none --set 'outputs.fetch=[]'
-is "$status:$(here)" '0:' 'a run of which nothing comes'
+is "$status:$(here)" '0:' 'a run of which nothing comes succeeds'
 is "$(results)" 'here, but logs, output, model and state on nodes' 'ps names all kinds'
 run dtctl fetch "$id"
 is "$status:$(here)" "0:$all" 'fetch brings them all'
@@ -103,7 +103,7 @@ is "$(results)" 'here' 'a state that was removed from the nodes is not left ther
 # ---- other commands that need what is left ------------------------------------------------------
 train source --fetch logs
 run dtctl train --name sink --input in=run:source/model -- sh -c 'cat $DTCTL_INPUT_IN/m'
-like "$status $out" '^0 .*weights' 'an input from a kind that was left' || diag "$err"
+like "$status $out" '^0 .*weights' 'a kind that was left is the input of a run' || diag "$err"
 is "$(here)" './model/m' 'the input brings that kind alone'
 STATUS=3 train again --fetch logs --env STATUS=3
 is "$status" 1 'a run that fails and leaves its state'

@@ -20,7 +20,7 @@ gc() { run dtctl gc --older-than 0s --keep 0 -y "$@"; }
 
 # ---- a node that has the run again --------------------------------------------------------------
 train back 'echo o$RANK >$DTCTL_OUTPUT_DIR/o'
-is "$status" 0 'a run whose output stays on the nodes' || diag "$err"
+is "$status" 0 'a run whose output stays on the nodes succeeds' || diag "$err"
 run dtctl path "$id"
 like "$status $out $err" "^1  .*$id.* are not here.*output.*try: dtctl fetch $id" \
     'path prints only an error when all of it is on the nodes'

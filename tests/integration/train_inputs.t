@@ -22,9 +22,9 @@ is "$status" 0 '20 files are dealt to 6 nodes'
 like "$err" 'input    set: 20 files, 21.0 kB, a share to every node by key, 3 to 4 files each' \
     'say how they are dealt'
 is "$(grep -c '^ *node[0-5]: [34] files, ' <<<"$err")" 6 'every node gets 3 or 4 files'
-like "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'contiguous by name'
+like "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'files are dealt in runs of names'
 run dtctl train --name keys -- sh -c 'ls $DTCTL_INPUT_SET | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
-is "$status" 0 'a run with them'
+is "$status" 0 'a run with these files succeeds'
 is "$(cat "$(newest keys)"/output/[0-5] | paste -sd' ')" "$(cd set && echo part-*)" \
     'the nodes have these files, in the order of ranks'
 
@@ -60,14 +60,16 @@ refused 'include=*.jpg' "no file of 'set' matches include"
 refused unit=sample 'there is no .tar file'
 refused shards=key "unknown key 'inputs.set.shards' \(did you mean 'shard'\?\)"
 run dtctl train --dry-run --nodes 2:4 -- true
-is "$status" 2 'shares for a number of nodes that changes'
-like "$err" "input 'set' is sharded, and the share of a node that leaves would be missing" 'say why'
+is "$status" 2 'shares for a number of nodes that changes are refused'
+like "$err" "input 'set' is sharded, and the share of a node that leaves would be missing" \
+    'the error says why'
 run dtctl train --dry-run --nodes 2 --set train.spares=1 -- true
 is "$status" 2 'shares with spare nodes are refused'
 run dtctl train --dry-run --set inputs.other.shard=key -- true
-like "$err" 'there is no \[inputs.other\] before it' 'a field of an input that is not there'
+like "$err" 'there is no \[inputs.other\] before it' \
+    'a field of an input that is not there is refused'
 run dtctl train --dry-run --input a-b=set --input A_b=set -- true
-is "$status" 2 'two names that are one variable'
+is "$status" 2 'two names that are one variable are refused'
 like "$err" "inputs 'a-b' and 'A_b' would both be the variable" 'the error names both inputs'
 
 # ---- samples -------------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ like "$err" 'node0: 3 files, 7 samples, .*: a.tar, b.tar, classes.txt' \
 ok 'a dry run writes no archives' test -z "$(find .dtctl/default/runs -name '*.tar')"
 run dtctl train --nodes 4 --name samples -- sh -c 'cd $DTCTL_INPUT_DATA && cat classes.txt &&
     mkdir $DTCTL_OUTPUT_DIR/$RANK && for t in *.tar; do tar xf $t -C $DTCTL_OUTPUT_DIR/$RANK; done'
-is "$status" 0 'a run with samples'
+is "$status" 0 'a run with samples succeeds'
 got=$(newest samples)/output
 is "$(for n in 0 1 2 3; do find "$got/$n" -name '*.jpg' | wc -l; done | paste -sd' ')" '7 6 6 6' \
     'every node has its samples'
@@ -109,7 +111,7 @@ kill -9 $dtctl
 wait $dtctl 2>/dev/null || true
 run dtctl stop
 run dtctl train --nodes 4 --name later -- true
-is "$status" 0 'a run after a killed dtctl'
+is "$status" 0 'a run after a killed dtctl succeeds'
 is "$(find .dtctl/default/parts -name '*.tar' | wc -l)" 0 \
     'the next dtctl removes the parts of a killed one'
 zstd -q tars/b.tar && rm tars/b.tar

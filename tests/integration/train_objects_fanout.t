@@ -46,7 +46,7 @@ copies() { # FOLDER: hundredths of a copy that left the bucket
 # ---- one copy
 content once
 train once
-is "$status" 0 'a run with an input from a bucket'
+is "$status" 0 'a run with an input from a bucket succeeds'
 ok 'each of four nodes has all of it' all_have once
 ok 'at most 1.1 copies leave the bucket' test "$(copies once)" -le 110
 is "$(readers)" 4 'each node reads a part'
@@ -62,7 +62,7 @@ is "$status:$(bytes)" 0:0 'a run on fewer nodes, with other parts, reads nothing
 # ---- a new disk
 rm -rf "$WORK/node3/root/.dtctl/nodes/node3/cas" "$WORK/node3/root/.dtctl/nodes/node3/inputs"
 train once
-is "$status" 0 'a run after a node has lost its store'
+is "$status" 0 'a run after a node has lost its store succeeds'
 ok 'all nodes have the input again' all_have once
 ok 'the third node has read its own part alone' test "$(copies once)" -le 45
 
@@ -101,7 +101,7 @@ s3_fault denied bad/large3 0
 # ---- one by one
 content single
 DTCTL_CLUSTER_FANOUT=off train single
-is "$status" 0 'a run with fan-out off'
+is "$status" 0 'a run with fan-out off succeeds'
 ok 'all nodes have the input' all_have single
 is "$(copies single)" 400 'with fan-out off each node reads all'
 s3_stop

@@ -24,7 +24,8 @@ puts() { s3_ask /-/log | grep -cE "PUT .*$1"; }
 go https://x/y --name bad
 like "$status:$err" "2:.*'https://x/y' is not s3://BUCKET/PREFIX" 'another scheme is refused'
 go s3://absent/p --name bad
-like "$status:$err" "^[1-9].*outputs.s3.*'s3://absent/p'.*NoSuchBucket" 'a bucket that is not there'
+like "$status:$err" "^[1-9].*outputs.s3.*'s3://absent/p'.*NoSuchBucket" \
+    'a bucket that is not there is reported'
 AWS_SECRET_ACCESS_KEY=wrong go s3://bucket/p --name bad
 like "$status:$err" '^[1-9].*outputs.s3.*SignatureDoesNotMatch' 'a wrong key is reported'
 s3_fault denied '*/.dtctl-check' 9
@@ -58,7 +59,7 @@ ok 'the bytes are those of the results' cmp "$(dtctl path good)/big" "$(dtctl pa
 # ---- kinds that stay, and archives --------------------------------------------------------------
 run dtctl train --set outputs.s3=s3://bucket/part --set outputs.archive=tar.zst --fetch model \
     --name part -- sh work.sh
-is "$status" 0 'a run of which only the model comes' || diag "$err"
+is "$status" 0 'a run of which only the model comes succeeds' || diag "$err"
 id=$(basename "$(runs part)")
 listed() { dtdata list "s3://bucket/part/part/runs/$id" >objects && paths | tr '\n' ' '; }
 is "$(listed)" 'model/m output/model.tar.zst ' 'the model alone is uploaded'

@@ -40,10 +40,11 @@ beside() { # RANKS SETTING…: a plan, and the run
         'dttrain --plan --json --ranks "$0" --ranks-per-node "$0" "$@" >plan.json' \
         "$ranks" "${sets[@]}" "${more[@]}"
     if [ "$ranks" = 1 ]; then
-        ok 'the run' env -u RANK "${dirs[@]}" python3 peak.py dttrain "${sets[@]}" "${more[@]}"
+        ok 'the run succeeds' env -u RANK "${dirs[@]}" python3 peak.py dttrain "${sets[@]}" \
+            "${more[@]}"
     else
-        ok 'the run' env "${dirs[@]}" dtrun --standalone --nproc-per-node "$ranks" --no-python \
-            python3 peak.py dttrain "${sets[@]}" "${more[@]}"
+        ok 'the run succeeds' env "${dirs[@]}" dtrun --standalone --nproc-per-node "$ranks" \
+            --no-python python3 peak.py dttrain "${sets[@]}" "${more[@]}"
     fi
     run python3 beside.py plan.json run/metrics.jsonl
     diag "$out"

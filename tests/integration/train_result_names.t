@@ -67,7 +67,7 @@ is "$status:$(files)" '0:./model/m ./node0/f ./node1/f' 'the rest comes later' |
 mkdir u1
 echo precious | tee u1/f >u1/output.tar.zst
 train --output u1 --set outputs.archive=tar.zst 'echo x >f'
-is "$status" 0 'a run into a folder of the user' || diag "$err"
+is "$status" 0 'a run into a folder of the user succeeds' || diag "$err"
 like "$err" "'u1' holds files that are no results" 'a note says where the results go'
 is "$(cat u1/f u1/output.tar.zst | paste -sd' ')" 'precious precious' 'files of the user stay'
 is "$(files "u1/${dir##*/}")" './f ./output.tar.zst' 'the results and their archive are in a folder'

@@ -79,7 +79,7 @@ dtctl train --nodes 1 --name slow --output both -d -- \
     sh -c 'sleep 0.5; echo a >$DTCTL_OUTPUT_DIR/f' >/dev/null 2>&1
 slow=$(id)
 run dtctl train --nodes 1 --name quick --output both -- sh -c 'echo b >$DTCTL_OUTPUT_DIR/f'
-is "$status" 0 'two runs that end in one folder'
+is "$status" 0 'two runs that end in one folder succeed'
 run dtctl logs -f "$slow"
 is "$(cat both/f "both/$slow/f" | paste -sd' ')" 'b a' 'the later one gets a folder in it'
 like "$(cat ".dtctl/default/runs/$slow/run.toml")" "output_dir = \".*both/$slow\"" \
@@ -92,7 +92,7 @@ like "$err" "--output: .*cannot create folder '/proc/x'" 'the error names the fo
 cp held/summary.json foreign.json
 native --nodes 1 --name bad --output mine --resume never --set train.dataset=packed \
     --set train.data=/nonexistent
-is "$status" 1 'a training that fails'
+is "$status" 1 'a training that fails is reported'
 unlike "$out" 'top-1|  model ' 'the last screen of a failed training has no figures and no model'
 mkdir -p stale && cp foreign.json stale/summary.json
 native --nodes 1 --name bad2 --output stale --resume never --set train.dataset=packed \
@@ -148,7 +148,7 @@ like "$out" 'found <node1>' 'node1 finds its own state'
 like "$err" "resumes +$keep_run with the state of 2 nodes" 'plan shows the number of states'
 like "$err" 'state of node node2 stays in .*not in this run' 'plan shows the state that is not used'
 run dtctl train --name none --resume "$(id)" -- true
-is "$status" 0 'state of a run that was named'
+is "$status" 0 'the state of a run that was named is used'
 run dtctl train --name none --resume never -- true
 run dtctl train --name none --resume "$(id)" -- true
 is "$status" 2 'a run without state cannot be resumed'
@@ -158,7 +158,7 @@ like "$err" 'cannot be resumed: it left no state' 'the error says that the run l
 spread='cd $DTCTL_OUTPUT_DIR; echo $DTCTL_NODE >mine.$DTCTL_NODE; echo same >same
     mkdir d node1; for f in log d/x node1/log; do echo $DTCTL_NODE >$f; done'
 run dtctl train --name spread --nodes 2 -- sh -c "$spread"
-is "$status" 0 'files that differ between nodes'
+is "$status" 0 'files that differ between nodes are fetched'
 o=$(newest)/output
 is "$(cat "$o/mine.node0" "$o/mine.node1" "$o/same" | paste -sd' ')" 'node0 node1 same' \
     'move nothing else'
@@ -196,7 +196,7 @@ is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge by-node each
 first="$spread"'; echo $DTCTL_NODE >$DTCTL_STATE_DIR/s; echo $DTCTL_NODE >$DTCTL_MODEL_DIR/m
     echo $DTCTL_NODE >$OLDPWD/work.$DTCTL_NODE'
 run dtctl train --name first --nodes 2 --merge rank0 --set outputs.work=true -- sh -c "$first"
-is "$status" 0 'a run of which only rank 0 counts' || diag "$err"
+is "$status" 0 'a run of which only rank 0 counts succeeds' || diag "$err"
 o=$(newest)/output
 is "$(files | paste -sd' ')" "./d/x ./log ./mine.node0 ./model/m ./node1/log ./same \
 ./state/node0/s ./state/node1/s ./work/work.node0" 'output, model and new files come from one node'
@@ -219,7 +219,7 @@ mkdir -p sub
 echo "$DTCTL_NODE" >sub/part
 END
 run env -C code dtctl train -c left -- sh job.sh # a cluster of its own: two nodes
-is "$status" 0 'a script that writes into its folder'
+is "$status" 0 'a script that writes into its folder succeeds'
 like "$out" 'left +4 new files .* on the nodes only: (model.pth|sub/part), .*fetch job.* --work' \
     'the last screen names what stays'
 left=$(basename "$(ls -d code/.dtctl/left/runs/*)")

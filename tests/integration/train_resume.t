@@ -63,7 +63,7 @@ ok 'a large data set is decoded' wait_for 60 grep -q 'decoding training data' "$
 kill -TERM "$pid"
 # shellcheck disable=SC2317 # called through wait_for
 has_ended() { ! kill -0 "$pid" 2>/dev/null; }
-ok 'a signal ends that soon' wait_for 10 has_ended
+ok 'a signal ends the run that soon' wait_for 10 has_ended
 wait "$pid"
 is "$?" 143 'the exit status is that of SIGTERM'
 like "$(cat "$WORK/out/decode.log")" 'stopped by a signal before the first step' \

@@ -119,7 +119,7 @@ ok 'no process is left on any node' wait_for 10 none_left
 run dtctl train --detach --name stopme -- sleep 300
 id=$out
 run dtctl stop "$id"
-is "$status" 0 'stop'
+is "$status" 0 'stop succeeds'
 ok 'no process is left after stop' wait_for 10 none_left
 run dtctl fetch "$id"
 is "$status" 0 'the results of a stopped run can be fetched'

@@ -73,9 +73,9 @@ like "$err" "--metric: expression '.*': missing .*, at character 5 of 5" \
 ok 'nothing was started' test ! -e "$WORK/began"
 run bash -c 'cd code &&
     dtctl train --nproc-per-node 2 --metric "train:loss=loss=(.*?);" -- sh job.sh'
-is "$status" 0 'a script and the file it needs'
+is "$status" 0 'a script and the file that it needs are sent'
 for r in 0 1 2 3; do
-    like "$out" "\\[node$((r / 2)):$r\\] rank $r of 4 at 127.0.0.2" "rank $r, where it ran"
+    like "$out" "\\[node$((r / 2)):$r\\] rank $r of 4 at 127.0.0.2" "rank $r ran on its node"
 done
 like "$out" '\[node1:3\] part of 3' 'the current folder went along'
 unlike "$err" 'node0:-1' 'every line has its rank'
@@ -146,11 +146,11 @@ run dtctl train --nodes 5 -- true
 is "$status" 2 'more nodes than the cluster has are a configuration error'
 like "$err" 'has 2' 'the error has the number of nodes'
 run dtctl train --file /no/such/file -- true
-is "$status" 2 'a file that is not there'
+is "$status" 2 'a file that is not there is refused'
 run dtctl train --input 'data=/no/such' -- true
-is "$status" 2 'an input that is not there'
+is "$status" 2 'an input that is not there is refused'
 run dtctl train --dry-run -- true
-is "$status" 0 'a dry run'
+is "$status" 0 'a dry run succeeds'
 
 # ---- inputs -------------------------------------------------------------------------------------
 mkdir -p in/a in/b
@@ -195,7 +195,7 @@ like "$out" 'killed-.*running.*on nodes' 'ps finds it'
 run dtctl status
 like "$out" 'node0.*busy.*killed-' 'status finds it'
 run dtctl logs
-is "$status" 0 'logs shows what there is'
+is "$status" 0 'logs without -f succeeds'
 like "$out" 'begun' 'logs shows the lines so far'
 unlike "$out" 'ended' 'logs without -f ends before the run'
 (sleep 1 && touch go-killed) & # at best while logs -f follows
@@ -208,7 +208,7 @@ run dtctl logs --rank 1
 is "$status/$out" 0/$'begun\nended 1' 'the log of one rank is printed'
 run dtctl logs --rank 99
 is "$status" 1 'logs of a rank that does not exist fails'
-like "$err" "run 'killed-.*' has no rank 99: its highest is 1" 'say so'
+like "$err" "run 'killed-.*' has no rank 99: its highest is 1" 'the error names the highest rank'
 run dtctl fetch
 is "$status" 0 'a second fetch succeeds'
 like "$out" 'are here' 'a second fetch has nothing to do'
@@ -240,7 +240,7 @@ like "$err" "cannot make a pipe: No file desc.*; dtctl may have 8 open .try: uli
     'the error has the limit of this computer'
 unlike "$err" 'lost sight' 'no node is reported as lost'
 run dtctl stop
-is "$status" 0 'stop'
+is "$status" 0 'stop succeeds, too'
 ok 'no process is left' wait_for 5 none_left
 run dtctl stop
 is "$status" 0 'stop again does no harm'

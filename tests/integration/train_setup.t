@@ -25,7 +25,7 @@ newest() { ls -d .dtctl/default/runs/* -t | head -n 1; }
 # ---- once for the same lines and files ----------------------------------------------------------
 show='cat "$DTCTL_SETUP_DIR/tool"; ls'
 run dtctl train --shell "$show"
-is "$status" 0 'a run with a setup'
+is "$status" 0 'a run with a setup succeeds'
 is "$(grep -c '\] made$' <<<"$out")" 2 'both ranks find what the setup has made'
 is "$(cat "$(newest)"/setup/*.log | grep -c '/work: hello one')" 2 \
     "the setup runs in the command's folder, with the job's variables and the needed files"
@@ -52,7 +52,7 @@ run dtctl train --setup 'echo again >>"$DTCTL_SETUP_DIR/count"; false' -- true
 run dtctl train --setup 'echo again >>"$DTCTL_SETUP_DIR/count"; false' -- true
 is "$(cat .dtctl/default/nodes/node0/setup/*/count | wc -l)" 2 'a failed setup is run again'
 run dtctl train --setup 'exec sleep 4711' --set setup.timeout=1s -- true
-is "$status" 3 'a setup that takes too long'
+is "$status" 3 'a setup that takes too long is ended'
 like "$err" 'takes longer than 1 s \(setup.timeout\)' 'the error names setup.timeout'
 gone() { ! pgrep -f 'sleep 4711' >/dev/null; }
 ok 'the processes of the setup are ended' wait_for 15 gone
@@ -76,7 +76,7 @@ slow='echo x >>"$DTCTL_SETUP_DIR/times"; sleep 1'
 dtctl train --setup "$slow" -- true >"$WORK/out/a.log" 2>&1 &
 pid=$!
 run dtctl train --setup "$slow" -- true
-is "$status" 0 'two runs with one setup'
+is "$status" 0 'two runs with one setup succeed'
 ok 'both runs finish' wait "$pid"
 is "$(cat .dtctl/default/nodes/*/setup/*/times | wc -l)" 2 'each node was set up once'
 run dtctl down -y --force

@@ -107,7 +107,7 @@ rm -rf .dtctl
 
 config root@node1 worker@node2 nobody@node3
 run dtctl up
-is "$status" 3 'a login that is refused'
+is "$status" 3 'a login that is refused is reported'
 like "$err" "node3.*" 'the error names the node with the refused login'
 unlike "$err" "node '?node2'?: " 'the node with another user has no error'
 dtctl down -q --forget >/dev/null 2>&1
@@ -138,7 +138,7 @@ rm -rf .dtctl
 config root@node1 root@node2 root@node3
 if on 2 sh -c "ip route add blackhole $net.1/32" 2>/dev/null; then
     run dtctl up
-    is "$status" 3 'nodes that do not reach each other'
+    is "$status" 3 'nodes that do not reach each other are refused'
     like "$err" 'node[12].*does not reach 1 of its peers: node[12] \(' \
         'the error names both nodes and the reason'
     unlike "$err" "'node3':" 'the error names no other node'
@@ -158,7 +158,7 @@ else
 fi
 config root@node1 "root@$net.1" root@node3
 run dtctl up -y
-is "$status" 3 'two names of one machine'
+is "$status" 3 'two names of one machine are refused'
 like "$err" "same machine and login as node 'node1'" 'the error names both nodes'
 dtctl down -q >/dev/null 2>&1
 
@@ -169,7 +169,7 @@ id=$(dtctl train -d --name kept -- sh -c 'echo precious >$DTCTL_OUTPUT_DIR/p-$RA
 precious() { on "$1" test -s "/root/.dtctl/nodes/node$1/runs/$id/output/p-$(($1 - 1))"; }
 wait_for 20 precious 1 && wait_for 20 precious 2
 run dtctl up -y --host root@nosuchhost.invalid
-is "$status" 3 'a name that does not resolve'
+is "$status" 3 'a name that does not resolve is refused'
 like "$err" 'nosuchhost.invalid' 'the error names the host'
 like "$err" 'node\[1-2\] stays in the cluster' 'the cluster stays what it was'
 ok 'the run is still there' precious 1
@@ -209,7 +209,7 @@ wait_for 20 precious 1
 going=$(dtctl train -d --name going -- sleep 60 2>/dev/null)
 cd second || exit 1
 run dtctl down
-is "$status" 0 'down of one cluster while another has an active run' || diag "$err"
+is "$status" 0 'down of one cluster succeeds while another has an active run' || diag "$err"
 like "$err" "node1: programs and content stay there for cluster 'default' in root@operator:$WORK" \
     'down names the other cluster'
 ok 'the other cluster keeps its results' precious 1

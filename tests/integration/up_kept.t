@@ -41,7 +41,7 @@ like "$err" 'up.toml:1:' 'the error has file and line'
 rm "$kept"
 rm -r .dtctl
 run dtctl up --provider hosts --host root@127.0.0.1:1
-is "$status" 3 'a cluster of which nothing answers' || diag "$err"
+is "$status" 3 'a cluster of which nothing answers is reported' || diag "$err"
 is "$(find .dtctl -mindepth 1)" .dtctl/.gitignore 'a failed cluster leaves no folder'
 mkdir -p .dtctl/default/runs
 run dtctl up --provider hosts --host root@127.0.0.1:1

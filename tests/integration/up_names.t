@@ -50,7 +50,7 @@ dtctl down -y -q >/dev/null 2>&1
 
 config nosuchhost 1s
 run dtctl up
-is "$status" 3 'a name that has no address until the time limit'
+is "$status" 3 'a name that has no address until the time limit is refused'
 like "$err" "no address after 1.0 s: cannot resolve 'nosuchhost'" 'the error has the reason'
 
 # ---- a resolver that hangs ----------------------------------------------------------------------
@@ -61,11 +61,11 @@ wait_for 20 test -e asked
 began=$EPOCHREALTIME
 kill -TERM $pid
 wait $pid
-is $? 143 'a signal while the resolver hangs' || diag "$(cat up.err)"
+is $? 143 'a signal is taken while the resolver hangs' || diag "$(cat up.err)"
 took_ms=$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))
 ok "the signal ends the wait at once ($took_ms ms)" test "$took_ms" -lt 3000
 config silent.example 1s
 run dtctl up
-is "$status" 3 'a resolver that never answers'
+is "$status" 3 'a resolver that never answers is reported'
 like "$err" 'no address after 1.0 s: the resolver does not answer' 'the error names the resolver'
 done_testing

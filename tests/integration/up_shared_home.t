@@ -30,7 +30,7 @@ job='echo "$DTCTL_NODE prints"; echo $DTCTL_NODE >$DTCTL_OUTPUT_DIR/of-$RANK
     echo $DTCTL_NODE >$DTCTL_OUTPUT_DIR/same; cp "$DTCTL_INPUT_DATA/large" $DTCTL_OUTPUT_DIR
     echo $RANK >$DTCTL_STATE_DIR/rank'
 run dtctl train --nodes 2 --name shared --input data=tree -- sh -c "$job"
-is "$status" 0 'a run on both' || diag "$err"
+is "$status" 0 'a run on both nodes succeeds' || diag "$err"
 like "$out" 'node1 prints' 'the first is heard'
 like "$out" 'node2 prints' 'exec shows the second node'
 dir=$(ls -d .dtctl/default/runs/shared-*)

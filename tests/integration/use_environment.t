@@ -19,7 +19,7 @@ is "$status:$err" 0: 'known variables give no warning'
 # A worker that calls dtctl has its agent's variables, whatever they are.
 mkdir data && echo 1 >data/one
 run dtctl train --nodes 1 --input 'set-1=data' -- dtctl version
-is "$status" 0 'dtctl inside a run'
+is "$status" 0 'dtctl starts inside a run'
 like "$out" 'dtctl [0-9]' 'dtctl runs inside a run'
 unlike "$out$err" 'nothing reads' 'variables of a run give no warning'
 done_testing

@@ -24,7 +24,7 @@ is "$(grep -o '"node":"node[0-9]"' <<<"$out" | paste -sd ' ')" '"node":"node0" "
 run dtctl exec --rank 4,5 --json -- true
 is "$(grep -c '"event":"exit"' <<<"$out")" 1 'ranks of one node: it is asked once'
 run dtctl exec --rank 6 -- true
-is "$status" 1 'a rank that there is not'
+is "$status" 1 'a rank that is not there is refused'
 like "$err" "rank 6 of 'one-.*' is not running: 6 ranks are, the highest is 5" \
     'the error has the number of ranks'
 run dtctl exec --rank 0 --node node1 -- true

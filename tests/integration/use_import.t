@@ -177,7 +177,7 @@ run dtctl import sbatch nohead.sbatch
 is "$status" 2 'a script without #! is refused'
 like "$err" "nohead.sbatch: line 1: a batch script begins with '#!'" 'the error has the line'
 run dtctl import sbatch none.sbatch
-is "$status" 2 'a file that is not there'
+is "$status" 2 'a file that is not there is refused'
 run dtctl import slurm nohead.sbatch
 is "$status" 2 'a format that does not exist'
 like "$err" "import takes sbatch.*, not 'slurm'" 'the error lists the formats'

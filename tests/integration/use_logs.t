@@ -10,7 +10,7 @@ dtctl train --name over --nproc-per-node 2 -- \
     >over.log 2>&1 || diag "$(cat over.log)"
 
 run dtctl logs --tail 2 over
-is "$status" 0 'logs --tail of a run that is over'
+is "$status" 0 'logs --tail of a run that is over succeeds'
 is "$(grep -c 'out ' <<<"$out"):$(grep -c 'err ' <<<"$err")" 8:8 \
     'two lines of each stream of four ranks are printed'
 is "$(grep -o 'out .*' <<<"$out" | paste -sd ,)" \
@@ -33,7 +33,8 @@ run dtctl logs --tail -2 over
 is "$status" 2 'less than none is refused'
 
 run dtctl logs --node nod0 over
-like "$status $err" "^1 .*no node 'nod0' \(did you mean 'node0'\?\)" 'a node that there is not'
+like "$status $err" "^1 .*no node 'nod0' \(did you mean 'node0'\?\)" \
+    'a node that is not there is refused'
 run dtctl logs --node 'node[0-1]' over
 like "$status $err" "^2 .*one node or all; 'node\[0-1\]' are 2" 'several nodes are refused'
 
@@ -44,7 +45,7 @@ dtctl train -d --name going --nodes 1 -- sh -c \
 ready() { dtctl logs going 2>&1 | grep -q ready; }
 ok 'a run is active' wait_for 60 ready
 run dtctl logs --tail 2 going
-is "$out" $'5\nhalf ' 'logs --tail of it: the last lines, and what there is of one'
+is "$out" $'5\nhalf ' 'logs --tail shows the last lines, and the part of an unfinished one'
 dtctl logs --tail 2 -f going >follow.out 2>follow.err &
 follower=$!
 ok 'with -f the last lines are shown at once' wait_for 60 grep -qx 5 follow.out
@@ -53,7 +54,7 @@ ok 'logs -f ends with the run' wait "$follower"
 is "$(head -n 6 follow.out)" $'4\n5\nhalf line\n6\n7\n8' \
     'every later line is shown once and complete'
 run dtctl logs -f --tail 1 going
-like "$out" '^8' 'a run that ended before'
+like "$out" '^8' 'the last lines of a run that ended before are shown'
 dtctl train -d --name long --nodes 1 -- sh -c 'while echo x; do sleep 0.02; done' >/dev/null 2>&1
 run timeout 60 bash -c 'dtctl logs -f --tail 1 long | head -n 3'
 is "$status:$out" $'0:x\nx\nx' 'a reader that goes ends it'
@@ -75,7 +76,7 @@ then=$(date -u +%FT%TZ)
 touch go
 ok 'the time of later lines is recorded' wait_for 60 noted 11
 run dtctl logs --since "$then" aged
-is "$out" late 'logs --since: what was written since then'
+is "$out" late 'logs --since shows the lines since then'
 run dtctl logs --since 1h --tail 2 aged
 is "$out" $'3\nlate' '--since and --tail are combined'
 dtctl logs -f --since "$then" aged >follow.out 2>follow.err &
@@ -85,7 +86,7 @@ touch go.end
 ok 'logs -f ends with the run' wait "$follower"
 is "$(head -n 2 follow.out | paste -sd ,)" late,last 'logs -f shows every later line'
 run dtctl logs --since "$then" aged
-is "$out" $'late\nlast' '--since of a run that was fetched'
+is "$out" $'late\nlast' '--since of a run that was fetched shows the lines since then'
 run dtctl logs --since 2000-01-01 aged
 like "$out" '^1.*late.last' '--since of a longer time shows all lines'
 run dtctl logs --since noon aged

@@ -5,7 +5,7 @@ source "${0%/*}/../lib.sh"
 
 # ---- failures in a row ---------------------------------------------------------------------------
 run dtctl train --nodes 1 --max-restarts 5 -- false
-is "$status" 1 'a command that fails at once'
+is "$status" 1 'a command that fails at once is reported'
 like "$out" 'not started again: crash loop: 3 times in a row within 5 s; .*crash_loop=0' \
     'a command that fails at once is not restarted for ever, and dtctl says so'
 like "$out" '2 more failures came after it' 'dtctl counts the failures'
@@ -40,7 +40,7 @@ region = "eu-west-1"
 EOF
 run dtctl plan
 like "$err" 'dtctl.toml:3:9: cluster.nodes has no effect: it is for provider local and aws, and' \
-    'a number of nodes beside a list of hosts'
+    'a number of nodes beside a list of hosts is refused'
 like "$err" 'and 1 more such key\)' 'one line names all such keys'
 run dtctl plan --provider local
 unlike "$err" 'no effect' 'a provider that a flag chooses may find the tables of others'
@@ -86,7 +86,7 @@ EOF
 run dtctl train --dry-run --nproc_per_node=2 -- true
 like "$status $err" '^0 .*2 processes each' "torchrun's spelling of a flag is taken"
 run dtctl -c fresh ps
-is "$err" 'no runs yet (try: dtctl train)' 'ps where nothing ever ran'
+is "$err" 'no runs yet (try: dtctl train)' 'ps says that nothing ever ran'
 run dtctl train --nodes 1 --max-restarts 0 -- /no/such/program
 like "$out$err" "cannot start '/no/such/program': No such file or directory" \
     'a program that is not there is named once'

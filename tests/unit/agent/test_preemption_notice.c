@@ -87,7 +87,8 @@ static void watching(const char *how) {
     char *folder = file_join(&a, dir, "run/dtctl"), *path = file_join(&a, folder, "notice");
     struct loop *loop = loop_open(&e);
     struct notice_watch w;
-    is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0, "watching where nothing is");
+    is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0,
+           "a watch starts where nothing is");
     loop_once(loop, 0);
     is_int(file_make_dirs(folder, 0755, &e), 0, "the folders of the notice are made");
     put(path, "kind=rebalance\n");

@@ -20,7 +20,7 @@ static void types(void) {
                                           "g7e.4xlarge", "gr6.8xlarge"};
     for (size_t i = 0; i < sizeof further / sizeof further[0]; i++)
         ok(aws_instance_types_find(further[i]) != NULL, "%s is known", further[i]);
-    is_str(aws_instance_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name");
+    is_str(aws_instance_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name is found");
     is_str(aws_instance_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA",
            "on-demand G instances have their own quota");
     is_str(aws_instance_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF",
@@ -47,7 +47,7 @@ static void types(void) {
     is_str(aws_instance_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA",
            "gr6 counts as G");
     is_str(aws_instance_types_quota("trn1.2xlarge", AWS_ON_DEMAND).code, "", "trn1's is not known");
-    is_int(aws_purchase_named("spot"), AWS_SPOT, "a way to buy by name");
+    is_int(aws_purchase_named("spot"), AWS_SPOT, "a way to buy is found by its name");
     is_int(aws_purchase_named("stolen"), -1, "an unknown way to buy is refused");
 }
 
@@ -156,7 +156,7 @@ static void refusals_told(void) {
             "authorized to perform this operation. User: arn:aws:iam::123456789012:user/me is not "
             "authorized "
             "to perform: iam:PassRole on resource: r. Encoded authorization failure message: AbCd");
-    is_str(r.action, "iam:PassRole", "the action that is missing, by AWS's words");
+    is_str(r.action, "iam:PassRole", "the action that is missing is read from AWS's words");
     has_str(r.next, "allow iam:PassRole", "the next step names it");
     ok(strstr(r.words, "Encoded") == NULL, "an encoded message is left out");
     ok(str_ends(r.words, "on resource: r"), "the full stop is left out");
@@ -185,7 +185,7 @@ static void refusals_told(void) {
     is_str(r.action, "ec2:CreateVpc", "else by what was being done");
     r = aws_refusal_of(&a, "operation error Resource Groups Tagging API: GetResources, https "
                            "response error, api error AccessDeniedException: no");
-    is_str(r.action, "", "a service whose prefix is not its name");
+    is_str(r.action, "", "a service whose prefix is not its name has no action");
     r = aws_refusal_of(&a, "operation error EC2: , api error UnauthorizedOperation");
     is_str(r.action, "", "an incomplete message gives no action");
     r = aws_refusal_of(&a, "not authorized to perform: everything api error AccessDenied: x");

@@ -81,14 +81,15 @@ static void vars(void) {
     struct strbuf text = {0};
     struct err e = {0};
     aws_vars_write(&text, &c.aws, &v);
-    is_int(aws_vars_read(&a, text.data, text.len, &back, &e), 0, "read back: %s", e.text);
+    is_int(aws_vars_read(&a, text.data, text.len, &back, &e), 0, "the variables are read back: %s",
+           e.text);
     is_str(back.zone, "us-east-1b", "the zone is read back");
     is_str(back.purchase, "spot", "the way to buy is read back");
     ok(back.outside_group, "nodes that are outside of the group are so later, too");
-    is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
+    is_str(back.expires, "2026-01-02T03:04:05Z", "the end of the lease is read back");
     is_str(back.made, "a1b2", "the backup names the cluster that was made");
     is_uint(back.nodes, 2, "the number of nodes is read back");
-    is_str(back.names[1], "node1", "the second node's name");
+    is_str(back.names[1], "node1", "the name of the second node is read back");
     is_str(back.keys ? back.keys[0].private_key : "", "private \"0\"\n",
            "a key with its line breaks");
     is_int(aws_vars_read(&a, "{", 1, &back, &e), -1, "a truncated file is refused");
@@ -144,12 +145,13 @@ static void plan(void) {
     has_str(strbuf_cstr(&text), "16 x A100", "the plan counts the GPUs of all nodes");
     has_str(strbuf_cstr(&text),
             "192 vCPUs of 'All P4, P3 and P2 Spot Instance Requests' (L-7212CCBC)",
-            "the quota by number, name and code");
+            "the plan has number, name and code of the quota");
     has_str(strbuf_cstr(&text), "$43.92 per hour", "the plan has the price of all nodes");
     has_str(strbuf_cstr(&text), AWS_INSTANCE_TYPES_PRICES_OF, "the plan has the day of the price");
     has_str(strbuf_cstr(&text), "at most $526.99", "the plan has the price of the whole lease");
     has_str(strbuf_cstr(&text), "EFA on 4 interfaces", "the plan names the network");
-    has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3", "addresses that EFA needs");
+    has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3",
+            "the plan counts the addresses that EFA needs");
     strbuf_clear(&text);
     c = load("[aws]\ninstance_type = 'g6.8xlarge'\n");
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 6);

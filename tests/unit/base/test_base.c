@@ -133,8 +133,9 @@ static void test_words(void) {
     is_str(str_human_bytes(h, 999999), "1.0 MB", "rounding carries into the next unit");
     is_str(str_human_ms(h, 245000), "4:05", "times are shown as minutes");
     is_str(str_human_ms(h, 7384000), "2:03:04", "times are shown as hours");
-    ok(str_is_name("run-1.a_b", 64), "a name");
-    ok(!str_is_name("../x", 64) && !str_is_name("", 64) && !str_is_name(".x", 64), "no names");
+    ok(str_is_name("run-1.a_b", 64), "a word is a name");
+    ok(!str_is_name("../x", 64) && !str_is_name("", 64) && !str_is_name(".x", 64),
+       "empty and hidden words are no names");
     arena_fini(&a);
 }
 

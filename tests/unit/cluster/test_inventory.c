@@ -92,7 +92,7 @@ static void errors_together(void) {
                               "colour='red'\n",
                               HEAD);
     inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e);
-    has_str(e.text, "c.toml:6:6: name", "bad name with its place");
+    has_str(e.text, "c.toml:6:6: name", "the error names the bad name with its place");
     has_str(e.text, "c.toml:7:6: port", "the bad port is reported");
     has_str(e.text, "needs the key 'host'", "the missing host is reported");
     has_str(e.text, "c.toml:9:1: unknown key 'colour'", "the unknown key is reported");

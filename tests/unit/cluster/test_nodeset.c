@@ -41,7 +41,8 @@ static void folds(const char *text, const char *want) {
     struct err e = {0};
     char **names = NULL;
     size_t count = 0;
-    ok(nodeset_parse_names(&a, text, &names, &count, &e) == 0, "names of '%s' %s", text, e.text);
+    ok(nodeset_parse_names(&a, text, &names, &count, &e) == 0, "the names of '%s' are listed: %s",
+       text, e.text);
     is_str(nodeset_fold(&a, (const char **)names, count), want, "'%s' folds", text);
     arena_fini(&a);
 }

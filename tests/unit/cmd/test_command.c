@@ -16,7 +16,7 @@ int main(void) {
     render_help(&text, &set, &command_program, 80);
     for (size_t i = 0; commands[i]; i++) {
         const struct command *v = commands[i];
-        is_str(command_names()[i], v->verb.name, "%s: the order of the names", v->verb.name);
+        is_str(command_names()[i], v->verb.name, "%s has its place among the names", v->verb.name);
         is_str(command_program.verbs[i]->name, v->verb.name, "%s has its place in the manual",
                v->verb.name);
         ok(command_find(v->verb.name) == v, "%s: the command is found by name", v->verb.name);

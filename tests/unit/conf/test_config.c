@@ -254,7 +254,8 @@ static void test_help(void) {
     ok(widest <= 60, "no line is wider than asked for (%zu)", widest);
     strbuf_clear(&b);
     render_help(&b, &c.set, program(), 0);
-    has_str(strbuf_cstr(&b), "  completion                do it's", "the list of commands");
+    has_str(strbuf_cstr(&b), "  completion                do it's",
+            "the help of completion has the list of commands");
     strbuf_fini(&b);
 }
 
@@ -382,11 +383,11 @@ static void test_load(void) {
            "between parentheses)",
            "an expression in the file is checked");
     is_str(load("train", "--metric=train:loss=train_loss=(.*?);", NULL, NULL), "",
-           "a name and an expression of SageMaker's");
+           "a name and an expression as in SageMaker are read");
     is_str(load("train", "--env=A-B=1", NULL, NULL),
            "--env: 'A-B' is not a valid name of a variable: use letters, digits and '_', and no "
            "digit first",
-           "a variable's name");
+           "a name that is no variable's is refused");
     is_str(load("train", "--input=../x=/d", NULL, NULL),
            "--input: '../x' is not a valid name of an input: use letters, digits, '_' and '-', at "
            "most 64, and a letter first",
@@ -409,9 +410,10 @@ static const char *unknown(const char *first, const char *second) {
 }
 
 static void test_unknown_env(void) {
-    is_str(unknown("DTCTL_NODES=secret", NULL),
-           "DTCTL_NODES (did you mean DTCTL_CLUSTER_NODES or DTCTL_TRAIN_NODES?)",
-           "a variable without its table: those that end so; never its value");
+    is_str(
+        unknown("DTCTL_NODES=secret", NULL),
+        "DTCTL_NODES (did you mean DTCTL_CLUSTER_NODES or DTCTL_TRAIN_NODES?)",
+        "a variable without its table is reported with those that end so, and without its value");
     is_str(unknown("DTCTL_CLUSTER_NODE=3", NULL),
            "DTCTL_CLUSTER_NODE (did you mean DTCTL_CLUSTER_NODES?)",
            "a name that lacks a letter gets a suggestion");
@@ -420,9 +422,11 @@ static void test_unknown_env(void) {
     is_str(unknown("DTCTL_CLUSTER_NODES=3", "DTCTL_CONFIG=x"), "", "known variables are no error");
     is_str(unknown("DTCTL_NODES=", "DTCTLX=1"), "",
            "empty variables, and those of other programs, are ignored");
-    is_str(unknown("DTCTL_RUN=r", "DTCTL_INPUT_DATA=/d"), "", "a worker's, in a run");
+    is_str(unknown("DTCTL_RUN=r", "DTCTL_INPUT_DATA=/d"), "",
+           "variables of a worker are ignored in a run");
     is_str(unknown("DTCTL_OUTPUT_DIR=/d", NULL),
-           "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)", "the same, in no run");
+           "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)",
+           "variables of a worker are reported outside of a run");
     is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "",
            "variables of the build are no error");
     char *many[1002] = {NULL};
@@ -465,7 +469,7 @@ static void test_train(void) {
     render_toml(&b, &c.set, train_tables);
     if (file_write_atomic("share.toml", strbuf_cstr(&b), b.len, 0600, &e) < 0)
         bail_out("%s", e.text);
-    is_str(train("-f|share.toml", NULL, &t, &f, &s), "", "the share that dtctl writes");
+    is_str(train("-f|share.toml", NULL, &t, &f, &s), "", "the share that dtctl writes is read");
     ok(t.lr == 0.25 && t.epochs == 3 && t.hidden.count == 2 && t.hidden.items[1] == 6,
        "the trainer reads the values that dtctl writes");
     render_toml(&out, &s, train_tables);

@@ -22,7 +22,8 @@ static void test_defaults(void) {
        "the struct has its defaults");
     ok(v.count == -2 && v.choice == 2 && v.real == 0.5, "words and numbers have their defaults");
     ok(v.string && !*v.string && v.path && !*v.path, "an unset string is empty, not NULL");
-    ok(v.range.min == 0 && v.list.count == 0 && v.ints.count == 2, "unset lists, a list's default");
+    ok(v.range.min == 0 && v.list.count == 0 && v.ints.count == 2,
+       "unset lists are empty, and a list may have a default");
     is_int(option_place(&s, "t.integer")->source, OPTION_DEFAULT, "a default's place is 'default'");
 }
 
@@ -171,7 +172,7 @@ static void test_file(void) {
 static void test_file_numbers(void) {
     has_str(file("[t]\nreal = nan\n"), "expected a finite number",
             "a value that is no number is refused");
-    has_str(file("[t]\nreal = inf\n"), "expected a finite number", "no end");
+    has_str(file("[t]\nreal = inf\n"), "expected a finite number", "infinity is refused");
     has_str(file("[t]\nduration = 9223372036854775807\n"), "out of range",
             "seconds beyond 64 bits are refused");
 }

@@ -28,7 +28,7 @@ static void test_flags(void) {
     is_str(cli("-xo -i5 -l a -lb -l=c"), "", "short flags are accepted");
     ok(v.flag && v.on && v.integer == 5 && v.list.count == 3, "short flags set their values");
     is_str(v.list.items[2], "c", "-l=c");
-    is_str(cli("-l a -l []"), "", "a list with an element, and [] behind it");
+    is_str(cli("-l a -l []"), "", "an element and [] behind it are accepted");
     ok(v.list.count == 2, "adds to the list");
     is_str(cli("-l []"), "", "[] alone is accepted");
     ok(v.list.count == 0, "clears the list");
@@ -86,7 +86,7 @@ static void test_flag_errors(void) {
            "--follow: 'prog other' does not take this flag; it is for: go",
            "another verb's flag is refused");
     is_str(line_of("go", 0, "--gone x"), "--gone: torchrun knows this, prog does not serve it",
-           "a flag that is not served");
+           "a flag that is not served is refused");
 }
 
 // argparse's rules, for dtrun.

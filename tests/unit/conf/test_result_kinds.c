@@ -25,7 +25,7 @@ static void words(unsigned kinds, const char *words, const char *list) {
     for (int i = 0; i < RESULT_KINDS; i++)
         count += (kinds >> i) & 1;
     is_str(result_kinds_words(&a, kinds), words, "the words of %u are listed", kinds);
-    is_str(result_kinds_list(&a, kinds), list, "the list of %u", kinds);
+    is_str(result_kinds_list(&a, kinds), list, "the list of %u is written", kinds);
     is_uint(result_kinds_names(kinds, names), count, "%u has %zu names", kinds, count);
     arena_fini(&a);
 }

@@ -132,7 +132,7 @@ static void test_getters(void) {
         "\x7f"
         "\xc2\x80"
         "\u07ff\u0800\uffff\U00010000",
-        "characters at the bounds of their lengths");
+        "characters at the bounds of their lengths are accepted");
     is_int(toml_get_int(root, "run.n", 0), 7, "an integer is read");
     near(toml_get_real(root, "run.r", 0), 2.0, 0, "an integer is a number");
     ok(toml_get_bool(root, "run.f", false), "a boolean is read");
@@ -143,13 +143,13 @@ static void test_getters(void) {
     is_int(toml_need_str(root, "run.n", &s, &e), -1, "a value of the wrong type is refused");
     is_str(e.text, "line 3: 'run.n' is an integer, not a string", "the error has both types");
     is_int(toml_need_str(root, "run.nul", &s, &e), -1, "a NUL is refused");
-    is_int(toml_need_int(root, "run.n", 1, 6, &n, &e), -1, "out of bounds");
+    is_int(toml_need_int(root, "run.n", 1, 6, &n, &e), -1, "a number out of bounds is refused");
     is_str(e.text, "line 3: 'run.n': 7 is outside 1 to 6", "the error has the bounds");
     is_int(toml_need_int(root, "run.zz", 1, 6, &n, &e), -1, "a missing value is refused");
     is_str(e.text, "'run.zz' is missing", "a missing value is an error");
     is_int(toml_need_strs(&a, root, "run.c", &list, &count, &e), 0, "a list of strings is read");
     ok(count == 2 && strcmp(list[1], "b") == 0 && !list[2], "a list of two strings ends with NULL");
-    is_int(toml_need_strs(&a, root, "run.zz", &list, &count, &e), 0, "an absent list");
+    is_int(toml_need_strs(&a, root, "run.zz", &list, &count, &e), 0, "an absent list is empty");
     is_int(count, 0, "an absent list is empty");
 }
 
@@ -178,7 +178,7 @@ static void test_writer(void) {
         ok(toml_get_real(root, arena_printf(&a, "r%d", i), 7) == reals[i], "%.17g reads back",
            reals[i]);
     const struct toml *list = toml_get(toml_member(toml_get(root, "inputs"), "a b"), "list");
-    ok(list && list->len == 3, "a list in a table with an odd name");
+    ok(list && list->len == 3, "a list in a table with an odd name is found");
     is_str(list->child->str, "a\nb", "the first element of a list reads back");
     is_int(toml_get_int(toml_first(root, "node"), "rank", 0), 1, "an element of [[node]] is read");
     strbuf_fini(&b);

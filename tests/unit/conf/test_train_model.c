@@ -73,6 +73,6 @@ int main(void) {
     char longest[TRAIN_MODEL_BYTES_MAX + 1];
     memset(longest, 'm', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
-    is_int(train_model_parse(&s, longest, &e), -1, "a text that is too long");
+    is_int(train_model_parse(&s, longest, &e), -1, "a text that is too long is refused");
     return done_testing();
 }

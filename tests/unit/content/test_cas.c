@@ -315,7 +315,8 @@ static void test_prune(void) {
     ok(cas_prune(&c, &p, &e) == 0 && p.removed == 4, "pruning removes what the dry run counted");
     cas_close(&c, false, &e);
     start(&c);
-    ok(!cas_has_small(&c, HASH("small"), 5) && reads(&c, "kept small"), "small content by list");
+    ok(!cas_has_small(&c, HASH("small"), 5) && reads(&c, "kept small"),
+       "small content that is not in the list is removed");
     ok(!file_exists(cas_object_path(&c, HASH("large"))), "the object is removed");
     ok(file_exists(cas_object_path(&c, HASH("kept large"))), "a listed object is kept");
     ok(file_exists(cas_object_path(&c, HASH("shared"))), "an object with a second link is kept");

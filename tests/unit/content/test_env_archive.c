@@ -275,7 +275,7 @@ static void test_unfinished(void) {
     ok(holds("! ls -d stopped* 2>/dev/null"), "nothing of it is left");
     begin();
     file("bin/one", "1");
-    is_int(check(&(struct env_archive){0}), -1, "an archive that is cut");
+    is_int(check(&(struct env_archive){0}), -1, "an archive that is cut is refused");
     has_str(e.text, "the archive is cut", "the error says so");
 }
 

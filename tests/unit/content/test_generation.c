@@ -26,7 +26,8 @@ static void test_folder(void) {
         is_int(generation_publish(folder, i, "list", 4, &e), 0, "generation %d is published", i);
     }
     ok(holds("[ \"$(echo *)\" = '2 3' ]"), "the two newest are kept, and nothing else");
-    ok(holds("[ -s 3/state/x ] && [ \"$(cat 3/list)\" = list ]"), "with files and list");
+    ok(holds("[ -s 3/state/x ] && [ \"$(cat 3/list)\" = list ]"),
+       "a generation has its files and its list");
     is_int(generation_newest(folder), 3, "the newest generation is found");
     holds("mkdir 9999999999999");
     is_int(generation_next(folder), 10000000000000, "a clock that was set back changes no order");

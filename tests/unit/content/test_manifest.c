@@ -128,7 +128,8 @@ static void test_together(const char *path, const struct stat *known) {
     is_int(hash_cache_save(&one, &e), 0, "a cache that was not reloaded is saved");
     st.st_ino = 70002;
     hash_cache_put(&two, &st, hash, HASH_CACHE_OWN);
-    is_int(hash_cache_save(&two, &e), 0, "the other one to what it had read before");
+    is_int(hash_cache_save(&two, &e), 0,
+           "the other one is added to the entries that were read before");
     hash_cache_open(&all, path, true);
     ok(hash_cache_get(&all, &st, got) && memcmp(got, hash, sizeof hash) == 0,
        "a saved cache has the entries of the first writer");

@@ -84,7 +84,7 @@ static void test_together(void) {
     prepare("mkdir l1 l2 l3 && ln -s x l1/k && ln -s x l2/k && ln -s y l3/k");
     is_int(merge("links", "l1", "l3", &e), -1, "two links that lead elsewhere clash");
     is_int(merge("links", "l1", "l2", &e), 0, "two equal links are merged%s", e.text);
-    is_int(merge("sum", "n1", "n2", &e), 0, "two that agree%s", e.text);
+    is_int(merge("sum", "n1", "n2", &e), 0, "two links that agree are merged%s", e.text);
     ok(holds("cd sum && [ \"$(cat d/one d/two same link | tr -d '\\n')\" = 12ss ] && [ -d empty ]"),
        "equal files become one");
 }

@@ -68,7 +68,7 @@ static void some_at_once(void) {
     begin();
     is_int(fleet_each_of(&fleet, NULL, start, AT_ONCE, &e), 0, "a step runs on some nodes at once");
     is_int((long long)started, NODES, "every node has its turn");
-    is_int((long long)most_going, AT_ONCE, "never more at once than is said");
+    is_int((long long)most_going, AT_ONCE, "no more nodes work at once than the limit allows");
     is_int((long long)fleet_failures(&fleet), 1, "a node that cannot begin has failed");
     begin();
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "a step runs on all nodes at once");
@@ -110,7 +110,8 @@ static void signals(void) {
     begin();
     raises = true;
     ended = 1; // one of them cannot begin
-    is_int(fleet_each(&fleet, NULL, start, &e), 0, "a signal as the last node ends");
+    is_int(fleet_each(&fleet, NULL, start, &e), 0,
+           "a step succeeds when a signal comes as its last node ends");
     is_int(fleet_each(&fleet, NULL, start, &e), -1,
            "a signal at the end of a step stops the next step");
     is_int(context_take_interrupt(&session), SIGINT, "the signal that stopped the step is kept");

@@ -234,8 +234,9 @@ static void gives_up(void) {
         struct silence s = {&f.follow, cases[i].lost_s * 1000, cases[i].over_s * 1000,
                             cases[i].lost_by_others};
         follow_open(&f.follow, &f.context, &f.fleet, &f.run, &view, &s, &e);
-        is_int(follow_wait(&f.follow, &e), -1, "a node silent for %d s, the run over for %d s",
-               cases[i].lost_s, cases[i].over_s);
+        is_int(follow_wait(&f.follow, &e), -1,
+               "a node was silent for %d s when the run was over for %d s", cases[i].lost_s,
+               cases[i].over_s);
         is_int(e.code, ERR_INTERRUPTED, "the wait ends with the first tick");
         ok(f.follow.nodes[0].over == cases[i].given_up, "%s",
            cases[i].given_up ? "the follower gives the node up"

@@ -131,7 +131,7 @@ static void parts(void) {
            "a number is found in a line that is not UTF-8 throughout");
     char *bytes = long_line(&a, 4000, "\xbf", "loss=5;");
     is_int(metric_expression_find(&x, bytes, strlen(bytes), &value), METRIC_FOUND,
-           "behind thousands of bytes that begin no character");
+           "a value is found behind thousands of bytes that begin no character");
     metric_expression_fini(&x);
     metric_expression_fini(&anchored);
     arena_fini(&a);

@@ -170,7 +170,7 @@ static void hostile(void) {
     open_fixture(&f);
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         add(&f, i % 2, lines[i]);
-    is_int(add(&f, 7, "{\"kind\":\"joined\"}") != NULL, 0, "a node that is not there");
+    is_int(add(&f, 7, "{\"kind\":\"joined\"}") != NULL, 0, "a node that is not there is refused");
     run_history_count(&f.history, &started, &ended);
     is_int(started + ended, 0, "nothing was believed");
     is_int(run_history_rank_of(&f.history, 0, 0, 0), -1, "no rank was invented");

@@ -195,7 +195,8 @@ static void mpi(void) {
     const char *const nothing[] = {"PATH=/bin", NULL};
     flags("none", &none, nothing, "no launcher at all");
     struct arena a = {0};
-    is_str(mpi_uri_address(&a, "1.0;tcp6://[::1]:4"), "", "an address that is not there");
+    is_str(mpi_uri_address(&a, "1.0;tcp6://[::1]:4"), "",
+           "an address that is not there has no name");
     is_str(mpi_uri_address(&a, ";tcp://"), "", "an address that is absent is empty");
     arena_fini(&a);
 }

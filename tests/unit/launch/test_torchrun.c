@@ -41,7 +41,8 @@ static void test_lists(void) {
     ok(shown[0] && !shown[1] && shown[2], "the filter of local ranks is read");
     launch_ranks_filter("", 3, shown, &e);
     ok(shown[0] && shown[1] && shown[2], "none: all are shown");
-    is_int(launch_ranks_filter("1,x", 3, shown, &e), -1, "a filter that is no list of numbers");
+    is_int(launch_ranks_filter("1,x", 3, shown, &e), -1,
+           "a filter that is no list of numbers is refused");
     sigset_t set;
     is_int(launch_signals("SIGTERM,USR2", &set, &e), 0, "signals are read with and without SIG");
     ok(sigismember(&set, SIGUSR2) && !sigismember(&set, SIGINT), "only the listed signals are set");

@@ -105,7 +105,7 @@ static void test_on_disk(struct network *net) {
     ok(t && t->ndim == 4 && t->dim[0] == 64 && t->dim[1] == 64 && t->dim[2] == 3 && t->dim[3] == 3,
        "a convolution is out, in, 3, 3");
     float *w = arena_new(&a, float, 64 * 64 * 9);
-    is_int(safetensors_read(&f, t, w, 64 * 64 * 9 * sizeof *w, &e), 0, "read");
+    is_int(safetensors_read(&f, t, w, 64 * 64 * 9 * sizeof *w, &e), 0, "the tensor is read");
     const float *memory = (float *)(void *)net->params + param("layer1.0.conv1.weight")->begin;
     near(w[(5 * 64 + 7) * 9 + 2 * 3 + 1], memory[((5 * 3 + 2) * 3 + 1) * 64 + 7], 0,
          "a weight is at its place");

@@ -58,7 +58,7 @@ static void test_refused(void) {
     build("resnet18");
     is_int(stage_cut(&model, 64, first, &e), -1, "resnet18 cannot be cut into 64 stages");
     has_str(e.text, "can be cut into", "the error has the highest number of stages");
-    is_int(stage_cut_at(&model, blocks, 2, first, &e), 0, "cut before two blocks");
+    is_int(stage_cut_at(&model, blocks, 2, first, &e), 0, "the model is cut before two blocks");
     is_str(model.layer[first[1]].name, "layer2.0.conv1", "the first cut is before layer2.0");
     is_int(stage_cut_at(&model, inside, 1, first, &e), -1, "a cut inside a block is refused");
     has_str(e.text, "layer2.0.bn2", "the error names the layer inside the block");

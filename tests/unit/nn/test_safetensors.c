@@ -30,8 +30,8 @@ static void test_good(void) {
     is_str(h.tensors[0].name, "a", "tensors are listed in the order of their data");
     is_uint(h.tensors[0].dim[1], 2, "the second dimension is read");
     is_str(safetensors_get_meta(&h, "format"), "pt", "metadata is read");
-    ok(safetensors_get_meta(&h, "other") == NULL, "metadata that is not there");
-    ok(safetensors_find(&h, "b") == &h.tensors[1], "a tensor by name");
+    ok(safetensors_get_meta(&h, "other") == NULL, "metadata that is not there is not found");
+    ok(safetensors_find(&h, "b") == &h.tensors[1], "a tensor is found by its name");
     is_int(parse("{}", 0, &h, &e), 0, "a file without tensors is read");
     is_int(parse("{\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}", 8, &h, &e), 0,
            "a scalar has no dimensions");
@@ -98,14 +98,14 @@ static void test_file(void) {
     const char *path = file_join(&arena, dir, "a.safetensors");
     is_int(safetensors_create(&w, path, &h, &e), 0, "a file is created");
     is_int(safetensors_put(&w, &count, sizeof count, &e), 0, "put a scalar");
-    ok(stat(path, &st) < 0, "nothing under the name before commit");
+    ok(stat(path, &st) < 0, "nothing has the name before the commit");
     is_int(safetensors_put(&w, weight, sizeof weight, &e), 0, "put a matrix");
     is_int(safetensors_commit(&w, &e), 0, "the file is committed");
     is_int(safetensors_open(&f, &arena, path, &e), 0, "open");
     is_uint(f.data_begin % 8, 0, "data is aligned");
     const struct safetensors_tensor *t = safetensors_find(&f.header, "weight");
-    is_int(safetensors_read(&f, t, back, sizeof back, &e), 0, "read");
-    is_mem(back, sizeof back, weight, sizeof weight, "the numbers read back");
+    is_int(safetensors_read(&f, t, back, sizeof back, &e), 0, "the tensor is read");
+    is_mem(back, sizeof back, weight, sizeof weight, "the numbers are those that were written");
     is_int(safetensors_read(&f, t, back, 8, &e), -1, "a wrong size is refused");
     safetensors_close(&f);
     is_int(truncate(path, (off_t)(f.data_begin + 12)), 0, "the file is cut");

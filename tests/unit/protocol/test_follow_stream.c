@@ -32,7 +32,7 @@ static void whole(void) {
     is_mem(r.data, r.len, "hello", 5, "the bytes are read");
     strbuf_clear(&b);
     record(&b, "{\"end\":\"finished\",\"exit_status\":0}", "");
-    ok(follow_record_read(b.data, b.len, &r, &e) > 0, "the end");
+    ok(follow_record_read(b.data, b.len, &r, &e) > 0, "the end is read");
     is_str(r.state, "finished", "the end has the state");
     strbuf_clear(&b);
     record(&b, "{\"beat\":1}", "");
@@ -217,7 +217,8 @@ static void two_at_once(void) {
     r = bytes_at(name, 0, "a\nb\nc\nd");
     log_mirror_write(&second, &r, on_own_line, &two, &e);
     is_str(strbuf_cstr(&one.text), "+a|+b|", "the first one keeps what it has");
-    is_str(strbuf_cstr(&two.text), "a|b|+c|", "the second one what is new, and hands out all");
+    is_str(strbuf_cstr(&two.text), "a|b|+c|",
+           "the second mirror keeps what is new, and hands out all");
     r = bytes_at(name, 4, "c\nd\ne\n");
     log_mirror_write(&first, &r, on_own_line, &one, &e);
     is_str(strbuf_cstr(&one.text), "+a|+b|c|+d|+e|", "the second mirror passes on every line");

@@ -16,10 +16,10 @@ static int parse(const char *text, struct job_spec *s) {
 
 static void test_defaults(void) {
     struct job_spec s;
-    is_int(parse(RUN, &s), 0, "a run with its three keys%s", e.text);
-    is_str(s.run, "r", "the id of the run");
-    is_str(s.name, "r", "the name of the run");
-    is_str(s.node, "n", "the name of the node");
+    is_int(parse(RUN, &s), 0, "a run with its three keys is read%s", e.text);
+    is_str(s.run, "r", "the id of the run is read");
+    is_str(s.name, "r", "the name of the run is read");
+    is_str(s.node, "n", "the name of the node is read");
     is_int(s.node_rank, 0, "the default rank of a node is 0");
     is_int(s.nnodes_min, 1, "a job has at least one node by default");
     is_int(s.nnodes_max, 1, "a job has at most one node by default");
@@ -29,7 +29,7 @@ static void test_defaults(void) {
     is_int(s.command_count, 1, "the command has one word");
     is_str(s.command[0], "x", "the command has its word");
     is_str(s.command[1], NULL, "the command ends with NULL");
-    is_int(s.shutdown_timeout_ms, 30000, "half a minute to end");
+    is_int(s.shutdown_timeout_ms, 30000, "workers have half a minute to end by default");
     is_int(s.join_timeout_ms, 600000, "ten minutes to join");
     is_int(s.max_time_ms, 0, "the time is not limited by default");
     is_int(s.max_restarts + s.agent_starts + s.env_count + s.input_count + s.torchrun_count, 0,
@@ -61,13 +61,13 @@ static void test_round_trip(void) {
     job_spec_format(&s, true, &text);
     is_int(parse(strbuf_cstr(&text), &r), 0, "a full job is written and read%s", e.text);
     ok(strcmp(r.run, s.run) == 0 && strcmp(r.name, s.name) == 0 && strcmp(r.node, s.node) == 0,
-       "names");
+       "the names are read back");
     is_int(r.node_rank, 6, "node_rank is read back");
     is_int(r.nnodes_min, 2, "nnodes_min is read back");
     is_int(r.nnodes_max, 9, "nnodes_max is read back");
     is_str(r.nproc_per_node, "gpu", "nproc_per_node is read back");
     is_int(r.max_restarts, 4, "max_restarts");
-    is_int(r.agent_starts, 5, "agent_starts");
+    is_int(r.agent_starts, 5, "agent_starts is read back");
     ok(r.has_key && memcmp(r.key, s.key, JOB_KEY_BYTES) == 0, "the key is read back");
     is_str(r.address, "10.0.0.7", "the address is read back");
     is_str(r.workdir, "w", "the working folder is read back");
@@ -132,7 +132,8 @@ static void test_bounds(void) {
     is_int(parse(RUN "nnodes_min = 3\nnnodes_max = 2\n", &s), -1,
            "three nodes at least and two at most are refused");
     is_int(parse(RUN "nnodes_min = 0\nnnodes_max = 2\n", &s), -1, "no node at least is refused");
-    is_int(parse(RUN "nnodes_min = 16384\nnnodes_max = 16384\n", &s), 0, "all that are possible");
+    is_int(parse(RUN "nnodes_min = 16384\nnnodes_max = 16384\n", &s), 0,
+           "all nodes that are possible are accepted");
 }
 
 static void test_refused(void) {
@@ -186,7 +187,8 @@ static void test_counts(void) {
     static const char *const inputs[] = {"[inputs.i", "]\npath = \"p\"\n"};
     static const char *const env[] = {"E", " = \"\"\n"}, *const word[] = {"\"", "\","};
     static const char words[] = "[run]\nid = \"r\"\nnode = \"n\"\ncommand = [";
-    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX, ""), 0, "as many inputs as are possible");
+    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX, ""), 0,
+           "as many inputs as are possible are accepted");
     is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX + 1, ""), -1,
            "more inputs than the limit are refused");
     is_int(e.code, ERR_LIMIT, "more inputs are a limit error");
@@ -231,9 +233,10 @@ static void test_roster(void) {
     is_int(roster(NODE("16384", "1", "::1"), &r), -1, "a rank above the limit is refused");
     is_int(roster(NODE("0", "0", "::1"), &r), -1, "port 0 is refused");
     is_int(roster(NODE("0", "65536", "::1"), &r), -1, "port 65536 is refused");
-    is_int(roster(NODE("0", "1", "host"), &r), -1, "a name instead of an address");
+    is_int(roster(NODE("0", "1", "host"), &r), -1, "a name instead of an address is refused");
     has_str(e.text, "'host' is not numeric", "the error names the address");
-    is_int(roster("[[node]]\nrank = 0\nport = 1\naddress = \"::1\"\n", &r), -1, "no name");
+    is_int(roster("[[node]]\nrank = 0\nport = 1\naddress = \"::1\"\n", &r), -1,
+           "a node without a name is refused");
     has_str(e.text, "roster, node 1", "the error has the place of the node");
 }
 

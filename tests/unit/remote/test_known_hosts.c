@@ -35,8 +35,9 @@ static struct known_hosts_found search(const char *text, const char *name, int p
 }
 
 static void test_names(void) {
-    ok(search("gpu01 " KEY_A "\n", "gpu01", 22, KEY_A).match, "a plain name");
-    ok(search("other,gpu01,x " KEY_A " comment", "gpu01", 22, KEY_A).match, "a list, no newline");
+    ok(search("gpu01 " KEY_A "\n", "gpu01", 22, KEY_A).match, "a plain name is found");
+    ok(search("other,gpu01,x " KEY_A " comment", "gpu01", 22, KEY_A).match,
+       "a list without a newline is read");
     ok(search("gpu01 " KEY_A "\n", "GPU01", 22, KEY_A).match, "names have no case");
     ok(!search("gpu01 " KEY_A "\n", "gpu011", 22, KEY_A).match, "a longer name is another one");
     ok(search("gpu* " KEY_A "\n", "gpu01", 22, KEY_A).match, "a wildcard matches");
@@ -49,10 +50,10 @@ static void test_names(void) {
        "a plain name is good for any port");
     ok(!search("gpu01 " KEY_A "\n", "gpu01", 2200, KEY_B).differs,
        "a plain name's key for another port is not a contradiction");
-    ok(search(HASHED_A "\n", "gpu01", 22, KEY_A).match, "a hashed name");
+    ok(search(HASHED_A "\n", "gpu01", 22, KEY_A).match, "a hashed name is found");
     ok(!search(HASHED_A "\n", "gpu02", 22, KEY_A).match,
        "a hashed name does not match another name");
-    ok(search(HASHED_B "\n", "gpu01", 2200, KEY_B).match, "a hashed name with a port");
+    ok(search(HASHED_B "\n", "gpu01", 2200, KEY_B).match, "a hashed name with a port is found");
 }
 
 static void test_verdicts(void) {
@@ -85,7 +86,7 @@ static void test_text(void) {
     is_int(known_hosts_parse_key(&arena, KEY_A " me@here\n", &blob, &len, &e), 0,
            "a line of a .pub file is parsed");
     known_hosts_fingerprint(fingerprint, blob, len);
-    is_str(fingerprint, FINGERPRINT_A, "the fingerprint that ssh-keygen gives");
+    is_str(fingerprint, FINGERPRINT_A, "the fingerprint is the one that ssh-keygen gives");
     is_str(known_hosts_format(&arena, "Gpu01", 22, blob, len), "gpu01 " KEY_A "\n",
            "a line is written");
     is_str(known_hosts_format(&arena, "gpu01", 22000, blob, len), "[gpu01]:22000 " KEY_A "\n",

@@ -70,7 +70,7 @@ static void test_values(void) {
            "a negated pattern and a Match that would run a program are passed over");
     is_str(c.proxy_jump, "a,b@c:22", "ProxyJump is read");
     is_str(c.user_known_hosts, "/home/me/kh1\n/kh2", "several known_hosts files are kept");
-    is_str(c.host_key_alias, "alias", "Match all");
+    is_str(c.host_key_alias, "alias", "Match all is followed");
 }
 
 static void test_match(void) {
@@ -98,7 +98,7 @@ static void test_match(void) {
         snprintf(text, sizeof text,
                  "Host gpu1\n HostName gpu1.lab\n User ubuntu\nMatch %s\n Port 7\n",
                  cases[i].criteria);
-        is_int(look_up(text, NULL, "gpu1", &c, &e), 0, "Match %s", cases[i].criteria);
+        is_int(look_up(text, NULL, "gpu1", &c, &e), 0, "Match %s is followed", cases[i].criteria);
         is_int(c.port, cases[i].holds ? 7 : 0, "%s",
                cases[i].holds ? "a host of this Match" : "no host of this Match");
     }
@@ -174,7 +174,7 @@ static void test_peer(void) {
                "ssh -G %s prints its settings", names[i]);
         is_int(look_up(text, NULL, names[i], &c, &e), 0, "%s parses", names[i]);
         if (strcmp(names[i], "ONE") != 0) // ssh lowers HostName's %h only when it canonicalises
-            is_str(c.host_name, value_of(output, "hostname"), "%s: HostName as ssh has it",
+            is_str(c.host_name, value_of(output, "hostname"), "%s: HostName is that of ssh",
                    names[i]);
         is_str(c.user, value_of(output, "user"), "%s: User is that of ssh", names[i]);
         is_str(arena_printf(&arena, "%d", c.port ? c.port : 22), value_of(output, "port"),

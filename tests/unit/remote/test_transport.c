@@ -111,7 +111,7 @@ static void test_ends(struct transport_link *l) {
     is_str(s->end.signal, "TERM", "a signal is reported by name");
     seen_free(s);
     s = run(l, "stty size; echo err >&2; exit 4", true, 0);
-    has_str(strbuf_cstr(&s->out), "31 91\r\nerr", "a terminal of that size, for both streams");
+    has_str(strbuf_cstr(&s->out), "31 91\r\nerr", "a terminal of that size serves both streams");
     is_int(s->end.status, 4, "a command with a terminal has its status");
     seen_free(s);
     s = run(l, "wc -c", false, 3000000);

@@ -182,7 +182,7 @@ static void test_taking_over(int64_t age_ms, int64_t heard_ms) {
        "the winner leads and announces itself to both others");
     const struct election_action *t = &last[ELECTION_TAKE_OVER];
     is_int(t->not_before_ms, heard_ms + LEASE + LEASE / 16,
-           "no round before the lease that its voter heard of last is over");
+           "no round begins before the lease that its voter heard of last is over");
     is_int(t->exclusive_until_ms, 0, "without a proof no round is exclusive");
     ok(t->counters.attempt == ROUND + 2 && t->counters.restarts == 1,
        "the leader continues the counters");

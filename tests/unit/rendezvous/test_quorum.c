@@ -81,7 +81,7 @@ static void test_is_one(void) {
         int deciders = 0;
         for (int k = 0; k < e.count; k++)
             deciders += quorum_is_single(&e, voters[k].incarnation) && !voters[k].dead;
-        ok(deciders == cases[i].one, "%s, %scommitted: %sone node that decides alone", cases[i].who,
+        ok(deciders == cases[i].one, "%s, %scommitted: %sone node decides alone", cases[i].who,
            cases[i].committed ? "" : "not ", cases[i].one ? "" : "not ");
         for (int k = 0; k < e.count; k++)
             ok(!voters[k].dead || !quorum_is_single(&e, voters[k].incarnation),

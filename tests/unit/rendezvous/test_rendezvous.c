@@ -40,7 +40,7 @@ static void test_natural_order(void) {
     join(r, 3, "host1", -1, 1), join(r, 4, "first", 9, 1);
     is_str(order(r), "first:0 host1:1 host2:2 host10:3",
            "nodes with given ranks come first, and the others are in natural order");
-    is_int(join(r, 5, "x", 9, 1), -1, "a node rank that is taken");
+    is_int(join(r, 5, "x", 9, 1), -1, "a node rank that is taken is refused");
     is_int(e.code, ERR_BUSY, "may be tried again later");
     rendezvous_close(r);
 }
@@ -94,7 +94,7 @@ static void test_crash_loop(void) {
         rendezvous_heard(r, now, a), rendezvous_tick(r, now);
         rendezvous_failed(r, now, a, 3 + i, "quick"), rendezvous_stopped(r, now, a, 3 + i, 1);
     }
-    is_int(rendezvous_verdict(r), VERDICT_FAILED, "three in a row end the run");
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "three crashes in a row end the run");
     has_str(rendezvous_reason(r), "crash loop", "the reason is 'crash loop'");
     rendezvous_close(r);
 }
@@ -121,7 +121,7 @@ static void test_loss_and_fence(void) {
         rendezvous_heard(r, now, a), rendezvous_heard(r, now, b);
         rendezvous_tick(r, now);
     }
-    ok(!did(r, ACTION_START, NULL), "no round before the lost node's lease is over");
+    ok(!did(r, ACTION_START, NULL), "no round begins before the lease of the lost node is over");
     rendezvous_heard(r, 3420, a), rendezvous_heard(r, 3420, b);
     rendezvous_tick(r, 3420);
     ok(did(r, ACTION_START, NULL), "the next round begins after the lost node's lease");
@@ -152,7 +152,7 @@ static void test_range_and_spares(void) {
     ok(at <= 5100, "a deadline is set");
     for (int64_t now = 1000; now <= 5000; now += 500)
         rendezvous_heard(r, now, 0), rendezvous_heard(r, now, 1), rendezvous_tick(r, now);
-    ok(!did(r, ACTION_START, NULL), "no round before the last call is over");
+    ok(!did(r, ACTION_START, NULL), "no round begins before the last call is over");
     rendezvous_tick(r, 5100);
     ok(did(r, ACTION_START, NULL), "last call over: two start");
     int d = join(r, 5200, "d", -1, 1);

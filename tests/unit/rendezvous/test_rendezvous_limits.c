@@ -74,7 +74,8 @@ static void test_last_call(void) {
     rendezvous_close(r);
     c.nodes_expected = 2;
     r = two(&c, &a, &b);
-    is_int(rendezvous_phase(r), PHASE_RUN, "no call when all expected nodes are there");
+    is_int(rendezvous_phase(r), PHASE_RUN,
+           "no last call is needed when all expected nodes are there");
     rendezvous_close(r);
 }
 
@@ -98,7 +99,7 @@ static void test_silence(void) {
     for (int64_t now = 1750; now < LEASE; now += 50)
         rendezvous_heard(r, now, a), rendezvous_tick(r, now);
     rendezvous_tick(r, LEASE - 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "no round during the lease of the lost one");
+    is_int(rendezvous_phase(r), PHASE_GATHER, "no round begins during the lease of the lost node");
     rendezvous_heard(r, 1700 + c.regroup_call_ms, a);
     rendezvous_tick(r, 1700 + c.regroup_call_ms);
     is_int(rendezvous_phase(r), PHASE_RUN, "the round begins after the lease and the last call");
@@ -125,7 +126,8 @@ static void test_stop_limit(void) {
     int a, b;
     struct rendezvous *r = two(&c, &a, &b);
     rendezvous_stop(r, 1000, VERDICT_STOPPED, "Ctrl-C");
-    ok(did(r, ACTION_STOP, &act) && act.final && !act.counted && !act.tentative, "a final stop");
+    ok(did(r, ACTION_STOP, &act) && act.final && !act.counted && !act.tentative,
+       "the stop is final");
     rendezvous_stop(r, 1100, VERDICT_STOPPED, "Ctrl-C again");
     ok(did(r, ACTION_STOP, &act) && act.final, "a second request is sent on");
     is_str(act.reason, "Ctrl-C", "the first reason stays");

@@ -29,8 +29,9 @@ static void ids(void) {
        "a millisecond later sorts later");
     is_str(cluster_run_stamp(id) - 5, id, "the time is found again");
     ok(cluster_run_stamp("short") == NULL, "a short id has no time");
-    is_str(run_make_name(&a, "..odd name/with\nthings"), "odd-name-with-things", "odd names");
-    is_str(run_make_name(&a, ""), "run", "no name");
+    is_str(run_make_name(&a, "..odd name/with\nthings"), "odd-name-with-things",
+           "odd characters are replaced in names");
+    is_str(run_make_name(&a, ""), "run", "an empty command gives the name 'run'");
     arena_fini(&a);
 }
 
@@ -57,7 +58,7 @@ static void records(const char *dir) {
                     .created_ms = 5},
                back;
     is_int(cluster_open(&c, &a, dir, "c", &e), 0, "the folder of a cluster opens %s", e.text);
-    is_int(cluster_find_run(&c, NULL, &run, &e), -1, "no run yet");
+    is_int(cluster_find_run(&c, NULL, &run, &e), -1, "no run is found yet");
     has_str(e.text, "dtctl train", "the error names the command 'dtctl train'");
     const char *first = run_make_id(&a, "t", 1767323045678),
                *second = run_make_id(&a, "a", 1767323045679);

@@ -161,7 +161,8 @@ static void test_whole(void) {
     is_str(content(), "x", "the file is replaced");
     ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640, "the mode follows the umask");
     is_int(files_in_folder(), 1, "no other file is left");
-    is_int(atomic_file_open(&f, "/nowhere/at/all", 0600, &e), -1, "a folder that is not there");
+    is_int(atomic_file_open(&f, "/nowhere/at/all", 0600, &e), -1,
+           "a folder that is not there is refused");
     has_str(e.text, "cannot create '/nowhere/at/all.tmp-", "the error names the missing folder");
 }
 

@@ -91,7 +91,7 @@ static void test_bulk(void) {
     is_uint(received, BIG, "every byte of 8 MiB arrived through a 100 kB buffer");
     ok(order_ok, "the bytes arrive in order");
     is_int(drains, 1, "the drain callback is called");
-    is_int(server_end, ERR_NONE, "a clean end of file");
+    is_int(server_end, ERR_NONE, "the end of the file is clean");
     is_int(client_end, ERR_NONE, "both sides see the end of file");
     close(fd);
 }
@@ -104,7 +104,7 @@ static void test_output_limit(void) {
     conn_open(&client, loop, p[1], &client_events, 1000, 100000, &e);
     conn_send(&client, big, 90000);
     conn_send(&client, big, 90000);
-    is_int(client_end, -1, "no callback from inside send");
+    is_int(client_end, -1, "send calls no callback");
     loop_run(loop);
     is_int(client_end, ERR_LIMIT, "a peer that does not read ends the conn by its limit");
     close(p[0]);
@@ -152,7 +152,7 @@ static void test_addresses(void) {
     is_str(host, "::1", "the IPv6 host is found");
     is_int(net_split("fe80::1", 7, host, &port, &e), 0, "a bare IPv6 address is accepted");
     is_int(port, 7, "a bare IPv6 address has no port");
-    is_int(net_split("[::1", 7, host, &port, &e), -1, "a bracket that does not close");
+    is_int(net_split("[::1", 7, host, &port, &e), -1, "a bracket that does not close is refused");
     is_int(net_split("a:70000", 7, host, &port, &e), -1, "a port above 65535 is refused");
     net_resolve("127.0.0.2", 5, &a, &e);
     net_resolve("::ffff:127.0.0.2", 6, &b, &e);

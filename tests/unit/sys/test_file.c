@@ -28,7 +28,7 @@ static void test_files(void) {
     is_int(file_write_atomic(path, "hello", 5, 0600, &e), 0, "atomic write");
     struct stat st;
     ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "an atomic write sets the mode");
-    is_int(file_read(&a, path, 100, &data, &len, &e), 0, "read");
+    is_int(file_read(&a, path, 100, &data, &len, &e), 0, "the file is read");
     is_mem(data, len, "hello", 5, "the text is read back");
     is_int(file_read(&a, path, 4, &data, &len, &e), -1, "a file above the limit is refused");
     is_int(e.code, ERR_LIMIT, "a file above the limit is a limit error");
@@ -122,7 +122,8 @@ static void test_lock(void) {
     close(held); // the child's copy holds the lock
     int other;
     struct err why = {0};
-    is_int(file_lock(path, "waiting", 20 * 1000, &other, &why), -1, "a lock without a name");
+    is_int(file_lock(path, "waiting", 20 * 1000, &other, &why), -1,
+           "a wait for a lock without a name fails");
     is_int(why.code, ERR_NOT_FOUND, "a lock without a name is not found: %s", why.text);
     waitpid(pid, &status, 0);
     is_int(file_lock(path, "anew", 0, &fd, &e), 0, "the next try makes the file again");
@@ -155,11 +156,11 @@ static void test_proc(void) {
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1,
            "a program with too much output is ended");
     is_int(e.code, ERR_LIMIT, "too much output is a limit error");
-    is_int(proc_signal_parse("TERM", &e), SIGTERM, "signal by short name");
-    is_int(proc_signal_parse("SIGUSR1", &e), SIGUSR1, "signal by name");
+    is_int(proc_signal_parse("TERM", &e), SIGTERM, "a signal is found by its short name");
+    is_int(proc_signal_parse("SIGUSR1", &e), SIGUSR1, "a signal is found by its name");
     is_int(proc_signal_parse("9", &e), 9, "a signal is found by its number");
     is_int(proc_signal_parse("SIGNONE", &e), -1, "an unknown signal is refused");
-    is_str(proc_signal_name(SIGKILL), "SIGKILL", "signal name");
+    is_str(proc_signal_name(SIGKILL), "SIGKILL", "a signal has its name");
 }
 
 static void test_detach(void) {

@@ -87,7 +87,8 @@ int main(void) {
     has_str(one.err.text, "cannot resolve", "the reason of the failure is kept");
     memset(long_name, 'a', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
-    is_int(resolver_start(loop, &one, long_name, 1, on_one, &e), -1, "a longer name than any");
+    is_int(resolver_start(loop, &one, long_name, 1, on_one, &e), -1,
+           "a name that is longer than any is refused");
     has_str(e.text, "more than 255 bytes", "a name above 255 bytes is an error");
     resolver_stop(&one);
     resolver_stop(&one);

@@ -96,7 +96,7 @@ static void test_basics(void) {
     get(c, "/a");
     ok(reply_str(c, "one+two"), "the appended value is returned");
     op(STORE_OP_CHECK), num(2, 8), str("/a"), str("/n"), send_all(c);
-    ok(reply_num(c, STORE_WIRE_READY, 1), "check of two that are there");
+    ok(reply_num(c, STORE_WIRE_READY, 1), "a check of two keys that are there succeeds");
     op(STORE_OP_CHECK), num(2, 8), str("/a"), str("/x"), send_all(c);
     ok(reply_num(c, STORE_WIRE_NOT_READY, 1), "a check for a missing key fails");
     op(STORE_OP_GETNUMKEYS), send_all(c);
@@ -303,7 +303,7 @@ static void test_queue_and_barrier(void) {
     ok(reply_num(a, STORE_WIRE_NOT_READY, 1), "an empty queue does not exist");
     set(c, "key", "v");
     op(STORE_OP_LIST_KEYS), send_all(a);
-    ok(reply_is(a, "\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0key", 19), "list of keys");
+    ok(reply_is(a, "\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0key", 19), "the keys are listed");
     op(STORE_OP_BARRIER), str("b"), num(3, 8), send_all(a);
     op(STORE_OP_BARRIER), str("b"), num(3, 8), send_all(b);
     ok(reply_is(a, NULL, 0) && reply_is(b, NULL, 0), "a barrier holds two of three");

@@ -29,10 +29,10 @@ static void lines(void) {
         "\"k\"},\"action\":\"replace\"}}");
     is_int(l.kind, TERRAFORM_PLANNED, "the event is planned_change");
     is_str(l.action, "replace", "the action is read");
-    is_int(l.index, -1, "a key that is no number");
+    is_int(l.index, -1, "a key that is no number gives no index");
     l = parse("{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"s\","
               "\"detail\":\"d\"}}");
-    ok(l.is_error, "a diagnostic that is an error");
+    ok(l.is_error, "a diagnostic that is an error is marked");
     is_str(l.summary, "s", "the summary is read");
     is_str(l.detail, "d", "the detail is read");
     l = parse("{\"type\":\"change_summary\",\"changes\":{\"add\":2,\"change\":1,\"remove\":0,"
@@ -72,8 +72,8 @@ static void missing(void) {
         "EC2 Key Pair: no matching EC2 Key Pair found\",\"detail\":\"\",\"address\":"
         "\"data.aws_key_pair.found[\\\"key-0b\\\"]\"}}");
     ok(terraform_line_missing(&a, &l, &type, &id), "an object to read does not exist");
-    is_str(type, "aws_key_pair", "the type of the object to read");
-    is_str(id, "key-0b", "the id of the object to read");
+    is_str(type, "aws_key_pair", "the type of the object to read is found");
+    is_str(id, "key-0b", "the id of the object to read is found");
     static const char *const others[] = {
         "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"s\","
         "\"address\":\"data.aws_vpc.found[\\\"vpc-1\\\"]\"}}",
@@ -140,7 +140,7 @@ static void locks(void) {
                             "  Created:   2026-01-02 03:04:05.678901234 +0000 UTC\n  Info:      \n"
                             "\n\nTerraform acquires a state lock to protect the state",
                             &l),
-       "an error that quotes a lock");
+       "an error that quotes a lock is understood");
     is_str(l.id, "9db590f1-b6fe-c5f2-2678-8804f089deba", "the id of the lock is read");
     is_str(l.who, "ann@laptop", "the owner of the lock is read");
     is_str(l.operation, "apply", "the operation of the lock is read");

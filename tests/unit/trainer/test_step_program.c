@@ -235,7 +235,7 @@ static void test_order(void) {
     cut(p, receive);
     insert(p, send, item);
     is_int(program_check(program, spec, &l, &e), -1,
-           "a gradient before what it is the gradient of");
+           "a gradient before what it is the gradient of is found");
     has_str(e.text, "waits for ever", "the error says that a rank waits for ever");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     p = &program[mesh_rank(&l, 1, 1)];

@@ -165,7 +165,8 @@ static void test_gradient(void) {
             "the error names the tensor, the rank and the step");
     is_int(newest("steep"), -1, "an overflowed gradient is not applied");
     image.params[model.param[0].begin] = (float)NAN;
-    is_int(checkpoint_write_model(&image, path, &why), 0, "weights that are no numbers");
+    is_int(checkpoint_write_model(&image, path, &why), 0,
+           "weights that are no numbers are written");
     is_int(train("steep", NULL, steep), -1, "a run does not train on weights that are no numbers");
     has_str(why.text, "holds nan", "the error names the tensor that holds nan");
     checkpoint_image_fini(&image);
@@ -213,7 +214,7 @@ static void test_tracked(void) {
     struct arena a = {0};
     struct safetensors_file f;
     int64_t tracked = -1;
-    is_int(train("tracked", NULL, resnet), 0, "a run of two batches");
+    is_int(train("tracked", NULL, resnet), 0, "a run of two batches succeeds");
     if (is_int(safetensors_open(&f, &a, folder(&a, "tracked", "model.safetensors"), &why), 0,
                "the model is there")) {
         const struct safetensors_tensor *t = safetensors_find(&f.header, "bn1.num_batches_tracked");
@@ -234,7 +235,7 @@ static void test_weights(void) {
                                            NULL};
     struct arena a = {0};
     double start, end;
-    is_int(train("donor", NULL, first), 0, "a run");
+    is_int(train("donor", NULL, first), 0, "a first run succeeds");
     start = losses[1];
     weights = folder(&a, "donor", "model.safetensors");
     is_int(train("heir", NULL, still), 0, "another run begins with the weights of the first");

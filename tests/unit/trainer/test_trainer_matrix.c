@@ -194,7 +194,7 @@ static void test_chain(void) {
            worst);
         at = end;
     }
-    is_int(at, STEPS, "through all modes to the end");
+    is_int(at, STEPS, "all modes follow each other to the end");
     compare_end("chain");
 }
 

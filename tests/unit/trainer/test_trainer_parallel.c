@@ -116,10 +116,11 @@ static void test_norm(void) {
         run_all(&shards);
         keep_losses();
         double top1 = shared->result[0].final_top1, loss = shared->result[0].final_loss;
-        is_int(steps, 2, "a run of two steps");
+        is_int(steps, 2, "a run has two steps");
         run_all(&ranks);
         near(difference(1), 0, 1e-4,
-             "batch norm on %d ranks: losses of one process that normalises per shard", world);
+             "batch norm on %d ranks gives the losses of one process that normalises per shard",
+             world);
         near(shared->loss[0][1], losses[1], 1e-5, "the first loss is the same to the last digits");
         near(shared->result[0].final_loss / loss, 1, 1e-3, "the evaluation loss is the same");
         near(shared->result[0].final_top1, top1, 100.0 / 10 + 1e-6, "the accuracy is the same");

@@ -54,8 +54,9 @@ static void test_schedule(void) {
     near(lr_schedule_rate(&s, 1.9, 2.4), 1, 1e-15, "the rate is never above the peak");
     near(lr_schedule_rate(&s, 2, 2 + 0.001), 1, 1e-15, "the rate reaches the peak");
     near(lr_schedule_rate(&s, 7, 7 + 0.001), 0.6, 1e-15, "cosine: the rate is at its half");
-    near(lr_schedule_rate(&s, 12, 12 + 0.001), 0.2, 1e-15, "the end");
-    near(lr_schedule_rate(&s, 13, 13 + 0.001), 0.2, 1e-15, "past the end");
+    near(lr_schedule_rate(&s, 12, 12 + 0.001), 0.2, 1e-15, "cosine: the rate is right at the end");
+    near(lr_schedule_rate(&s, 13, 13 + 0.001), 0.2, 1e-15,
+         "cosine: the rate is right past the end");
     s.kind = TRAIN_LINEAR;
     near(lr_schedule_rate(&s, 4.5, 4.6), 0.8, 1e-15,
          "linear: the rate is right at a quarter of the line");
@@ -74,8 +75,8 @@ static void test_schedule(void) {
     near(lr_schedule_rate(&s, 0, 1), 0.2, 1e-15, "triangle: the first step has its rate");
     near(lr_schedule_rate(&s, 2, 3), 1.1, 1e-15, "triangle: the rate is right at half of the rise");
     near(lr_schedule_rate(&s, 4, 5), 2, 1e-15, "the last step of the rise is at the peak");
-    near(lr_schedule_rate(&s, 9, 10), 0.5, 1e-15, "the last step of all at the end");
-    near(lr_schedule_rate(&s, 12, 13), 0.5, 1e-15, "past the end");
+    near(lr_schedule_rate(&s, 9, 10), 0.5, 1e-15, "triangle: the last step of all has its rate");
+    near(lr_schedule_rate(&s, 12, 13), 0.5, 1e-15, "triangle: the rate is right past the end");
     s.kind = TRAIN_ONECYCLE;
     near(lr_schedule_rate(&s, 2, 3), 1.1, 1e-15, "onecycle: the rate is right at half of the rise");
     near(lr_schedule_rate(&s, 1, 2), 0.2 + 0.9 * (1 - sqrt(0.5)), 1e-15,
@@ -234,11 +235,11 @@ static void test_wrong_models(void) {
         .name = "resnet18", .stem = "none", .h = 32, .w = 32, .c = 3, .classes = 10};
     is_int(model_build(&model, &spec, &e), -1, "an unknown stem is refused");
     spec = (struct nn_model_spec){.name = "vit(dim=10)", .h = 32, .w = 32, .c = 3, .classes = 10};
-    is_int(model_build(&model, &spec, &e), -1, "heads that do not divide the width");
+    is_int(model_build(&model, &spec, &e), -1, "heads that do not divide the width are refused");
     is_str(e.text, "model vit(dim=10): dim 10 is no multiple of heads 3",
            "the error names heads that do not divide the width");
     spec.name = "vit(patch=5)";
-    is_int(model_build(&model, &spec, &e), -1, "patches that do not divide the image");
+    is_int(model_build(&model, &spec, &e), -1, "patches that do not divide the image are refused");
     ok(strstr(e.text, "images of 32 x 32 pixels are no multiple of patch 5") != NULL,
        "the error names patches that do not divide the image");
 }
@@ -407,7 +408,7 @@ static void test_limits(void) {
     machine_limits_read(&l, root);
     near(l.cpus, 1.5, 0, "the quota of a group above is found");
     is_uint(l.memory_bytes, 4 << 20, "the available memory is found");
-    near(l.load, 2.5, 0, "load");
+    near(l.load, 2.5, 0, "the load is found");
     put(&a, root, "sys/fs/cgroup/a/memory.max", "1048576\n");
     put(&a, root, "sys/fs/cgroup/cpu.max", "50000 100000\n");
     machine_limits_read(&l, root);

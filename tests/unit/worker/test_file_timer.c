@@ -85,7 +85,7 @@ static void test_parse(void) {
     is_int(parse("{\"pid\":77,\"expiration_time\":1,\"signal\":9}"), -1,
            "a request without a scope is refused");
     is_int(parse("{\"pid\":77,\"scope_id\":\"\",\"expiration_time\":\"1\",\"signal\":9}"), -1,
-           "a time that is text");
+           "a time that is text is refused");
     is_int(parse("{\"pid\":77,\"scope_id\":\"\",\"expiration_time\":1,\"signal\":999}"), -1,
            "an unknown signal is refused");
 }
@@ -190,7 +190,8 @@ int main(void) {
     test_parse();
     char *path = file_join(&arena, dir, "fifo"), *file = file_join(&arena, dir, "file");
     mkfifo(path, 0666);
-    is_int(file_timers_open(&timers, loop, path, on_expired, &e), 0, "a FIFO that was left behind");
+    is_int(file_timers_open(&timers, loop, path, on_expired, &e), 0,
+           "a FIFO that was left behind is used again");
     ok(stat(path, &st) == 0 && (st.st_mode & 07777) == 0600,
        "an old FIFO is replaced by one of the user's own");
     file_write_atomic(file, "x", 1, 0600, &e);

@@ -50,10 +50,10 @@ int main(void) {
     ok(!worker_devices_held(dir, "run-1", &h),
        "a process with the driver's control file does not count");
     process(46, "pt_data\x1b[2J\n", ENV("TORCHELASTIC_RUN_ID=run-1"), "/dev/nvidia7");
-    ok(worker_devices_held(dir, "run-1", &h), "a process that was left behind");
+    ok(worker_devices_held(dir, "run-1", &h), "a process that was left behind is found");
     is_int(h.pid, 46, "the pid of the holder is found");
     is_str(h.device, "/dev/nvidia7", "the GPU of the holder is found");
-    is_str(h.name, "pt_data\\x1b[2J", "the holder's name, safe to print");
+    is_str(h.name, "pt_data\\x1b[2J", "the name of the holder is safe to print");
     file_remove_tree(dir, &e);
     arena_fini(&arena);
     return done_testing();

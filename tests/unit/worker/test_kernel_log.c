@@ -35,7 +35,7 @@ static void memory(void) {
         is_int(n.pid, rows[i].pid, "the killed process is named");
         is_int(n.in_cgroup, rows[i].in_cgroup, "the kind of limit is found");
         is_int(n.resident_kb, rows[i].resident_kb, "the size of the killed process is found");
-        is_str(n.name, rows[i].name, "the killed process's name");
+        is_str(n.name, rows[i].name, "the name of the killed process is kept");
     }
 }
 
@@ -63,7 +63,7 @@ static void xid(void) {
         is_int(n.xid, rows[i].xid, "the number of the Xid is found");
         is_int(n.pid, rows[i].pid, "the process of the Xid is found");
         is_str(n.device, rows[i].device, "the GPU of the Xid is found");
-        is_str(n.name, rows[i].name, "the process name of the Xid");
+        is_str(n.name, rows[i].name, "the name of the process of the Xid is kept");
         is_str(n.text, rows[i].text, "the text of the Xid is kept");
     }
 }

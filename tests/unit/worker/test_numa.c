@@ -96,8 +96,8 @@ int main(void) {
     bound("numbers below 4", NUMA_NODE, "4", 1, "0-23");
     bound("no processor of node 1", NUMA_NODE, "3", 1, "0-5");
     bound("2 cores are too few for 3 GPUs", NUMA_EXCLUSIVE, "0,1,2", 3, "0-1");
-    is_int(numa_cpulist("0-", &set, &e), -1, "a list cut short");
-    is_int(numa_cpulist("x", &set, &e), -1, "no list");
+    is_int(numa_cpulist("0-", &set, &e), -1, "a list that is cut short is refused");
+    is_int(numa_cpulist("x", &set, &e), -1, "a word is refused as a list");
     is_int(numa_cpulist("3-1", &set, &e), -1, "a range that runs backwards is refused");
     is_int(numa_cpulist("5000-999999999", &set, &e), 0, "processors beyond the set are ignored");
     is_int(CPU_COUNT(&set), 0, "nothing is in it");
