@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# node.sh: what the programs in /usr/local/lib/dtctl share. Sourced. DTCTL_ROOT moves every path.
+# node.sh: functions that the programs in /usr/local/lib/dtctl share. Sourced. DTCTL_ROOT moves
+# every path.
 #
 #   /etc/dtctl/node.conf   key=value, written once from the user data, root's
 #   /var/lib/dtctl         lease, idle_s (the user's), ready (root's); sticky, so that the user may

@@ -41,7 +41,8 @@ static void tell_ended(struct context *s, const struct provider_down_result *dow
     screen_out(s->screen, "%zu node%s ended; %s\n", down->removed, down->removed == 1 ? "" : "s",
                down->verified);
     if (down->swept)
-        screen_out(s->screen, "%zu things that no state knew were found by their tags and ended\n",
+        screen_out(s->screen,
+                   "%zu resources that no state recorded were found by their tags and removed\n",
                    down->swept);
     if (down->spent_mils >= 0)
         screen_out(s->screen,

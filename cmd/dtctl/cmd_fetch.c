@@ -286,9 +286,9 @@ const struct command cmd_fetch = {
              .args = "[RUN]",
              .text =
                  "Fetches output, model, state and logs of a run (by default the newest) to this "
-                 "computer, and verifies them by hash. What outputs.fetch left on the nodes comes, "
-                 "too. Files that are here already are not sent again. With "
-                 "outputs.s3, fetch also uploads what is not there yet. train "
+                 "computer, and verifies them by hash. The kinds that outputs.fetch left on "
+                 "the nodes are fetched, too. Files that are here already are not sent again. "
+                 "With outputs.s3, fetch also uploads the files that are not there yet. train "
                  "fetches by itself; fetch is for runs that train did not follow to their end.",
              .examples =
                  "dtctl fetch   # the newest run's results\n"

@@ -250,7 +250,7 @@ static int tell_forecast(const struct run_start *l, struct err *e) {
         (json && json_parse(s->arena, answer, strlen(answer), &tree, e) < 0)) {
         if (e->code == ERR_CONFIG)
             return -1;
-        log_warn("what the run would take is not known", "reason=\"%s\"", e->text);
+        log_warn("the needs of the run are not known", "reason=\"%s\"", e->text);
         return 0;
     }
     if (!json) {

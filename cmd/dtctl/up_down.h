@@ -5,9 +5,10 @@
 
 #include "lifecycle/down.h"
 
-// Shows what would be made, asks, makes it and shows the nodes. *began: machines may be there.
+// Shows the plan of the cluster, asks, makes the cluster and shows its nodes. *began: machines may
+// be there.
 int up_down_make(struct context *s, bool force, bool *began, struct err *e);
-// Removes the cluster and says what was removed.
+// Removes the cluster and names the removed nodes.
 int up_down_remove(struct context *s, const struct lifecycle_down_options *o, struct err *e);
 // Moves the end of the nodes to for_ms from now. shorten: also when that is sooner.
 int up_down_extend(struct context *s, int64_t for_ms, bool shorten, struct err *e);

@@ -362,7 +362,7 @@ bool agent_elect_joined(struct agent *a, const struct wire_msg *m) {
     return true;
 }
 
-// ---- what the election wants ----
+// ---- actions of the election ----
 
 static void give_up(struct agent *a) {
     const struct election *e = &a->election;

@@ -176,7 +176,7 @@ void coordinator_depose(struct coordinator *c) {
     c->deposed = true;
 }
 
-// ---- what agents say ----
+// ---- messages of agents -
 
 static void on_join(struct peer *p, const struct wire_msg *m) {
     struct coordinator *c = p->coordinator;

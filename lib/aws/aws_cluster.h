@@ -46,7 +46,8 @@ int aws_cluster_open(struct aws_cluster *c, struct context *s, struct err *e);
 int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory *inv,
                      struct err *e);
 // Fills operator_cidrs; "auto" asks AWS, and without any the source address for packets to the
-// internet is used if it is public. ERR_CONFIG, ERR_NET: what to say instead.
+// internet is used if it is public. The text of ERR_CONFIG and ERR_NET says
+// which option to give.
 // (aws_operator_cidrs.c)
 int aws_operator_cidrs_fill(struct aws_cluster *c, struct err *e);
 int aws_cluster_write(struct aws_cluster *c, struct err *e); // terraform.tfvars.json

@@ -9,7 +9,7 @@
 // The value of the first "NAME=value" with that name; NULL when there is none, or env is NULL.
 const char *env_get(char *const *env, const char *name);
 // The variable of a name: DTCTL_INPUT_MY_DATA of "DTCTL_INPUT_" and "my-data". Letters become upper
-// case; what is neither a letter nor a digit becomes '_'. Several names may have one variable.
+// case; characters other than letters and digits become '_'. Several names may have one variable.
 char *env_variable(struct arena *a, const char *prefix, const char *name);
 
 #endif

@@ -21,7 +21,7 @@ static const struct {
 };
 
 // Adds text to out, which holds *len of at most ERR_TEXT_BYTES_MAX bytes. Foreign text is quoted in
-// errors, so what drives a terminal is made visible here, for all of them. Text that does not fit
+// errors, so control characters are made visible here, for all errors. Text that does not fit
 // ends with an ellipsis.
 static void add(char *out, size_t *len, const char *text, bool lines) {
     static const char cut[] = "\xE2\x80\xA6";
@@ -87,7 +87,7 @@ int err_wrap(struct err *e, const char *fmt, ...) {
     va_end(ap);
     add(text, &len, context, false);
     add(text, &len, ": ", false);
-    add(text, &len, e->text, true); // what is made visible stays as it is
+    add(text, &len, e->text, true); // visible text is not changed again
     memcpy(e->text, text, sizeof text);
     return -1;
 }

@@ -73,7 +73,7 @@ bool log_admits(struct log_limit *l) {
     if (l->count == 0 || now - l->since_ms >= LOG_LIMIT_MS) {
         *l = (struct log_limit){.since_ms = now};
         if (untold > 0)
-            log_warn("more like the next line were not told", "count=%d", untold);
+            log_warn("similar lines were not logged", "count=%d", untold);
     }
     return l->count++ < LOG_LIMIT_LINES;
 }

@@ -20,8 +20,8 @@ enum {
 // ERR_LIMIT beyond SEAL_BYTES_MAX.
 int seal_close(void *out, const unsigned char key[SEAL_KEY_BYTES], const char *purpose,
                const void *p, size_t len, struct err *e);
-// The reverse: out holds len - SEAL_OVERHEAD_BYTES, *out_len of them are good. ERR_AUTH when it was
-// not sealed so, or is no longer what it was; out then holds zeros.
+// The reverse: out holds len - SEAL_OVERHEAD_BYTES, *out_len of them are good. ERR_AUTH when p
+// was not sealed with this key and purpose, or was changed; out then holds zeros.
 int seal_open(void *out, size_t *out_len, const unsigned char key[SEAL_KEY_BYTES],
               const char *purpose, const void *p, size_t len, struct err *e);
 

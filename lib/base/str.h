@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 // A growable byte buffer, always NUL-terminated at data[len] once anything was added. Zero-init or
-// strbuf_init; owner calls strbuf_fini. Going over cap_max sets `overflow` and drops what did not
-// fit, so that a builder checks once, at the end.
+// strbuf_init; owner calls strbuf_fini. Going over cap_max sets `overflow` and drops the
+// excess, so that a builder checks once, at the end.
 struct strbuf {
     char *data;
     size_t len, room;

@@ -45,7 +45,7 @@ struct run {
     unsigned left;     // once fetched: kinds of which some are on the nodes only
     const char **lost; // nodes whose results are lost
     size_t lost_count;
-    unsigned lost_kinds; // what of theirs is lost
+    unsigned lost_kinds; // their kinds of results that are lost
     int64_t work_left;   // number of new files in working folders that are on the nodes only
     bool bring_work;     // also fetch those files
     unsigned bring;      // not stored: kinds to fetch this time
@@ -87,7 +87,8 @@ bool run_is_over(const struct run *r); // a final state
 // All results are on this side, except those that are lost: the nodes need not keep any.
 bool run_is_all_here(const struct run *r);
 bool run_has_lost(const struct run *r, const char *node); // its part is recorded as lost
-// Records that what only a node had was removed there. The run is lost when no node has any more.
+// Records that results were removed from the only node that had them. The run is lost when no node
+// has results any more.
 int run_lose(const struct cluster *c, const char *id, const char *node, struct err *e);
 // Of several programs, one fetches the results of a run or removes them from the nodes. The lock
 // ends with *fd. ERR_BUSY: another program has it. Does not wait.

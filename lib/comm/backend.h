@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to lib/comm: what a backend gives to comm.c. It is never entered by two threads at once.
+// Private to lib/comm: the functions that a backend gives to comm.c. A backend is never entered by
+// two threads at once.
 #ifndef COMM_BACKEND_H
 #define COMM_BACKEND_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of numbers that lie on devices: a table of libraries beside the backends of comm.h,
-// which move the host's memory. The ranks meet through a comm of the host, which stays what their
-// control messages use.
+// which move the host's memory. The ranks meet through a comm of the host, which continues to
+// carry their control messages.
 //
 //     comm_nccl.open(&d, host, environ, e);
 //     uint64_t ticket = comm_nccl.enqueue(d, &call, stream, e) …; // returns at once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to lib/comm: who is in a group that is split off, and where. Pure.
+// Private to lib/comm: the members of a group that is split off, and their nodes. Pure.
 #ifndef COMM_GROUP_H
 #define COMM_GROUP_H
 

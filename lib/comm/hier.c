@@ -27,7 +27,7 @@ static void hier_close(void *impl) {
 
 static int hier_run(void *impl, const struct comm_work *w, struct err *e);
 
-// Fills rank_at and first_place from what every rank says of itself.
+// Fills rank_at and first_place from the node and local rank that every rank reports.
 static int hier_places(struct hier *h, const struct comm_config *config, struct err *e) {
     struct seat {
         int32_t node, local_rank; // both plus 1: 0 is a rank that said nothing

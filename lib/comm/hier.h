@@ -5,7 +5,7 @@
 //
 // Parts. Reduce-scatter and all-gather treat a buffer as one part per rank. A chunk holds the same
 // piece of every part, `stride` elements apart, ordered by place: by node, then by local rank, so
-// that what belongs to a node is one segment for the ring.
+// that the numbers of a node are one segment for the ring.
 #ifndef COMM_HIER_H
 #define COMM_HIER_H
 
@@ -76,7 +76,7 @@ void hier_unpack(const struct hier *h, const struct comm_work *w, const struct h
 // The segments of a chunk of parts, one for each node.
 const struct ring_segment *hier_segments(struct hier *h, const struct hier_chunk *c);
 
-// This rank's part of chunk q is where it belongs: says so, with what it believes the chunk to be.
+// Announces that this rank's part of the chunk is in place, and which chunk it takes it for.
 void hier_arrive(struct hier *h, const struct comm_work *w, const struct hier_chunk *c);
 // Whether a local rank that has arrived, or all, are in the same chunk of the same operation.
 int hier_agree_with(struct hier *h, uint32_t q, int local_rank, struct err *e);

@@ -49,7 +49,7 @@ static void nap(void) {
     nanosleep(&pause, NULL);
 }
 
-// What NCCL says of a failure.
+// Sets an error with NCCL's own text.
 static int say(const struct comm_device *d, int code, const char *what, struct err *e) {
     const struct nccl_library *l = d->library;
     const char *more = l->last_error(d->comm);
@@ -322,7 +322,7 @@ static int nccl_exchange(struct comm_device *d, const struct comm_call *send,
     return breaks(d, e);
 }
 
-// ---- what went wrong ---------------------------------------------------------------------------
+// ---- failures ----------------------------------------------------------------------------------
 
 static void key_of(char key[NCCL_KEY_BYTES_MAX], const struct comm_device *d, uint64_t ticket,
                    int rank) {
@@ -330,7 +330,7 @@ static void key_of(char key[NCCL_KEY_BYTES_MAX], const struct comm_device *d, ui
              (unsigned long long)ticket, rank);
 }
 
-// Ranks that wait long in one call say so in the store; who says nothing is the reason.
+// A rank that waits long in one call says so in the store. The rank that does not is the cause.
 static void say_waiting(struct comm_device *d, uint64_t ticket) {
     const struct comm_kv *kv = &comm_configuration(d->host)->kv;
     char key[NCCL_KEY_BYTES_MAX];

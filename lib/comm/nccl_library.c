@@ -66,7 +66,7 @@ static int resolve(struct nccl_library *l, struct err *e) {
                            l->version ? nccl_version_text(version, l->version) : "");
         memcpy((char *)l + calls[i].at, &symbol, sizeof symbol);
         if (i == 0 && l->get_version(&l->version) != NCCL_SUCCESS)
-            return err_set(e, ERR_NOT_FOUND, "%s does not tell its version", l->path);
+            return err_set(e, ERR_NOT_FOUND, "%s does not report its version", l->path);
         if (l->version < NCCL_VERSION_MIN)
             return err_set(e, ERR_NOT_FOUND, "%s is NCCL %s, and %s or newer is needed", l->path,
                            nccl_version_text(version, l->version),

@@ -203,7 +203,7 @@ static int ring_confirm(struct joining *j, struct err *e) {
             return err_wrap(e, "rank %d (node %d, %s) does not answer", r->right.rank,
                             r->right.node, r->right.address);
         if (!hash_equal(want, got, sizeof got))
-            return err_set(e, ERR_AUTH, "what answers at %s port %d is not rank %d of this run",
+            return err_set(e, ERR_AUTH, "the program at %s port %d is not rank %d of this run",
                            r->right.address, r->right.port, r->right.rank);
     }
     for (int lane = 0; lane < j->lanes; lane++) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Python's text patterns know Unicode. A line need not be UTF-8 throughout: what is not matches
+// Python's text patterns know Unicode. A line need not be UTF-8 throughout, and other bytes match
 // nothing. \C would split a character.
 static const uint32_t OPTIONS = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF |
                                 PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;

@@ -202,8 +202,8 @@ static int apply_element(struct option_set *s, const struct option_row *r, const
     return option_append(s->arena, r, text, dest, e);
 }
 
-// Environment and --set: the whole list at once; maps and named records are merged with what is
-// there.
+// Environment and --set give the whole list at once. Maps and named records are merged with those
+// that are set already.
 static int apply_whole(struct option_set *s, const struct option_row *r, const char *text,
                        void *dest, struct err *e) {
     bool merge = r->type == OPTION_MAP || (r->type == OPTION_RECORDS && r->record->named);

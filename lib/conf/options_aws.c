@@ -28,14 +28,14 @@ static int check_region(const char *text, struct err *e) {
     size_t len = strlen(text);
     if (only(text, "-") && strchr(text, '-') && len < 32 && isdigit((unsigned char)text[len - 1]))
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.64s' is no region; one is called us-east-1", text);
+    return err_set(e, ERR_CONFIG, "'%.64s' is no region such as us-east-1", text);
 }
 
 static int check_zone(const char *text, struct err *e) {
     size_t len = strlen(text);
     if (only(text, "-") && strchr(text, '-') && len < 64 && isalpha((unsigned char)text[len - 1]))
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.64s' is no zone; one is called us-east-1a", text);
+    return err_set(e, ERR_CONFIG, "'%.64s' is no zone such as us-east-1a", text);
 }
 
 static int check_tag(const char *name, struct err *e) {
@@ -56,7 +56,7 @@ static int check_owner(const char *text, struct err *e) {
 static int check_type(const char *text, struct err *e) {
     if (only(text, ".-") && strchr(text, '.') && strlen(text) <= 64)
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.64s' is no instance type; one is called g6.12xlarge", text);
+    return err_set(e, ERR_CONFIG, "'%.64s' is no instance type such as g6.12xlarge", text);
 }
 
 static int check_image(const char *text, struct err *e) {

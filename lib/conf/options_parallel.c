@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native trainer's options for more than one rank: pipelines, who is where, what goes over the
-// network. SageMaker's words for the same things are taken as well.
+// The native trainer's options for more than one rank: pipelines, the places of ranks, and traffic
+// on the network. SageMaker's words for the same things are taken as well.
 #include "base/str.h"
 #include "conf/train_config.h"
 

@@ -134,7 +134,7 @@ struct train_flags {
     bool help, version;
     struct option_list set;
     bool devices;                  // list the devices of this computer, and end
-    bool plan, json;               // say what the run would take, and end
+    bool plan, json;               // print the plan of the run, and end
     int64_t ranks, ranks_per_node; // of the run that is planned
     double network;                // Gbit/s between its nodes
     struct train_bench_plan bench; // kind other than none: measure a collective, and end

@@ -13,7 +13,7 @@ struct device_check_line {
     bool nccl;           // the line is about NCCL, not about a GPU
     int index;           // of the GPU; -1: the line is about all of them
     const char *version; // of NCCL; "": not found
-    const char *text;    // what it is; not ok: the error that a run would end with, remedy included
+    const char *text;    // its name; not ok: the error that a run would end with, and the remedy
 };
 
 struct device_check {

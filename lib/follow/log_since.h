@@ -21,7 +21,7 @@ int log_since_parse(const char *text, int64_t now_ms, int64_t *ms, struct err *e
 // A line of the file log-times of a worker.
 void log_since_take(struct log_since *l, size_t node, const struct follow_file *file,
                     const char *line, size_t len);
-// Was what ends at that offset of a worker's log written before?
+// Whether the line that ends at that offset of a worker's log was written before the time.
 bool log_since_hides(const struct log_since *l, size_t node, const struct follow_file *file,
                      uint64_t end);
 

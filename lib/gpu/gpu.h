@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GPU, through NVIDIA's driver: what it is, whether this program can use it, and its kernels.
+// One GPU, through NVIDIA's driver: its properties, whether this program can use it, and its
+// kernels.
 //
 //     gpu_open(&gpu, local_rank, false, e);
 //     struct kernel_config config = {.device = gpu};

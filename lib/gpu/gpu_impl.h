@@ -47,7 +47,7 @@ struct gpu_context {
     struct gpu_stage late[LATE_READS]; // gpu_capture.c
     // gpu_comm_stream.c
     CUstream comm_stream; // made when it is first used
-    CUevent ready;        // what it comes after
+    CUevent ready;        // the operations that collectives wait for have ended
     CUevent mark[BESIDE_MARKS_MAX];
     int (*look)(void *arg);
     void *look_arg;

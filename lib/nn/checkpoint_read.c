@@ -66,7 +66,7 @@ static const struct safetensors_tensor *expect(struct reading *r, const char *na
     const char *path = r->file.path;
     const struct safetensors_tensor *t = find(r, name);
     if (!t) {
-        err_set(e, ERR_FORMAT, "%s: there is no tensor '%s': another model?", path, name);
+        err_set(e, ERR_FORMAT, "%s: there is no tensor '%s' (is it of another model?)", path, name);
         return NULL;
     }
     bool same = t->ndim == ndim;
@@ -141,7 +141,8 @@ static int read_parts(struct reading *r, const char *name, const struct nn_param
     char names[PRETRAINED_PARTS_MAX][PRETRAINED_NAME_BYTES_MAX];
     int dim[4], ndim = model_disk_shape(p, dim), parts = pretrained_names(r->kind, name, names);
     if (parts == 0)
-        return err_set(e, ERR_FORMAT, "%s: such a file has nothing for '%s'", r->file.path, name);
+        return err_set(e, ERR_FORMAT, "%s: no tensor of such a file belongs to '%s'", r->file.path,
+                       name);
     int other = parts == 1 ? read_other_positions(r, names[0], p, m, e) : 1;
     if (other <= 0)
         return other;

@@ -35,7 +35,7 @@ static double lr_schedule_exponential(const struct lr_schedule *s, struct moment
     return s->lr * pow(s->gamma, epochs_done(now));
 }
 
-// Of what the warm-up leaves, 0 to 1.
+// The position behind the warm-up, from 0 to 1.
 static double share_done(const struct lr_schedule *s, struct moment now) {
     double span = s->epochs - s->warmup_epochs;
     double t = span > 0 ? (now.at - s->warmup_epochs) / span : 1;

@@ -5,8 +5,8 @@
 // the forward passes of all layers, the loss, and the backward passes in reverse; tensors whose
 // lives do not meet share memory. Made once, before the first step; pure.
 //
-// A stage of a pipeline has several micro-batches under way: what lives from forward to backward is
-// kept for each of them, in a slot of its own; the rest they share.
+// A stage of a pipeline has several micro-batches under way. Each has a slot of its own for the
+// tensors that live from forward to backward. All micro-batches share the other tensors.
 //
 // Layers that run again in backward have two lives, each in a place of its own: the first ends with
 // the last reader on the way forward, the second begins before backward of their block.

@@ -7,7 +7,7 @@
 static const double TIMM_EPS = 1e-6, TORCH_EPS = 1e-5;
 static const double TIMM_DEVIATION = 0.02, TIMM_FIRST = 1e-6; // of weights; of the class token
 
-// Whether the fields fit each other and the image; says what does not.
+// Checks the fields against each other and the image. The error names the field.
 static bool fits(struct nn_model *m, const struct nn_model_spec *spec) {
     int dim = m->spec.value[TRAIN_FIELD_DIM], heads = m->spec.value[TRAIN_FIELD_HEADS];
     int patch = m->spec.value[TRAIN_FIELD_PATCH];

@@ -63,7 +63,7 @@ static char *at_element(const struct network *net, char *buffer, size_t element)
     return buffer + element * net->k->real_bytes;
 }
 
-// Behind what all batches share are the slots.
+// The slots follow the memory that all micro-batches share.
 static char *at_offset(const struct network *net, const struct memory_plan *p, size_t offset) {
     if (!(offset & MEMORY_PLAN_KEPT))
         return net->arena + offset;

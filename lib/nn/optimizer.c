@@ -189,7 +189,7 @@ void optimizer_open(struct optimizer *o, const struct nn_model *m) {
         if (m->param[i].fixed)
             continue;
         double scale = m->param[i].shift && o->shift_lr > 0 ? o->shift_lr : 1;
-        double decay = decay_of(o, &m->param[i]) / scale; // of a step, it stays what it is
+        double decay = decay_of(o, &m->param[i]) / scale; // the decay of a step does not change
         struct optim_range *last = o->nranges ? &o->ranges[o->nranges - 1] : NULL;
         if (last && last->end == begin && last->weight_decay == decay && last->lr_scale == scale)
             last->end = end;

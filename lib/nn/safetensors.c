@@ -116,7 +116,7 @@ static int check_names(struct arena *a, struct safetensors_header *h, struct err
     qsort(sorted, h->count, sizeof *sorted, by_name);
     for (size_t i = 1; i < h->count; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            return err_set(e, ERR_FORMAT, "tensor '%s' is there twice",
+            return err_set(e, ERR_FORMAT, "tensor '%s' is listed twice",
                            str_printable(a, sorted[i]->name, strlen(sorted[i]->name)));
     return 0;
 }
@@ -161,7 +161,7 @@ int safetensors_parse(struct arena *a, const char *json, size_t len, uint64_t da
     for (const struct json *m = root->child; m; m = m->next) {
         if (strcmp(m->key, "__metadata__") == 0) {
             if (out->meta)
-                return err_set(e, ERR_FORMAT, "__metadata__ is there twice");
+                return err_set(e, ERR_FORMAT, "__metadata__ is listed twice");
             if (parse_meta(a, m, out, e) < 0)
                 return -1;
             continue;

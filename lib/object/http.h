@@ -50,7 +50,7 @@ struct http_call {
     bool once;            // no second try
     bool direct;          // not through a proxy
     int64_t total_ms_max; // of one try; 0: HTTP_STALL_S_MAX alone limits it
-    // Called before each try: forget what came. May set headers. NULL: nothing.
+    // Called before each try, to discard the bytes of the last one and to set headers. May be NULL.
     void (*on_try)(struct http_call *c);
     // Bytes of an answer with a status of 2xx; the answer's fields are set. NULL: into `body`. A
     // negative result ends the call with the error.

@@ -67,7 +67,7 @@ static int check_file(const struct cas_part *p, const char *etag, struct err *e)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return err_errno(e, ERR_SYS, "cannot read what came");
+            return err_errno(e, ERR_SYS, "cannot read the received bytes");
         MD5_Update(&md5, buf, (size_t)n);
         at += (uint64_t)n;
     }
@@ -184,7 +184,7 @@ static int begin(struct work *w, struct slot *s, size_t i, uint64_t from, uint64
     return 0;
 }
 
-// ---- what comes next ----------------------------------------------------------------------------
+// ---- the order of ranges ------------------------------------------------------------------------
 
 static bool has_unit(const struct object *o, uint64_t unit) {
     return o->have && o->have[unit / 8] >> (unit % 8) & 1;

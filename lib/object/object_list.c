@@ -15,8 +15,8 @@ static void add(struct object_list *l, const char *key, const char *etag, uint64
 
 // ---- https --------------------------------------------------------------------------------------
 
-// One byte is asked for, because addresses that are signed for GET refuse HEAD; what a server that
-// ignores the range sends further is not read.
+// Requests one byte, because addresses that are signed for GET refuse HEAD. A server that ignores
+// the range sends more bytes, which are not read.
 static int stop_reading(struct http_call *c, const void *p, size_t len, struct err *e) {
     (void)p;
     (void)len;
@@ -30,7 +30,7 @@ static int size_of(const struct http_call *c, int64_t *size, struct err *e) {
     *size = c->length;
     return c->status != 206 && *size >= 0
                ? 0
-               : err_set(e, ERR_FORMAT, "the server does not tell its size");
+               : err_set(e, ERR_FORMAT, "the server does not report the size");
 }
 
 static int list_https(struct object_list *l, struct err *e) {

@@ -27,7 +27,8 @@ int object_check_md5(const char *etag, const unsigned char md5[OBJECT_MD5_BYTES]
     str_hex(hex, md5, OBJECT_MD5_BYTES);
     return strcasecmp(hex, etag) == 0
                ? 0
-               : err_set(e, ERR_HASH, "what came has the MD5 %s, and its ETag says %s", hex, etag);
+               : err_set(e, ERR_HASH, "the received bytes have the MD5 %s, and the ETag is %s", hex,
+                         etag);
 }
 
 static void on_try(struct http_call *c) {
@@ -38,7 +39,7 @@ static void on_try(struct http_call *c) {
     r->seen = false;
 }
 
-// With the first bytes: did the server answer what it was asked?
+// Checks with the first bytes whether the answer belongs to the request.
 static int check_answer(struct object_range *r, struct err *e) {
     const struct object_want *want = r->want;
     r->seen = true;
@@ -57,7 +58,7 @@ static int check_answer(struct object_range *r, struct err *e) {
     if (r->call.status != 200)
         return err_set(e, ERR_FORMAT, "the server answers %ld to a read", r->call.status);
     if (r->range[0] && !r->may_be_whole)
-        return err_set(e, ERR_FORMAT, "the server sent all of it when asked for a range");
+        return err_set(e, ERR_FORMAT, "the server sent the whole object instead of a range");
     // It does not know ranges: this one answer is everything.
     if (r->range[0]) {
         r->whole = true;

@@ -31,9 +31,9 @@ struct object_range {
     struct cas_part part; // open unless in_memory; the caller closes it
     // The answer is known: ranged or whole is set. May be NULL.
     void (*on_answer)(struct object_range *r);
-    // More of it has come; negative: a try begins anew, and what came is asked for again.
+    // More bytes have arrived. Negative: a new try begins, which requests these bytes again.
     void (*on_bytes)(struct object_range *r, int64_t bytes);
-    // All of it is there, or e->code says why not.
+    // The range is complete, or e->code has the reason.
     void (*on_end)(struct object_range *r, const struct err *e);
     void *ctx;
 

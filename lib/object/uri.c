@@ -38,7 +38,7 @@ char *uri_decode(struct arena *a, const char *s) {
     return out;
 }
 
-// ---- what the user writes -----------------------------------------------------------------------
+// ---- addresses of the user ----------------------------------------------------------------------
 
 static bool is_bucket(const char *s, size_t len) {
     bool good = len >= 3 && len <= URI_BUCKET_BYTES_MAX && isalnum((unsigned char)s[0]);
@@ -48,7 +48,7 @@ static bool is_bucket(const char *s, size_t len) {
     return good;
 }
 
-// No spaces, control characters, user names or fragments: what curl would read differently.
+// Refuses spaces, control characters, user names and fragments, which curl would read differently.
 static int check_url(const char *text, const char *scheme, struct err *e) {
     const char *host = text + strlen(scheme), *end = host + strcspn(host, "/?#");
     bool good = end > host && strlen(text) < URI_BYTES_MAX;

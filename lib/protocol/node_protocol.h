@@ -41,7 +41,7 @@
 //           what workers wrote after them. End of file without an "end" record: the connection
 //           broke, run it again with --from.
 //           --only events: events.jsonl and metrics.jsonl alone. --only logs: the others.
-//           --once: what there is now, then the end record, whose state need not be final.
+//           --once: the files as they are, then the end record, whose state need not be final.
 //
 // status    [--run RUN]   one JSON line per run, oldest first:
 //               {"run":"…","name":"…","node":"…","node_rank":R,"nnodes":N,"state":"running",

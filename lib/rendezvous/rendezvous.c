@@ -442,7 +442,7 @@ int64_t rendezvous_deadline(const struct rendezvous *r) {
     return at;
 }
 
-// ---- what the owner may read ----
+// ---- queries --------------------
 
 enum rendezvous_phase rendezvous_phase(const struct rendezvous *r) {
     return r->phase;

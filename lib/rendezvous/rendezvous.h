@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rendezvous: who takes part, in which order, and when everybody starts and stops. Pure: events and
-// the time go in, actions come out; no clock, no socket. The coordinator's agent owns one.
+// Rendezvous: the members of each round, their ranks, and when all of them start and stop. Pure:
+// events and the time go in, actions come out; no clock, no socket. The coordinator's agent owns
+// one.
 //
 //     rendezvous_join(r, now, &node, &id, e);  …  rendezvous_failed(r, now, id, round);
 //     while (rendezvous_next(r, &action)) { carry it out }
@@ -162,8 +163,8 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
                     struct err *e);
 // The following ignore an unknown id and another round.
 void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id);
-// The member has heard what was sent at acked_ms (0: nothing yet), and knows of that round. Returns
-// how long its workers may live, counted from when it sent this heartbeat.
+// The member has received the message of acked_ms (0: none yet), and knows of that round. Returns
+// the time that its workers may live, counted from the sending of this heartbeat.
 int64_t rendezvous_heartbeat(struct rendezvous *r, int64_t now_ms, int id, int64_t acked_ms,
                              int64_t round_term, int round);
 int64_t rendezvous_lease_left_ms(struct rendezvous *r); // of the right to coordinate

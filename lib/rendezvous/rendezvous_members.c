@@ -332,7 +332,7 @@ void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id) {
         m->heard_ms = now_ms;
 }
 
-// ---- what the owner may read ----
+// ---- queries --------------------
 
 const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id) {
     return rendezvous_slot(r, id);

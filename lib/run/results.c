@@ -292,7 +292,7 @@ static unsigned find_deleted(const struct run *run, const struct collect *c) {
 }
 
 // Lists nodes whose files are lost. Every node has all files of the native trainer. A node that had
-// lost its part earlier is asked again, and what was not fetched from it this time is left there.
+// lost its part earlier is asked again. Results that were not fetched from it now are left there.
 static void find_lost(const struct fleet *f, struct run *run, struct collect *c) {
     size_t given = 0, waiting = 0, lost_count = 0, back = 0, failed = 0;
     unsigned before = run->rest && run->lost_count ? run->lost_kinds : 0, now = 0;

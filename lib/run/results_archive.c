@@ -45,7 +45,7 @@ bool results_archive_is_due(const struct run *run) {
            run->archives != RUN_ARCHIVES_WHOLE;
 }
 
-// ---- what belongs where -------------------------------------------------------------------------
+// ---- the files of each archive ------------------------------------------------------------------
 
 static bool is_in(const char *path, const char *folder) {
     size_t len = strlen(folder);

@@ -8,7 +8,7 @@
 
 // Marks the results folder as the run's (results_owner.h). If another run owns the folder, or it
 // has files without an owner, this run gets a folder of its own in it: run->output_dir changes.
-// Removes what the run that this one resumes, or an earlier fetch, has there and that would be old.
+// Removes outdated results there: of the run that this one resumes, or of an earlier fetch.
 int results_claim(struct context *s, struct run *run, struct err *e);
 
 #endif

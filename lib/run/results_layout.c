@@ -219,6 +219,6 @@ int results_layout_split(struct arena *a, const char *const *folders, const char
             return 0;
     }
     return count < 2 ? 0
-                     : err_set(e, ERR_FAILED, "the nodes' files cannot be told apart by name: '%s'",
+                     : err_set(e, ERR_FAILED, "the files of two nodes would have one name: '%s'",
                                out->first ? out->first : "");
 }

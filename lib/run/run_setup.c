@@ -12,7 +12,7 @@
 
 enum { ANSWER_BYTES_MAX = 64 * 1024 };
 
-// ---- what is sent -------------------------------------------------------------------------------
+// ---- files for the nodes ------------------------------------------------------------------------
 
 static bool is_sent(const struct manifest *m, const char *path) {
     for (size_t i = 0; i < m->count; i++)

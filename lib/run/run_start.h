@@ -57,7 +57,7 @@ struct run_start_input {
     const char *name, *source; // source: here
     const struct config_input *config;
     const char *run;               // the earlier run that it is from; NULL: none
-    const char *const *ignore;     // patterns of what is no part of it; NULL: none
+    const char *const *ignore;     // patterns of files to leave out; NULL: none
     struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
     const char *path;              // on the nodes, below their root
     struct manifest *manifest;     // replicated, or complete before it is dealt out
@@ -130,7 +130,7 @@ void run_start_make_shards(struct run_start *l); // creates l->shards unless pre
 // Adds the archive of env.bundle to l->common, and its hash to l->spec. Before run_start_setup.
 // An archive that nodes would refuse is refused here, so none is sent.
 int run_start_bundle(struct run_start *l, struct err *e);
-// Its lines of the plan; with --dry-run also the check, and what is in the archive.
+// Its lines of the plan; with --dry-run also the check and the content of the archive.
 int run_start_bundle_tell(struct run_start *l, struct err *e);
 // Refuses an archive that cannot be read, by its beginning.
 int run_start_bundle_check(const struct config *c, struct err *e);

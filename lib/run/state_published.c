@@ -178,7 +178,7 @@ static void on_snapshot(void *ctx, const struct transport_result *r) {
     if (!j) {
         // answer_of has said why
     } else if (!json_get_bool(j, "new", false)) {
-        x->newest_ms = clock_mono_ms(); // this side has what there is
+        x->newest_ms = clock_mono_ms(); // this side has the newest state
         again(x);
     } else if (!json_get_bool(j, "whole", false)) {
         not_whole(x, json_get_str(j, "reason", ""));

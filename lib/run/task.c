@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks: the key of a run, the runs of a task, what a task comes after.
+// Tasks: the key of a run, the runs of a task, and the tasks that precede it.
 #include "run/task.h"
 
 #include "base/env.h"

@@ -29,7 +29,7 @@ static int check_names(struct arena *a, const struct task_node *nodes, size_t co
     return 0;
 }
 
-// Marks what the wanted tasks come after, until nothing is new.
+// Marks the tasks that precede the wanted ones, until there are no more.
 static void want_earlier(struct task_node *nodes, size_t count) {
     for (bool more = true; more;) {
         more = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A temporary file beside the path, and what puts it in the path's place.
+// Writes a temporary file beside the path, and renames it to the path.
 #include "sys/atomic_file.h"
 
 #include "base/arena.h"

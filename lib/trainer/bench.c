@@ -114,7 +114,7 @@ int bench_measure(const struct train_bench_plan *plan, size_t bytes, struct comm
     return plan->check ? check(&size, comm, way, numbers, &out->wrong, e) : 0;
 }
 
-// ---- what is said ------------------------------------------------------------------------------
+// ---- output ------------------------------------------------------------------------------------
 
 struct report {
     const struct trainer_config *config;

@@ -21,7 +21,7 @@ struct bucket {
     // begins at element `state`. If every rank updates everything, there is one such part.
     size_t each, state;
     int first, last; // layers: [first, last)
-    uint64_t ticket; // of what is under way
+    uint64_t ticket; // of the operation under way
 };
 
 struct bucket_list {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends do not wait, and what was sent arrives in order; receiving and NORM wait. If all ranks come
-// to their end so, they do with real connections as well.
+// Sends do not wait, and messages arrive in order. Receiving and NORM wait. Programs that end under
+// these rules also end with real connections.
 #include "base/arena.h"
 #include "trainer/step_program.h"
 

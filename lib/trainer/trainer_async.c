@@ -137,7 +137,7 @@ void trainer_async_say(const struct trainer *t, struct strbuf *line) {
         strbuf_addf(line, "; steps start kernel by kernel: %s", t->async.why);
 }
 
-// ---- what a step enqueues ----------------------------------------------------------------------
+// ---- the operations of a step ------------------------------------------------------------------
 
 static float *tail_of(const struct trainer *t) {
     const struct network *net = net_of(t);

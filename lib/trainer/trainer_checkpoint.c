@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints during training, and who keeps them.
+// Writes checkpoints during training, on the nodes that keep them.
 //
 // Parameters, optimizer state and position are the same on all ranks, or are collected from those
-// that have them; rank 0's running statistics and clocks are shared before each checkpoint. So the
+// that have them. Rank 0's running statistics and clocks are shared before each checkpoint. So the
 // first rank of every node (a keeper) writes the same bytes to a folder of its own, and any one
-// node may be lost with what it had. Nodes that share rank 0's folders (a network file system) keep
+// node may be lost with its copy. Nodes that share rank 0's folders (a network file system) keep
 // nothing there: one copy is enough.
 #include "base/arena.h"
 #include "base/clock.h"
@@ -163,7 +163,7 @@ static int check_finite(struct trainer *t, struct err *e) {
                              : trainer_diverged(t, "a number of the checkpoint is", t->at.step, e);
 }
 
-// The whole of what all ranks have, into the image that is to be written.
+// Collects the parts of all ranks in the image that will be written.
 static int hold(struct trainer *t, struct err *e) {
     struct checkpoint_image *image = t->writer ? checkpoint_thread_image(t->writer) : NULL;
     t->at.tracked = t->chunk[0].net.tracked;
@@ -204,7 +204,7 @@ int trainer_checkpoint(struct trainer *t, struct err *e) {
         return err_wrap(e, "sharing a checkpoint");
     if (check_finite(t, e) < 0 || (t->options->check_every > 0 && trainer_check_ranks(t, e) < 0))
         return -1;
-    int r = hold(t, e); // what is not written is still the image of the model
+    int r = hold(t, e); // an image that is not written is kept all the same
     t->held = r == 0 && !is_kept(t);
     t->kept = t->at;
     if (t->proven)

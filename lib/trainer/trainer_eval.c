@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-// Every test image through the stages; what the last one finds is added up over all ranks.
+// Sends every test image through the stages. Results of the last stage are added up over all ranks.
 static int run_eval(struct trainer *t, double sums[], struct err *e) {
     enum { MICROS_MAX = 256 }; // of one program
     enum { LOSS, TOP1, TOP5 };

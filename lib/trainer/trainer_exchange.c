@@ -61,7 +61,7 @@ static int start(struct trainer *t, struct chunk *c, struct bucket *b, int numbe
                      : comm_start(t->data, call, &b->ticket, e);
 }
 
-// With devices the host does not wait: what it enqueues from here on does.
+// With devices the host does not wait; operations that it enqueues from here on do.
 static int finish(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
                   struct err *e) {
     if (!t->device)

@@ -40,7 +40,7 @@ struct step_times {
     int64_t data_ns, compute_ns, comm_ns, total_ns;
 };
 
-// A step that was made; what all ranks together lost may still be on its way.
+// A finished step. The loss of all ranks may still be on its way.
 struct step_done {
     int64_t step, batch, batches, images; // batch of batches of the epoch
     double lr, grad_norm;
@@ -163,7 +163,7 @@ struct trainer {
         kept; // of the newest checkpoint that was written or begun; samples 0: none
     struct epoch_record *epochs;
     struct checkpoint_thread *writer; // keepers; NULL: another rank writes
-    struct checkpoint_image *image;   // what is resumed from, meanwhile
+    struct checkpoint_image *image;   // the checkpoint to resume from, until it is taken over
     int copy_missing;                 // the first rank whose last checkpoint failed; -1: none
     double lr, grad_norm;             // of the last step
     bool stop_seen, save_seen;
@@ -186,7 +186,7 @@ struct trainer {
     struct meter_eval last_eval;
 };
 
-// trainer_pipe.c: who has which stage, and how they reach each other.
+// trainer_pipe.c: the stages of each rank, and the connections between stages.
 int trainer_pipe_plan(struct trainer *t, struct err *e); // from the options alone; refuses
 int trainer_pipe_cut(struct trainer *t, struct err *e);  // the model into stages
 int trainer_pipe_open(struct trainer *t, struct err *e); // groups of ranks
@@ -236,7 +236,7 @@ int trainer_async_judge(struct step_run *r, struct err *e);
 int trainer_async_step(struct step_run *r, const struct step_program *p, struct step_done *d,
                        struct err *e);
 int trainer_async_drain(struct trainer *t, struct err *e); // accounts for all
-void trainer_async_forget(void *trainer);                  // what is captured
+void trainer_async_forget(void *trainer);                  // drops the captured steps
 // A collective was enqueued; the ticket of the first one that may be under way, 0: none.
 void trainer_async_called(struct trainer *t, const struct comm_call *call, uint64_t ticket);
 uint64_t trainer_async_ticket(const struct trainer *t);
@@ -250,7 +250,7 @@ int trainer_local_steps_share(struct trainer *t, struct err *e);
 // trainer_exchange.c: the numbers of a bucket between ranks. Between a start and its end nothing
 // may touch them. number: of the bucket among all of this rank.
 void trainer_own_part(const struct trainer *t, const struct bucket *b, size_t *begin,
-                      size_t *end); // what this rank updates of a bucket, and so needs to know
+                      size_t *end); // the part of a bucket that this rank updates
 int trainer_average_start(struct trainer *t, struct chunk *c, struct bucket *b, int number,
                           struct err *e); // gradients
 int trainer_average_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
@@ -280,7 +280,7 @@ void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct 
                   struct network *net, enum network_mode mode, int number);
 int trainer_views(const struct trainer *t); // of each image in an evaluation
 double trainer_view_weight(const struct trainer *t, int view);
-// trainer_redistribute.c: what the ranks have of the model, and the whole of it.
+// trainer_redistribute.c: between the parts of the model on the ranks and the whole model.
 int trainer_gather(struct trainer *t, struct checkpoint_image *to, struct err *e); // to NULL: help
 int trainer_scatter(struct trainer *t, const struct checkpoint_image *from, int root, bool states,
                     struct err *e);                        // from: at the root
@@ -309,7 +309,7 @@ int trainer_keeper_open(struct trainer *t, struct err *e);
 int trainer_checkpoint(struct trainer *t, struct err *e);
 void trainer_proven(struct trainer *t);
 int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node could write it
-// A copy of what was resumed from, where it is wanted.
+// Writes a copy of the resumed checkpoint if it is wanted.
 int trainer_checkpoint_keep(struct trainer *t, bool wanted, struct err *e);
 // trainer_epoch.c
 // The totals of a step are known, on all ranks at the same point.

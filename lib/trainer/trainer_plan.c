@@ -80,7 +80,7 @@ static size_t transit_bytes(const struct plan *p, const struct trainer *t) {
         if (t->options->wire == TRAIN_WIRE_BF16)
             bytes += t->chunk[c].part->model.param_elements * sizeof *t->chunk[c].wire;
     }
-    if (t->parts > 1 && comm->local_world > 1) // what checkpoints are collected with
+    if (t->parts > 1 && comm->local_world > 1) // the buffer that collects checkpoints
         bytes += slots_bytes(comm->local_world, comm->nodes > 1, SIZE_MAX);
     return bytes;
 }

@@ -171,7 +171,7 @@ static void print_memory(const struct plan *p, struct strbuf *out) {
     arena_fini(&a);
 }
 
-// Of what is sent where gradients are averaged, or at the end of each round, in the mean of steps.
+// The bytes of a step in the mean: gradients are averaged in each step, or in each round.
 static size_t step_bytes(const struct plan *p, size_t sent) {
     int64_t steps = p->t->round.steps;
     return steps ? sent / (size_t)steps : sent;

@@ -37,7 +37,7 @@ static int open_comm(struct trainer *t, struct err *e) {
 
 // Nodes may take very different times to decode their data: one has it in its cache, another reads
 // a large archive. Ranks wait for each other at the store, which may take long, and only then
-// connect, because from there on everyone who does not answer is taken for lost.
+// connect, because from then on a rank that does not answer counts as lost.
 static int wait_for_data(struct trainer *t, struct err *e) {
     const struct comm_kv *kv = &t->config->comm.kv;
     const char *prefix = t->config->comm.prefix ? t->config->comm.prefix : "train";
@@ -133,7 +133,7 @@ static int eval_batch(const struct trainer *t) {
     return t->options->eval ? (int)(each > 0 && each < wanted ? each : wanted) : 0;
 }
 
-// One stage of this rank: what it needs beside the ones before.
+// Opens one stage of this rank. taken: the memory of the stages before it.
 static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     static const enum kernel_type types[TRAIN_DTYPES] = {
         [TRAIN_F32] = KERNEL_FLOAT, [TRAIN_BF16] = KERNEL_BF16, [TRAIN_F16] = KERNEL_HALF};

@@ -68,7 +68,7 @@ static void finish(struct install *in, const struct node_facts *facts, const str
     in->events->on_done(in->ctx, facts, e);
 }
 
-// ---- what came back ---------------------------------------------------------------------------
+// ---- the answer -------------------------------------------------------------------------------
 
 int agent_install_parse(struct arena *a, const char *text, size_t len, struct node_facts *f,
                         struct err *e) {
@@ -181,7 +181,7 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
     finish(in, NULL, &e);
 }
 
-// ---- what is sent -----------------------------------------------------------------------------
+// ---- the program ------------------------------------------------------------------------------
 
 static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
     struct install *in = ctx;

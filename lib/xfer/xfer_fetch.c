@@ -98,7 +98,7 @@ static void on_step(struct timer *t) {
     work(container_of(t, struct fetch, step));
 }
 
-// ---- what comes -------------------------------------------------------------------------------
+// ---- frames of the node -----------------------------------------------------------------------
 
 static int take_frame(struct fetch *f, const struct xfer_frame *frame, struct err *e) {
     if (!f->greeted) {

@@ -46,8 +46,9 @@ int xfer_wire_take(struct xfer_unpacker *u, const void *p, size_t len, struct xf
     size_t payload = (size_t)bytes_load(c, 4);
     if (payload > XFER_FRAME_BYTES_MAX || c[4] == XFER_NONE || c[4] >= XFER_TYPE_COUNT ||
         (c[5] & ~WIRE_FLAG_ZSTD) || c[6] || c[7])
-        return err_set(e, ERR_FORMAT,
-                       "transfer: what came is not a frame (does a login script print something?)");
+        return err_set(
+            e, ERR_FORMAT,
+            "transfer: the answer is not a frame (does a login script print something?)");
     if (len - XFER_HEAD_BYTES < payload)
         return 0;
     out->type = (enum xfer_type)c[4];
@@ -307,7 +308,7 @@ int xfer_get_fetch_hello(const struct xfer_frame *f, struct arena *a, struct xfe
     return check_version(h->version, &r, e);
 }
 
-// ---- what is lacking --------------------------------------------------------------------------
+// ---- lists of missing content -----------------------------------------------------------------
 
 void xfer_put_need(struct strbuf *b, const struct xfer_need *n) {
     xfer_put_uint(b, n->index, 4);

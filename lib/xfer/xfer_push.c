@@ -211,7 +211,8 @@ static int take_ack(struct push_conn *c, uint64_t bytes, struct err *e) {
     if (c->state != CONN_RELAY)
         return xfer_send_stream_ack(&c->stream, bytes, e);
     if (bytes < c->stream.acked || bytes > p->x.progress.bytes_total)
-        return err_set(e, ERR_FORMAT, "transfer: the receiver acknowledges what was not sent");
+        return err_set(e, ERR_FORMAT,
+                       "transfer: the receiver acknowledges bytes that were not sent");
     c->stream.sent = c->stream.acked = bytes;
     return 0;
 }

@@ -15,7 +15,7 @@ enum conn_state {
     CONN_LIST,       // main: HELLO and entries are sent at once, since the agent is ours
     CONN_ANSWER,     // main: receives the list of needed files
     CONN_CONTENT,
-    CONN_RELAY, // the node takes content from another node, and we await what it lacks then
+    CONN_RELAY, // the node takes content from another node, then reports the missing content
     CONN_DONE,  // DONE is sent, RESULT is awaited
     CONN_FINISHED,
 };

@@ -197,7 +197,8 @@ static void out_push(struct send_stream *s, struct send_unit u) {
 
 int xfer_send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e) {
     if (content_bytes < s->acked || content_bytes > s->sent)
-        return err_set(e, ERR_FORMAT, "transfer: the receiver acknowledges what was not sent");
+        return err_set(e, ERR_FORMAT,
+                       "transfer: the receiver acknowledges bytes that were not sent");
     s->acked = content_bytes;
     while (s->out_count > (s->active ? 1 : 0) &&
            s->retired + s->out[s->out_first].bytes <= s->acked) {

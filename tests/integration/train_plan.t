@@ -116,6 +116,6 @@ run dtctl train --dry-run --set train.model=mlp --set train.outer_lr=1 --set tra
 unlike "$status $err" 'does nothing|^[1-9]' 'with rounds it counts'
 mkdir empty
 run dtctl train --dry-run --set train.model=mlp --set train.dataset=imagefolder --input data=empty
-like "$status $err" '^0 .*what the run would take is not known' \
+like "$status $err" '^0 .*the needs of the run are not known' \
     'data that cannot be read here is only told'
 done_testing
