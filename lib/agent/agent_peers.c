@@ -96,7 +96,7 @@ static void process_dead(struct agent *a, const struct election_peer *peer) {
     election_process_dead(&a->election, clock_mono_ms(), peer);
     if (a->coordinator)
         coordinator_process_dead(a->coordinator, peer->incarnation, true,
-                                 "its agent died: nobody listens at its port");
+                                 "its agent died: no process listens at its port");
 }
 
 // Decides whether a broken connection to this agent can come back.
@@ -381,8 +381,8 @@ static void give_up(struct agent *a) {
                  a->connect_error[0] ? a->connect_error : silent);
     else
         snprintf(text, sizeof text,
-                 "the coordinator (%.100s) is lost, and without it or more than half of the nodes "
-                 "of the last round nobody may go on (waited %lld s)",
+                 "the coordinator (%.100s) is lost, and no node may continue without it or more "
+                 "than half of the nodes of the last round (waited %lld s)",
                  a->leader, (long long)(e->config.give_up_ms / 1000));
     agent_end(a, NODE_FAILED, text, NULL, 0);
 }

@@ -209,11 +209,10 @@ int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct 
         return -1;
     if (!left->id[0] || terraform_lock_is_left(t, left))
         return 0;
-    return err_set(
-        e, ERR_BUSY,
-        "somebody else works on this cluster, and what they make may be in no state yet: "
-        "%s; %s",
-        terraform_lock_words(t, left), terraform_lock_remedy(t, left));
+    return err_set(e, ERR_BUSY,
+                   "another user works on this cluster, and new resources may be in no state yet: "
+                   "%s; %s",
+                   terraform_lock_words(t, left), terraform_lock_remedy(t, left));
 }
 
 // ---- the bucket ---------------------------------------------------------------------------------

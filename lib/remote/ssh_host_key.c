@@ -82,11 +82,12 @@ static int check_pinned(struct ssh *s, const void *blob, size_t len, const char 
     if (len == s->host.pinned_len && memcmp(blob, s->host.pinned, len) == 0)
         return 0;
     known_hosts_fingerprint(want, s->host.pinned, s->host.pinned_len);
-    return err_set(e, ERR_HOSTKEY,
-                   "%s: the host key is not the one in host_key: it shows %s %s, expected %s; "
-                   "somebody may be in between. If the host was set up anew, put its key into "
-                   "host_key; an instance is made anew by dtctl up --replace NODE",
-                   s->host.label, type, fingerprint, want);
+    return err_set(
+        e, ERR_HOSTKEY,
+        "%s: the host key is not the one in host_key: it shows %s %s, expected %s; "
+        "the connection may be intercepted. If the host was set up anew, put its key into "
+        "host_key; an instance is made anew by dtctl up --replace NODE",
+        s->host.label, type, fingerprint, want);
 }
 
 int ssh_hostkey_check(struct ssh *s, struct err *e) {
@@ -109,10 +110,11 @@ int ssh_hostkey_check(struct ssh *s, struct err *e) {
     if (f.match)
         return 0;
     if (f.differs)
-        return err_set(e, ERR_HOSTKEY,
-                       "%s: the host key HAS CHANGED: it shows %s %s, and %s:%d lists another one; "
-                       "somebody may be in between. If the host was set up anew, remove that line",
-                       s->host.label, type, fingerprint, f.differs_path, f.differs_line);
+        return err_set(
+            e, ERR_HOSTKEY,
+            "%s: the host key HAS CHANGED: it shows %s %s, and %s:%d lists another one; "
+            "the connection may be intercepted. If the host was set up anew, remove that line",
+            s->host.label, type, fingerprint, f.differs_path, f.differs_line);
     if (s->env->accept_host_keys)
         return accept_key(s, blob, len, fingerprint, e);
     return err_set(e, ERR_HOSTKEY,

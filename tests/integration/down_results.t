@@ -15,7 +15,7 @@ on_nodes() { ls .dtctl/default/nodes/*/runs/"$1"/output/p-* 2>/dev/null | wc -l;
 
 dtctl up -q >/dev/null || diag 'up failed'
 id=$(detach first)
-is "$(on_nodes "$id")" 2 'a run that was left: its results are on the nodes'
+is "$(on_nodes "$id")" 2 'the results of a run that was left are on its nodes'
 run dtctl down --dry-run
 is "$status" 0 'down --dry-run succeeds'
 like "$out" "$id: its results are only on the nodes, and would be fetched first" \
@@ -83,7 +83,8 @@ like "$err" "run '$id' of cluster 'default' in .*:$WORK is .* on node 'node0' .t
     'down names the active run with its cluster and folder'
 run dtctl down --force
 is "$status" 0 'down --force succeeds' || diag "$err"
-like "$err" '[0-9] runs have their results on this side, .*; 1 has none' 'counts what is here'
+like "$err" '[0-9] runs have their results on this side, .*; 1 has none' \
+    'gc counts the results on this side'
 
 # ---- the node's own check ----------------------------------------------------------------------
 dtctl up -q >/dev/null

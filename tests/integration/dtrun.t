@@ -173,13 +173,13 @@ run sh_worker --nproc-per-node 2 --max-restarts 2 --log-dir logs -r 3 sh -c '
     echo "count $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
     [ "$RANK" = 0 ] && [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exit 1
     sleep 0.2'
-is "$status" 0 'restarts until it works'
+is "$status" 0 'the workers are restarted until they succeed'
 is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f2 | paste -sd' ')" '0 1 2' \
     'restarts are counted'
 is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f4 | sort -u | wc -l)" 3 \
     'each restart has a fresh store'
 run sh_worker --max-restarts 2 false
-is "$status" 1 'restarts are not endless'
+is "$status" 1 'the number of restarts is limited'
 run sh_worker --max-restarts 5 sh -c '[ "$TORCHELASTIC_RESTART_COUNT" -ge 4 ]'
 is "$status" 0 'failures right after the start count as any other, as in torchrun'
 run sh_worker --max-restarts 50 --rdzv-conf crash_loop=3 false

@@ -222,7 +222,7 @@ like "$(cat node1.log)" 'the run has failed reason=node node[34] is gone: it is 
 like "$(cat node2.log)" 'the run has failed reason=node node[34] is gone' \
     'the other node of its half has the same reason'
 for i in 3 4; do
-    like "$(cat node$i.log)" 'without it or more than half of the nodes of the last round nobody' \
+    like "$(cat node$i.log)" 'no node may continue without it or more than half of the nodes' \
         "node$i has logged the rule"
 done
 join

@@ -35,11 +35,11 @@ through() {
     wait $server 2>/dev/null
     is "$sent $status/$err" '0/ 0/' "a push and a fetch succeed with $1 and $2"
     like "$(grep -a 'kex: client->server' $port.log | tail -n 1)" \
-        "cipher: $1 MAC: ($2|<implicit>)" '  was what they agreed on'
+        "cipher: $1 MAC: ($2|<implicit>)" '  the cipher is the one that both sides agreed on'
     ok '  keys are exchanged again during the transfer' \
         test "$(grep -ac 'SSH2_MSG_NEWKEYS received' $port.log)" -ge 8
     is "$(on 1 sha256sum "/root/.dtctl.$port/there/big" | cut -c1-64)" \
-        "$(sha256sum big | cut -c1-64)" '  and the file is right'
+        "$(sha256sum big | cut -c1-64)" '  the file is right'
     ok '  the fetched file is right' cmp big "got.$port/big"
     rm -r "got.$port"
     on 1 rm -rf "/root/.dtctl.$port"

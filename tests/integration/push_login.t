@@ -175,7 +175,7 @@ like "$status $err" '^1 .*jump host: root@10.77.0.1:2222: cannot connect' \
     'the jump host refuses to be reached on another port'
 run drive --jump root@$N1 --replace push $N2 "$DTRUN" '~/.dtctl' work "$SRC/tests/integration/"
 is "$status" 0 'a push over a jump host succeeds'
-ok 'arrives' same "$SRC/tests/integration" 2 /root/.dtctl/work
+ok 'the file arrives' same "$SRC/tests/integration" 2 /root/.dtctl/work
 
 # ---- ~/.ssh/config
 mkdir -p "$HOME/.ssh/conf.d"

@@ -20,7 +20,7 @@ END
 run dtctl train --dry-run -- true
 is "$status" 0 '20 files are dealt to 6 nodes'
 like "$err" 'input    set: 20 files, 21.0 kB, a share to every node by key, 3 to 4 files each' \
-    'say how they are dealt'
+    'the plan says how files are dealt'
 is "$(grep -c '^ *node[0-5]: [34] files, ' <<<"$err")" 6 'every node gets 3 or 4 files'
 like "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'files are dealt in runs of names'
 run dtctl train --name keys -- sh -c 'ls $DTCTL_INPUT_SET | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
@@ -32,7 +32,7 @@ is "$(cat "$(newest keys)"/output/[0-5] | paste -sd' ')" "$(cd set && echo part-
 run dtctl train --dry-run --set inputs.set.uneven=refuse -- true
 is "$status" 2 'uneven = refuse'
 like "$err" "input 'set': 'set': 20 files make 3 to 4 for each of 6 nodes, and uneven = refuse" \
-    'refuses with the numbers'
+    'the error has the numbers'
 run dtctl train --dry-run --set inputs.set.uneven=pad -- true
 is "$(grep -c '^ *node[0-5]: 4 files, ' <<<"$err")" 6 'uneven = pad gives all the same count'
 run dtctl train --dry-run --set inputs.set.uneven=drop -- true

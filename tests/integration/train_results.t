@@ -19,7 +19,7 @@ refused() { # PATTERN DESCRIPTION COMMAND…: status 2, and no cluster
     shift 2
     run "$@"
     is "$status" 2 "$what"
-    like "$err" "$pattern" '  says why'
+    like "$err" "$pattern" '  the error says why'
 }
 touch one
 while read -r flag pattern; do

@@ -138,7 +138,7 @@ is "$status" 137 'a signal is the status, too'
 like "$out" 'SIGKILL' 'the last screen names the signal'
 run dtctl train --name again --max-restarts 2 -- \
     sh -c 'echo try $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1'
-is "$status" 0 'restarts help'
+is "$status" 0 'a restart repairs the run'
 is "$(field "$(newest)/summary.json" restarts)" 2 'restarts are counted'
 run dtctl train -- /no/such/program
 is "$status" 1 'a command that is not there fails'

@@ -35,7 +35,7 @@ static void rounds_and_losses(void) {
     add(&f, 0, "{\"kind\":\"notice\",\"peer\":\"n1\",\"reason\":\"lease\",\"left_ms\":1}");
     is_int(f.history.nodes[1].announced, true, "the node is announced as preempted");
     add(&f, 0, "{\"kind\":\"node-lost\",\"peer\":\"n1\",\"reason\":\"it is silent\"}");
-    is_str(f.history.nodes[1].gone_why, "it is silent", "why a node is gone");
+    is_str(f.history.nodes[1].gone_why, "it is silent", "the reason of a node's end is known");
     add(&f, 0,
         "{\"kind\":\"round\",\"time_ms\":9,\"round\":1,\"nodes\":1,\"world_size\":1,"
         "\"reason\":\"node n1 is gone\"}");
@@ -84,11 +84,11 @@ static void two_rounds(void) {
     add(&f, 1, "{\"kind\":\"workers-started\",\"round\":1,\"attempt\":1,\"pids\":[]}");
     is_int(run_history_rank_of(&f.history, 1, 1, 1), 1, "another attempt has other ranks");
     is_int(run_history_rank_of(&f.history, 1, 0, 1), 3, "the earlier attempt keeps its ranks");
-    is_int(f.history.restarts, 1, "restarts");
+    is_int(f.history.restarts, 1, "the restarts are counted");
     add(&f, 1, "{\"kind\":\"worker-exited\",\"round\":0,\"local_rank\":0,\"status\":1}");
     ok(!f.history.nodes[1].ranks[0].ended, "an exit of an old round changes nothing");
     add(&f, 1, "{\"kind\":\"finished\",\"time_ms\":99,\"restarts\":1}");
-    is_str(f.history.nodes[1].state, "finished", "how it ended");
+    is_str(f.history.nodes[1].state, "finished", "the end of the node is known");
     close_fixture(&f);
 }
 

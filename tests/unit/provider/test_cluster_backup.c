@@ -44,7 +44,7 @@ static void round_trips(struct arena *a) {
         is_int(cluster_backup_open(a, KEY, RECORD_RUN, line, strlen(line) - 1, &back, &len, &e), 0,
                "the record opens");
         is_mem(back, len, text, sizes[i], "the opened record equals the text");
-        is_int(back[len], 0, "ended by a NUL");
+        is_int(back[len], 0, "the text ends with a NUL");
     }
 }
 

@@ -232,7 +232,7 @@ static void test_no_excuse(void) {
         rendezvous_stopped(r, 130, a, 0, 7);
         ok(did(r, ACTION_EXCUSED, NULL) == !answered, "a node that is lost %s its answer %s",
            answered ? "after" : "before", answered ? "excuses nothing" : "excuses a failure");
-        is_int(rendezvous_restarts(r), answered, "restarts that count");
+        is_int(rendezvous_restarts(r), answered, "the restarts are counted");
         rendezvous_close(r);
     }
 }

@@ -16,7 +16,7 @@ static void gives(enum train_device wanted, bool carried, const char *program, c
     const char *got = run_device_program(wanted, &inventory, all, 3, carried, &e);
     is_str(got ? got : "refused", program ? program : "refused", "%s", what);
     if (!program)
-        ok(strstr(e.text, text) != NULL, "%s: says '%s'", what, e.text);
+        ok(strstr(e.text, text) != NULL, "%s: the error says '%s'", what, e.text);
 }
 
 int main(void) {

@@ -366,9 +366,9 @@ static void test_cores(void) {
     ok(c.threads == 2 && c.pinned && c.cpu[0] == 4 && c.cpu[1] == 6,
        "two of four ranks on this machine get the second half");
     cores_share(&c, &four, &idle, id, 4, 1, 1);
-    ok(c.threads == 1 && !c.pinned, "fewer threads than the share: not pinned");
+    ok(c.threads == 1 && !c.pinned, "fewer threads than the share are not pinned");
     cores_share(&c, &four, &idle, id, 4, 1, 3);
-    ok(c.threads == 3 && !c.pinned && c.most == 2, "more threads than the share: not pinned");
+    ok(c.threads == 3 && !c.pinned && c.most == 2, "more threads than the share are not pinned");
     cores_share(&c, &four, &some, id, 1, 0, 0);
     ok(c.threads == 2 && !c.pinned && c.quota,
        "a quota of 1.5 CPUs gives two threads that are not pinned");
@@ -377,7 +377,7 @@ static void test_cores(void) {
     cores_share(&c, &four, &plenty, id, 1, 0, 0);
     ok(c.threads == 4 && c.pinned, "a quota above the number of CPUs does not count");
     cores_share(&c, &four, &busy, id, 1, 0, 0);
-    ok(c.threads == 4 && !c.pinned && c.busy, "others use the machine: not pinned");
+    ok(c.threads == 4 && !c.pinned && c.busy, "threads are not pinned while others use the machine");
     cores_share(&c, &one, &idle, id, 4, 2, 0);
     ok(c.threads == 1 && !c.pinned, "more ranks than CPUs get one thread each that is not pinned");
 }

@@ -73,7 +73,7 @@ static void test_error_file(void) {
     is_int(error_file_copy(put("from", "{\"message\":\"x\"}"), to, 9, &e), 0,
            "an error file of plain text is copied");
     must(file_read(&a, to, 1000, &text, &len, &e) == 0);
-    is_str(text, "{\"message\":\"x\"}", "stays as it is");
+    is_str(text, "{\"message\":\"x\"}", "the file stays as it is");
     ok(error_file_copy(put("from", "[1]"), to, 9, &e) < 0 && e.code == ERR_FORMAT,
        "an error file that is no object is refused");
     ok(error_file_copy(put("from", "{"), to, 9, &e) < 0, "a truncated error file is refused");
