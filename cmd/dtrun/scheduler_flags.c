@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Gives flags the values of Slurm, MPI and torchrun's further variables; tasks take turns.
 #include "scheduler_flags.h"
 
 #include "base/env.h"

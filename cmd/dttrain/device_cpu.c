@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens the processors for dttrain, which knows no GPU.
 #include "base/json.h"
 #include "device.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the variables that a launcher sets for a worker.
 #include "rank_env.h"
 
 #include "base/env.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The list of backends, found by name.
 #include <string.h>
 
 #include "kernels/kernels.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Groups the output positions of a convolution by the taps that apply to them.
 #include "kernels/cpu/conv_plan.h"
 
 #include <assert.h>

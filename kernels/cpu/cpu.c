@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of the CPU backend, with the inner loops of this processor.
 #include "kernels/cpu/cpu.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens and closes the context of the CPU backends.
 #include "kernels/cpu/ctx.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Packs the operands of a product into panels of the product's type.
 #include "kernels/cpu/pack.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A pool of worker threads, which spin for a moment and then sleep on a futex.
 #include "kernels/cpu/pool.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records the sizes of workers' logs over time.
 #include "agent/log_times.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of attempts.
+// The order of attempts to create instances.
 #include "aws/aws_fallback.h"
 
 #include "base/str.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leftovers of this owner, region by region.
+// Finds and ends leftovers of this owner, region by region.
 #include "aws/aws_gc.h"
 
 #include "aws/aws_cluster.h"

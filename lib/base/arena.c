@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Allocates from chunks that grow, and frees all of them at once.
 #include "base/arena.h"
 
 #include "base/err.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the clocks, and converts times from and to text.
 #include "base/clock.h"
 
 #include "base/err.h"

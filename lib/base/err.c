@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats, wraps and prints errors, with control characters made visible.
 #include "base/err.h"
 
 #include "base/str.h"

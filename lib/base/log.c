@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes log lines, and limits how many of one kind are written.
 #include "base/log.h"
 
 #include "base/arena.h"

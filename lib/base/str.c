@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses, quotes, compares and formats text.
 #include "base/str.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sums and converts elements of each type.
 #include "comm/element.h"
 
 #include <stdint.h>

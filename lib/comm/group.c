@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the members of a group and their places.
 #include "comm/group.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind on the only rank of its node, which talks to the ring itself. Where other nodes have
-// several ranks, it follows their chunks.
+// Runs operations on a rank that is alone on its node. This rank uses the ring itself, in the
+// chunks of nodes with several ranks.
 #include "comm/hier.h"
 
 static int alone_flat(struct hier *h, const struct comm_work *w, void *buf, size_t count,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sends and receives the chunks of an operation around the ring of nodes.
 #include "comm/ring_tcp.h"
 
 #include "base/bytes.h"

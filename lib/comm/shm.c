@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Marks the progress of chunks in shared memory, and waits for that of other ranks.
 #include "comm/shm.h"
 
 #include "base/clock.h"

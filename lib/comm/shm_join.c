@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a node come to share memory: the first one makes it and serves it on an abstract
-// unix socket whose random name the others learn from the store; it gives it to processes of the
-// same user only.
+// Shares memory among the ranks of a node. The first rank makes the memory, and serves it on an
+// abstract unix socket to processes of the same user only. The other ranks read the random name of
+// the socket from the store.
 #include "comm/shm.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads the configuration of dtctl from all its sources.
 #include "conf/config.h"
 
 #include "base/env.h"

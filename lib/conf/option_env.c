@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set from the environment, and the variables that only look as if they were read.
+// Reads options from the environment, and finds variables with similar names that nothing reads.
 #include "conf/option.h"
 
 #include "base/env.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses and formats the text that names a model.
 #include "conf/train_model.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asks the nodes for their GPUs, by the trainer for GPUs.
 #include "fleet/device_check.h"
 
 #include "fleet/embedded_files.h"

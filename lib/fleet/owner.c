@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Marks the root folder and the runs on nodes with the id of their cluster.
 #include "fleet/owner.h"
 
 #include "base/hash.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the time of `dtctl logs --since`, and hides older lines.
 #include "follow/log_since.h"
 
 #include "base/str.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens GPUs, and reports their memory and names.
 #include "gpu/gpu.h"
 
 #include "base/arena.h"

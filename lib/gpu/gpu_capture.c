@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that is captured once and launched again, and small results that the host looks at later.
+// Captures work once to launch it again, and copies small results that the host reads later.
 #include "gpu/gpu_impl.h"
 
 #include <assert.h>

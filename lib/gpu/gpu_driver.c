@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads libcuda.so.1 and finds its functions by name.
 #include "gpu/gpu_driver.h"
 
 #include <dlfcn.h>

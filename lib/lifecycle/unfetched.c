@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds results that only the nodes have, and fetches them or refuses.
 #include "lifecycle/unfetched.h"
 
 #include "base/log.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads checkpoints, and weights of other libraries.
 #include "nn/checkpoint.h"
 
 #include "base/arena.h"

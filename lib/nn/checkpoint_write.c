@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes checkpoints.
 #include "nn/checkpoint.h"
 
 #include "base/arena.h"

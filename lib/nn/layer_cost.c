@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts the multiplications and the moved numbers of a layer.
 #include "nn/layer_cost.h"
 
 #include "nn/layer.h"

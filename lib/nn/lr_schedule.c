@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the learning rate of each schedule.
 #include "nn/lr_schedule.h"
 
 #include <math.h>

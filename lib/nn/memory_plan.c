@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Places the tensors of a step in one arena.
 #include "nn/memory_plan.h"
 
 #include "base/arena.h"

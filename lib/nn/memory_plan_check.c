@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step that network.c runs, with names of tensors in place of numbers. All micro-batches go
-// forward, then all backward, as many as there are slots.
+// Checks a memory plan: runs the step of network.c with names of tensors in place of numbers. All
+// micro-batches go forward, then all backward, as many as there are slots.
 #include "base/arena.h"
 #include "nn/layer.h"
 #include "nn/memory_plan.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds a model from layers, and names its parameters as they are on disk.
 #include "nn/model.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs a model: forward, loss and backward.
 #include "nn/network.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Applies optimizers to ranges of the parameters.
 #include "nn/optimizer.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Maps names of parameters to those of other libraries, and interpolates positions.
 #include "nn/pretrained.h"
 
 #include "base/arena.h"

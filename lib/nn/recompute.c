@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the blocks of layers that run again in backward.
 #include "nn/recompute.h"
 
 #include "nn/layer.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses and writes the header of safetensors files.
 #include "nn/safetensors.h"
 
 #include "base/json.h"

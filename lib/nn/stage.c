@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cuts a model into stages of about the same work.
 #include "nn/stage.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the whitening filters from patches of images.
 #include "nn/whiten.h"
 
 #include "base/arena.h"

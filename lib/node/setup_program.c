@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the program that prepares the node, with a log and a time limit.
 #include "node/setup_program.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading many objects: which range comes next, where its bytes go, and what makes an object whole.
+// Reads many objects: the order of ranges, the places of their bytes, and the check of each object.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "object/object_get.h"
 

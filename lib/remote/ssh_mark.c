@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Marks the begin of a command's output, behind the output of login scripts.
 #include "base/hash.h"
 #include "remote/ssh_impl.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the results that one node has sent.
+// Joins the part of the results that one node has sent with the other parts.
 #include "run/results_join.h"
 
 #include "cluster/run_record.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a run's results that one node gives, while it arrives.
+// Receives the part of a run's results that one node sends.
 #include "run/results_part.h"
 
 #include "sys/file.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asks the trainer for the needs of a run.
 #include "run/run_forecast.h"
 
 #include "base/env.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Waits for conditions on the monotonic clock.
 #include "sys/cond.h"
 
 #include <time.h>

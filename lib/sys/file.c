@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads, writes, locks and removes files and folders.
 #include "sys/file.h"
 
 #include "base/clock.h"

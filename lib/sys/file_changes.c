@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Watches files with inotify, or with a timer where inotify is used up.
 #include "sys/file_changes.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Accepts connections, with a pause when descriptors run out.
 #include "sys/listener.h"
 
 #include "base/clock.h"

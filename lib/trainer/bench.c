@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes, the numbers and the rows of a measurement.
+// Measures collectives: sizes, numbers and rows of results.
 #include "trainer/bench.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways of the numbers of a measurement: between processors, between GPUs, and between GPUs
+// Moves the numbers of a measurement: between processors, between GPUs, and between GPUs
 // through the memory of the hosts.
 #include "trainer/bench.h"
 

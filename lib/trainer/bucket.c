@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cuts the gradients into buckets.
 #include "trainer/bucket.h"
 
 #include "base/arena.h"

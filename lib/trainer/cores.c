@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Divides the CPUs of the machine among its ranks.
 #include "trainer/cores.h"
 
 #include "base/hash.h"

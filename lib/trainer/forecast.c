@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the programs of the ranks against each other on paper.
 #include "trainer/forecast.h"
 
 #include "base/arena.h"

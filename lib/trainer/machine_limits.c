@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the limits of control groups, and memory and load of the machine.
 #include "trainer/machine_limits.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats progress lines as PyTorch's ImageNet example does.
 #include "trainer/meter.h"
 
 #include "base/json.h"

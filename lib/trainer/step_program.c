@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes the program of a step for each rank and order of passes.
 #include "trainer/step_program.h"
 
 #include "base/arena.h"

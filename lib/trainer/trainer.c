@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs a training from its options to the finished model.
 #include "trainer/trainer.h"
 
 #include "base/arena.h"

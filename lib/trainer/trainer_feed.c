@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels of a batch into the network's input, normalised and augmented by the backend; and the
-// views of each image that an evaluation looks at.
+// Copies the pixels of a batch to the network's input, normalised and augmented by the backend. Has
+// the views of each image for evaluations.
 #include "base/arena.h"
 #include "trainer/trainer_impl.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a run is made by the functions that open one, up to where memory would be taken.
+// Makes the plan of a run with the functions that open a trainer, up to the allocation of memory.
 #include "base/arena.h"
 #include "comm/shm.h"
 #include "nn/recompute.h"

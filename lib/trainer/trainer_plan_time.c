@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the time of layers, of memory and of a network to that of each rank.
+// Computes the time of each rank from the times of layers, memory and the network.
 #include "base/arena.h"
 #include "trainer/trainer_plan_impl.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where training begins: initial weights or a checkpoint, the same on all ranks.
+// Chooses where training begins: initial weights or a checkpoint, the same on all ranks.
 //
 // With resume=auto the first rank of every node offers its newest checkpoint; the newest of all is
 // read on its node and sent to the other ranks. A damaged checkpoint is not offered again, and the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options to a trainer that is ready to step.
+// Opens a trainer from its options, up to the first step.
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies a worker's error file to the launcher's.
 #include "worker/error_file.h"
 
 #include "base/json.h"

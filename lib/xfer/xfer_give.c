@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content from the store of a node to the node behind it.
+// Gives content from the store of a node to the next node of a chain.
 #include "xfer/xfer_give.h"
 
 #include <errno.h>
