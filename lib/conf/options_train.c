@@ -431,10 +431,10 @@ static const struct option_row rows[] = {
      AT(device),
      .text = "auto",
      .choices = train_device_words,
-     .help =
-         "Device that computes: gpu, one for each rank, needs NVIDIA's driver 580 or newer and a T4 or "
-         "newer; auto takes the GPUs of a node that has some, else its processors. All ranks "
-         "compute on the same."},
+     .help = "Device that computes: gpu, one for each rank, needs NVIDIA's driver 580 or newer and "
+             "a T4 or "
+             "newer; auto takes the GPUs of a node that has some, else its processors. All ranks "
+             "compute on the same."},
     {.key = "train.kernels",
      .type = OPTION_CHOICE,
      AT(kernels),

@@ -377,7 +377,8 @@ static void test_cores(void) {
     cores_share(&c, &four, &plenty, id, 1, 0, 0);
     ok(c.threads == 4 && c.pinned, "a quota above the number of CPUs does not count");
     cores_share(&c, &four, &busy, id, 1, 0, 0);
-    ok(c.threads == 4 && !c.pinned && c.busy, "threads are not pinned while others use the machine");
+    ok(c.threads == 4 && !c.pinned && c.busy,
+       "threads are not pinned while others use the machine");
     cores_share(&c, &one, &idle, id, 4, 2, 0);
     ok(c.threads == 1 && !c.pinned, "more ranks than CPUs get one thread each that is not pinned");
 }
