@@ -114,8 +114,7 @@ static void test_row(const struct option_row *given, const char *verb) {
             for (size_t i = 0; i < c.set.tables[t].table->count; i++)
                 if (&c.set.tables[t].table->rows[i] == given) {
                     values[0] = value_of(&c.set, &c.set.tables[t], given);
-                    is_int(c.set.tables[t].places[i].source, OPTION_FLAG,
-                           "%s has its place: a flag", name);
+                    is_int(c.set.tables[t].places[i].source, OPTION_FLAG, "a flag sets %s", name);
                 }
     }
     const char *variable = option_row_env(&a, &c.set, given);
@@ -124,20 +123,18 @@ static void test_row(const struct option_row *given, const char *verb) {
         is_str(but_for_rules(given, why), "", "%s=%s", variable, text);
         option_find(&c.set, given->key, &b);
         values[1] = value_of(&c.set, b, given);
-        is_int(option_place(&c.set, given->key)->source, OPTION_ENV, "%s has its place: a variable",
-               name);
+        is_int(option_place(&c.set, given->key)->source, OPTION_ENV, "a variable sets %s", name);
     }
     if (!given->key || given->type == OPTION_RECORDS)
         return;
     load("train", arena_printf(&a, "--set=%s=%s", given->key, text), NULL, NULL);
     option_find(&c.set, given->key, &b);
     values[2] = value_of(&c.set, b, given);
-    is_int(option_place(&c.set, given->key)->source, OPTION_FLAG, "%s has its place: --set", name);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FLAG, "%s is set by --set", name);
     const char *why = load(verb, "", arena_printf(&a, "%s = %s\n", given->key, values[2]), NULL);
     is_str(but_for_rules(given, why), "", "%s is read from the file", name);
     values[3] = value_of(&c.set, b, given);
-    is_int(option_place(&c.set, given->key)->source, OPTION_FILE, "%s has its place: the file",
-           name);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FILE, "%s is set by a file", name);
     for (int i = 0; i < 4; i++)
         if (values[i])
             is_str(values[i], values[3], "%s: all four sources give the same value (%d)", name, i);
@@ -193,8 +190,7 @@ static void test_texts(void) {
     for (int i = 0; render_shells[i]; i++)
         is_int(render_completion(&shell[i], &c.set, p, render_shells[i], &e), 0, "%s",
                render_shells[i]);
-    is_int(render_completion(&shell[0], &c.set, p, "csh", &e), -1,
-           "there is no completion for csh");
+    is_int(render_completion(&shell[0], &c.set, p, "csh", &e), -1, "csh is refused");
     int missing = 0;
     for (size_t t = 0; t < c.set.table_count; t++)
         for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
@@ -244,8 +240,7 @@ static void test_help(void) {
             "                            provider hosts uses all listed\n"
             "                            machines. Default: 2.\n",
             "the help wraps the line of a flag");
-    has_str(strbuf_cstr(&b), "  -c, --cluster CLUSTER     Name",
-            "the help has the flags of every command");
+    has_str(strbuf_cstr(&b), "  -c, --cluster CLUSTER     Name", "general flags are shown");
     ok(!strstr(strbuf_cstr(&b), "--detach"), "the help has no flag of another command");
     has_str(strbuf_cstr(&b), "Examples:\n  dtctl up --nodes 4\n", "the help has examples");
     size_t widest = 0;
@@ -254,8 +249,7 @@ static void test_help(void) {
     ok(widest <= 60, "no line is wider than asked for (%zu)", widest);
     strbuf_clear(&b);
     render_help(&b, &c.set, program(), 0);
-    has_str(strbuf_cstr(&b), "  completion                do it's",
-            "the help of completion has the list of commands");
+    has_str(strbuf_cstr(&b), "  completion                do it's", "commands are listed");
     strbuf_fini(&b);
 }
 
@@ -344,8 +338,7 @@ static void test_load(void) {
            "configuration: cannot read 'none.toml': No such file or directory",
            "a file that was named must exist");
     is_str(load("up", "", NULL, "DTCTL_CONFIG=none.toml"),
-           "configuration: cannot read 'none.toml': No such file or directory",
-           "a missing file is refused");
+           "configuration: cannot read 'none.toml': No such file or directory", "no file is found");
     is_str(load("up", "--nodes=x", "[cluster]\nnodes = 0\n", "DTCTL_SSH_PORT=-1"),
            "dtctl.toml:2:9: cluster.nodes: 0 is below the minimum 1\n"
            "DTCTL_SSH_PORT: -1 is below the minimum 0\n"
@@ -363,13 +356,11 @@ static void test_load(void) {
            "", "inputs are read from flags");
     is_str(config_input(&c, 1)->source, "y:z", "a source may have a colon");
     is_int(config_input(&c, 1)->mode, CONFIG_SHARDED, "the mode of an input is read");
-    is_str(load("train", "--nproc-per-node=gpu", NULL, NULL), "",
-           "the number of processes per device is read");
+    is_str(load("train", "--nproc-per-node=gpu", NULL, NULL), "", "'gpu' is accepted");
     is_int(c.job.nproc_per_node, CONFIG_NPROC_GPU, "'gpu' is a negative number");
     is_str(load("train", "--tee=0:3,1:1|--redirects=2", NULL, NULL), "", "streams");
     is_str(load("train", "--tee=0:4", NULL, NULL),
-           "--tee: '0:4' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…",
-           "a wrong value of --tee is refused");
+           "--tee: '0:4' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…", "4 is refused");
     is_str(load("train", "--metric=l=loss", NULL, NULL),
            "--metric: expression 'loss': it has no group (try: put the number between "
            "parentheses)",
@@ -398,8 +389,7 @@ static void test_load(void) {
            "a cluster's name becomes a path, too");
     is_str(load("up", "--host=-oProxyCommand=x", NULL, NULL),
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
-    ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"),
-       "too many hosts are refused");
+    ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"), "that is too many");
 }
 
 // ---- unknown variables ----
@@ -410,25 +400,19 @@ static const char *unknown(const char *first, const char *second) {
 }
 
 static void test_unknown_env(void) {
-    is_str(
-        unknown("DTCTL_NODES=secret", NULL),
-        "DTCTL_NODES (did you mean DTCTL_CLUSTER_NODES or DTCTL_TRAIN_NODES?)",
-        "a variable without its table is reported with those that end so, and without its value");
+    is_str(unknown("DTCTL_NODES=secret", NULL),
+           "DTCTL_NODES (did you mean DTCTL_CLUSTER_NODES or DTCTL_TRAIN_NODES?)",
+           "a variable without its table gets suggestions, and its value is not shown");
     is_str(unknown("DTCTL_CLUSTER_NODE=3", NULL),
-           "DTCTL_CLUSTER_NODE (did you mean DTCTL_CLUSTER_NODES?)",
-           "a name that lacks a letter gets a suggestion");
+           "DTCTL_CLUSTER_NODE (did you mean DTCTL_CLUSTER_NODES?)", "a name may lack a letter");
     is_str(unknown("DTCTL_QQQQQQQQQQ=1", "DTCTL_\033[2J=1"), "DTCTL_QQQQQQQQQQ, DTCTL_\\x1b[2J",
            "names of unknown variables are printable");
     is_str(unknown("DTCTL_CLUSTER_NODES=3", "DTCTL_CONFIG=x"), "", "known variables are no error");
-    is_str(unknown("DTCTL_NODES=", "DTCTLX=1"), "",
-           "empty variables, and those of other programs, are ignored");
-    is_str(unknown("DTCTL_RUN=r", "DTCTL_INPUT_DATA=/d"), "",
-           "variables of a worker are ignored in a run");
+    is_str(unknown("DTCTL_NODES=", "DTCTLX=1"), "", "empty and other variables are ignored");
+    is_str(unknown("DTCTL_RUN=r", "DTCTL_INPUT_DATA=/d"), "", "variables of a worker are known");
     is_str(unknown("DTCTL_OUTPUT_DIR=/d", NULL),
-           "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)",
-           "variables of a worker are reported outside of a run");
-    is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "",
-           "variables of the build are no error");
+           "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)", "outside of a run they are not");
+    is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "", "build variables are no error");
     char *many[1002] = {NULL};
     for (int i = 0; i < 1001; i++)
         many[i] = arena_printf(&a, "DTCTL_QQQQQQQQQQ_%d=1", i);
@@ -475,8 +459,7 @@ static void test_train(void) {
     render_toml(&out, &s, train_tables);
     is_str(strbuf_cstr(&out), strbuf_cstr(&b), "the trainer's file equals what dtctl writes");
     is_str(train("--set=train.epoch=1|--lr=3|-f|none", NULL, &t, &f, &s),
-           "configuration: cannot read 'none': No such file or directory",
-           "a missing file of the trainer is refused");
+           "configuration: cannot read 'none': No such file or directory", "no file is found");
     is_str(train("--set=train.epoch=1|--lr=3|--set=train.batch=0", NULL, &t, &f, &s),
            "--lr: unknown flag; write --set train.lr=VALUE\n"
            "--set: unknown key 'train.epoch' (did you mean 'train.epochs'?)\n"
@@ -491,8 +474,7 @@ static void test_train(void) {
     has_str(strbuf_cstr(&out), "train.resume = auto|never|RUN", "the trainer's help has its keys");
     ok(!strstr(strbuf_cstr(&out), "cluster.nodes"), "the trainer's help: no other keys");
     struct strbuf faults = {0};
-    is_int(option_check(&s, NULL, &faults), 0, "the tables have no faults %s",
-           strbuf_cstr(&faults));
+    is_int(option_check(&s, NULL, &faults), 0, "no fault is found %s", strbuf_cstr(&faults));
     strbuf_fini(&faults), strbuf_fini(&b), strbuf_fini(&out);
 }
 
