@@ -389,7 +389,7 @@ static void test_load(void) {
            "a cluster's name becomes a path, too");
     is_str(load("up", "--host=-oProxyCommand=x", NULL, NULL),
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
-    ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"), "that is too many");
+    ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"), "the list is too long");
 }
 
 // ---- unknown variables ----
