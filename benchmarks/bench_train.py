@@ -5,9 +5,10 @@
     bench_train.py [--case NAME] [--peers NAME,…] [--rounds N] [--seconds S] [--threads N]
 
 Cases: seed (ResNet-18, ImageNet stem, 32x32, batch 64, Adam), cifar (the same with the CIFAR stem),
-resnet50 (224x224, batch 8, SGD), vit_small (patch 16, 224x224, batch 8, AdamW). PyTorch runs as
-PEERS says, each in a process that is started once; dttrain runs with both types of train.dtype. A
-round gives each about S seconds of steps; rounds take turns. All of it takes less than ten minutes.
+airbench (the network of the recipe cifar10-94, batch 256, SGD), resnet50 (224x224, batch 8, SGD),
+vit_small (patch 16, 224x224, batch 8, AdamW). PyTorch runs as PEERS says, each in a process that
+is started once; dttrain runs with both types of train.dtype. A round gives each about S seconds of
+steps; rounds take turns. All of it takes about ten minutes.
 
 One JSON line per case: median milliseconds of a step and processor milliseconds for each, the best
 peer, and ratio = best peer / dttrain for both types, in time and in processor time (which says more
@@ -32,6 +33,7 @@ WARM = 2
 CASES = {
     "seed": ("resnet18(stem=imagenet)", 32, 64, "adam", 0.217),
     "cifar": ("resnet18(stem=cifar)", 32, 64, "adam", 3.33),
+    "airbench": ("airbench", 32, 256, "sgd", 0.71),
     "resnet50": ("resnet50(stem=imagenet)", 224, 8, "sgd", 24.3),
     "vit_small": ("vit_small", 224, 8, "adamw", 27.6),
 }
@@ -51,6 +53,9 @@ def torch_model(case):
     if case == "vit_small":
         from train_vit import Vit
         return Vit(dim=384, depth=12, heads=6, size=224)
+    if case == "airbench":
+        from train_airbench import network
+        return network(64)
     from train_torch import ResNet
     name, _, stem = CASES[case][0].rstrip(")").partition("(stem=")
     return ResNet(name, stem)
