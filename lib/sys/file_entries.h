@@ -27,7 +27,7 @@ struct file_entries {
 struct file_entries file_entries_open(const char *path);
 struct file_entries file_entries_at(int fd, const char *path); // takes fd; < 0: errno says why
 bool file_entries_next(struct file_entries *in);
-// What the entry is, without following a link. False: it is gone meanwhile; or it cannot be known,
+// Looks at the entry without following a link. False: it is gone meanwhile; or it cannot be known,
 // which ends the reading as a failure.
 bool file_entries_stat(struct file_entries *in, struct stat *st);
 // Closes the folder. Returns rc if it is negative, else 0, or -1 when the folder could not be

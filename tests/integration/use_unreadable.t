@@ -36,7 +36,7 @@ sweep() { # NAME CALLS PREPARE CHECK COMMAND…
 }
 
 run_is_over() { [ "$(sed -n 's/^state = "\(.*\)"/\1/p' ".dtctl/default/runs/$id/run.toml")" = finished ]; }
-begin() { # a run with results that nobody has fetched
+begin() { # a run with unfetched results
     id=$(dtctl train --detach -- bash -c 'seq 1000 >$DTCTL_OUTPUT_DIR/out$RANK' 2>begin.err) ||
         bail_out "no run: $(tail -n 3 begin.err)"
     wait_for 30 all_agents_ended
