@@ -15,7 +15,7 @@ GPU_NCCL := $(call gpu_objects,tests/gpu/nccl/*.c)
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(GPU)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_LIBS := $(GPU)/libcuda.so.1 $(if $(GPU_NCCL),$(GPU)/libnccl.so.2)
 
-gpu-programs: $(GPU_TESTS) $(GPU_LIBS) $(patsubst %,$(GPU)/test_%.san,scalar warp tensor)
+gpu-programs: $(if $(CUDA_READY),$(GPU)/device) $(GPU_TESTS) $(GPU_LIBS) $(patsubst %,$(GPU)/test_%.san,scalar warp tensor)
 
 $(GPU)/%.o: %.c
 	$(call say,CC,$<)mkdir -p $(@D) && gcc $(GPU_CFLAGS) $(GPU_NATIVE) -c -o $@ $<
@@ -33,6 +33,23 @@ $(patsubst tests/gpu/%.c,$(GPU)/%,$(wildcard tests/gpu/test_cuda_*.c)): $(GPU_CU
 
 $(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_EMU)
 	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl
+
+# The cases of these tests on the driver, and what benchmarks/gpu/run measures of a GPU: one program,
+# which starts where dttrain-cuda does. The main of each test is a part of it, by the test's name.
+GPU_PARTS := $(patsubst tests/gpu/%.c,%,$(wildcard tests/gpu/test_cuda_*.c))
+GPU_DEVICE := $(patsubst %,$(GPU)/part/tests/gpu/%.o,device $(GPU_PARTS)) \
+    $(GPU)/part/benchmarks/gpu/device_speed.o
+$(foreach p,$(GPU_PARTS),$(eval $(GPU)/part/tests/gpu/$(p).o: GPU_PART := -Dmain=$(p) \
+    -Wno-missing-prototypes))
+$(GPU)/part/%.o: %.c $(O)/.flags
+	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) -DCASE_DRIVER $(GPU_PART) -c -o $@ $<
+
+$(GPU)/device: $(GPU_DEVICE) $(O)/cmd/dttrain/cuda/floor.o $(O)/cmd/dttrain/cuda/start.o \
+    $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES)) \
+    $(call archive,base gpu kernels) $(O)/floor/libc.so
+	$(call say,LINK,$@)gcc -pie -nostdlib -o $@ $(filter %.o,$^) $(call group,$(filter %.a,$^)) \
+	    -Wl,--gc-sections $(MODE_LDFLAGS_release) -L$(O)/floor -Wl,--no-as-needed -lm -lc -ldl \
+	    -lpthread -lgcc && strip -s $@
 
 # Collectives of devices, with the layers below them as gcc makes them for this machine.
 GPU_HOST := $(call gpu_objects,lib/base/*.c lib/sys/*.c lib/comm/*.c)

@@ -26,7 +26,7 @@ static void maxpool_case(struct pool2d_shape s) {
     cuda_maxpool_forward(&test.queue, &s, device_floats(x, nx), d_y, d_index);
     REFERENCE(maxpool_forward, &s, x, y, index);
     case_close(d_y, y, NULL, ny, 0, "max pool");
-    is_int(memcmp(ptx_host((uint64_t)d_index, ny), index, ny), 0, "max pool: indexes");
+    is_int(memcmp(device_bytes(d_index, ny), index, ny), 0, "max pool: indexes");
     cuda_maxpool_backward(&test.queue, &s, device_floats(dy, ny), d_index, d_dx);
     REFERENCE(maxpool_backward, &s, dy, index, dx);
     case_close(d_dx, dx, NULL, nx, roundings(s.k * s.k), "max pool: gradient");
@@ -74,7 +74,7 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
     at.labels = device_copy(labels, (size_t)rows * sizeof *labels);
     cuda_softmax_xent(&test.queue, &at, d);
     REFERENCE(softmax_xent, &a, &want);
-    memcpy(&got, ptx_host((uint64_t)d, sizeof got), sizeof got);
+    memcpy(&got, device_bytes(d, sizeof got), sizeof got);
     for (size_t i = 0; i < n; i++)
         size[i] = (float)((fabs((double)dz[i] * rows) + 1) / rows);
     // exp(z - max) has the roundings of z - max, at most 20 units, and of exp itself
@@ -245,7 +245,7 @@ static void flat_case(size_t n) {
     double want, got, *d_sum = device_empty(sizeof got);
     REFERENCE(sum_squares, n, x, &want);
     cuda_sum_squares(&test.queue, n, device_floats(x, n), d_sum);
-    memcpy(&got, ptx_host((uint64_t)d_sum, sizeof got), sizeof got);
+    memcpy(&got, device_bytes(d_sum, sizeof got), sizeof got);
     ok(fabs(got - want) <= 1e-14 * (double)n * want, "sum of squares: wrong result unless %g is %g",
        got, want);
     cuda_zero(&test.queue, n, d_y);
@@ -274,13 +274,13 @@ static void wire_case(size_t n) {
     }
     cuda_narrow(&test.queue, n, d_x, d_wire);
     cuda_widen(&test.queue, n, d_wire, d_back);
-    const float *got = ptx_host((uint64_t)d_back, n * sizeof *got);
+    const float *got = device_bytes(d_back, n * sizeof *got);
     ok(memcmp(got, back, n * sizeof *got) == 0, "%zu numbers to bfloat16 and back: wrong result",
        n);
     x[0] = NAN;
     cuda_narrow(&test.queue, 1, device_floats(x, 1), d_wire);
     cuda_widen(&test.queue, 1, d_wire, d_back);
-    ok(isnan(*(const float *)ptx_host((uint64_t)d_back, sizeof *got)),
+    ok(isnan(*(const float *)device_bytes(d_back, sizeof *got)),
        "a bfloat16 of what is no number is none: wrong result");
     case_end();
 }
@@ -360,7 +360,7 @@ static void judge(struct kernel_step *s, double squares, double loss, int scalin
     struct step_judge_args j = {d, d_tail, d_two, 2, 0.9, 0.999, scaling};
     cuda_step_totals(&test.queue, &t);
     cuda_step_judge(&test.queue, &j);
-    memcpy(s, ptx_host((uint64_t)d, sizeof *s), sizeof *s);
+    memcpy(s, device_bytes(d, sizeof *s), sizeof *s);
     case_end();
 }
 
