@@ -11,16 +11,6 @@ SEEDS=3 # orders in which a missing edge may show
 small_shapes 34
 common=(print_every=1 threads=1 eval=false epochs=1 seed=3 "data=$WORK/shapes34" model=mlp hidden=8
     batch=4 lr=0.05 device=gpu)
-# train FOLDER COMMAND… -- KEY=VALUE…
-train() {
-    local folder=$1 command=() s
-    shift
-    while [ "$1" != -- ]; do command+=("$1") && shift; done
-    shift
-    for s in "${common[@]}" "$@"; do command+=(--set "train.$s"); done
-    rm -rf "$folder" && mkdir -p "$folder"
-    (cd "$folder" && "${command[@]}" >out 2>&1) || { diag "$(tail -n 5 "$folder/out")" && false; }
-}
 same_losses() { # A B STEPS
     is "$(losses "$1")" "$(losses "$2")" "$1: the same losses to the last bit"
     is "$(losses "$1" | wc -l)" "$3" "$1: $3 steps"
@@ -81,6 +71,7 @@ is "$report" 'a graph of 19 nodes, 18 kernels, 2 edges' 'launches of a step as n
 IFS=' ' read -r _ _ _ nodes _ _ _ edges _ <<<"$report"
 # missed VARIABLE NUMBER SEED: without it the run ends well and has the losses of `report`
 missed() {
+    rm -rf lost
     train lost on_gpu env "$1=$2" EMU_SEED="$3" EMU_NCCL_SECONDS=5 "${two[@]}" "$cuda" -- batch=8 \
         clip_norm=0.1 >/dev/null || return 1
     [ "$(losses lost)" = "$(losses report)" ]

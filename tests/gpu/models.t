@@ -11,16 +11,6 @@ source "${0%/*}/runs.sh"
 # Small images, and steps so small that rounding does not grow: batch norm of few numbers is steep.
 small_shapes 80 40
 common=(print_every=1 threads=1 eval=false epochs=1 seed=3 "data=$WORK/shapes80")
-# train FOLDER COMMAND… -- KEY=VALUE…
-train() {
-    local folder=$1 command=() s
-    shift
-    while [ "$1" != -- ]; do command+=("$1") && shift; done
-    shift
-    for s in "${common[@]}" "$@"; do command+=(--set "train.$s"); done
-    mkdir -p "$folder"
-    (cd "$folder" && "${command[@]}" >out 2>&1) || { diag "$(tail -n 5 "$folder/out")" && false; }
-}
 
 # same NAME BOUND KEY=VALUE…
 same() {
@@ -61,6 +51,18 @@ ok 'two ranks of the CPU backend train' train two.cpu "${two[@]}" "$BIN/dttrain"
 ok 'two ranks with GPUs train' train two.gpu on_gpu "${two[@]}" "$cuda" -- "${vit[@]}"
 like "$(cat two.gpu/out)" 'from GPU to GPU by NCCL' 'gradients travel by NCCL'
 ok 'the losses of two ranks are the same' close two.gpu two.cpu 1e-5
+small=("${vit[@]}" optimizer=sgd momentum=0 lr=0.001) # a step that overflows in f16 may be missing
+ok 'two ranks of the CPU backend take small steps' train small.cpu "${two[@]}" "$BIN/dttrain" -- \
+    "${small[@]}"
+ok 'two ranks with GPUs train in f16' train two.f16 on_gpu "${two[@]}" "$cuda" -- "${small[@]}" \
+    dtype=f16
+ok 'the losses of two ranks in f16 are those of float' close two.f16 small.cpu 2e-2
+four=("$BIN/dtrun" --standalone --nproc-per-node 4 --no-python)
+ok 'four ranks of the CPU backend train' train four.cpu "${four[@]}" "$BIN/dttrain" -- "${vit[@]}" \
+    batch=2
+ok 'four ranks with GPUs train' train four.gpu on_gpu "${four[@]}" "$cuda" -- "${vit[@]}" batch=2
+like "$(cat four.gpu/out)" 'from GPU to GPU by NCCL' 'gradients of four ranks travel by NCCL'
+ok 'the losses of four ranks are the same' close four.gpu four.cpu 1e-5
 
 # ---- running statistics in a checkpoint ---------------------------------------------------------
 half=("${resnet18[@]}" "data=$WORK/shapes40")

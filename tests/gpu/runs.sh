@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# Runs of the trainer for GPUs on the stand-in for the driver. Sourced by scripts, after lib.sh.
+# Runs of the trainer for GPUs. Sourced by scripts, after lib.sh: on the stand-in for the driver, or
+# by tests/gpu/run with ON_GPU=1 on a GPU. Settings of all runs of a script are in $common.
 GPU=$BUILD/gpu
 cuda=$BIN/dttrain-cuda
 two=("$BIN/dtrun" --standalone --nproc-per-node 2 --no-python)
-[ -x "$cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
-[ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
+common=()
+if [ -z "${ON_GPU-}" ]; then
+    [ -x "$cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
+    [ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
+fi
 
 # on_gpu COMMAND…, with the stand-in
 on_gpu() { env LD_LIBRARY_PATH="$GPU" DTTRAIN_EMULATED=1 EMU_DEVICES=4 "$@"; }
+# train FOLDER COMMAND… -- KEY=VALUE…: in that folder, which may hold a run to resume
+train() {
+    local folder=$1 command=() s
+    shift
+    while [ "$1" != -- ]; do command+=("$1") && shift; done
+    shift
+    for s in "${common[@]}" "$@"; do command+=(--set "train.$s"); done
+    mkdir -p "$folder"
+    (cd "$folder" && "${command[@]}" >out 2>&1) || { diag "$(tail -n 5 "$folder/out")" && false; }
+}
 # losses FOLDER: of every step
 losses() {
     sed -n 's/.*"event":"train".*"loss":\([^,}]*\).*/\1/p' "$1"/dttrain-output/metrics.jsonl
