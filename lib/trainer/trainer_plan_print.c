@@ -64,6 +64,17 @@ static double sample_flop_again(const struct plan *p) {
     return flop;
 }
 
+// Bytes that a step reads and writes if each kernel and the optimizer touch their numbers once.
+static double step_moved_bytes(const struct plan *p) {
+    double numbers =
+        (double)p->t->model->param_count * (3 + 2 * optimizer_inner(&p->t->chunk[0].optimizer));
+    for (int i = 0; i < p->t->model->layers; i++) {
+        const struct layer_cost *c = &p->layer[i].cost;
+        numbers += (double)c->moved * step_images(p) + 3 * (double)c->weights;
+    }
+    return numbers * sizeof(float);
+}
+
 static int stage_of(const struct plan *p, int layer) {
     int stage = 0;
     while (stage + 1 < p->t->parts && p->t->part[stage + 1].model.first_layer <= layer)
@@ -304,6 +315,7 @@ static void print_json(const struct plan *p, const struct gpu_line *line, int co
     if (p->t->round.steps)
         json_int(&j, "local_steps", p->t->round.steps);
     json_num(&j, "step_flop", sample_flop(p) * step_images(p));
+    json_num(&j, "step_moved_bytes", step_moved_bytes(p));
     json_num(&j, "recompute_flop", sample_flop_again(p) * step_images(p));
     json_int(&j, "measured_images", p->measured_n);
     json_num(&j, "predicted_step_ms", x->step * 1e3);
