@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "build_info.h"
+#include "json_lines.h"
 #include "object/object_get.h"
 #include "object/object_list.h"
 #include "object/object_put.h"
@@ -32,8 +33,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define INPUT_BYTES_MAX ((uint64_t)1 << 30)
 
 extern char **environ;
 
@@ -131,30 +130,12 @@ static int read_want(struct input *in, const struct json *j, struct err *e) {
     return 0;
 }
 
-// An input that ends without its last line is that of a dtctl that is gone.
-static int read_input(struct input *in, struct err *e) {
-    char *line = NULL;
-    size_t room = 0;
-    uint64_t total = 0;
-    bool ended = false;
-    int result = 0;
-    for (ssize_t n; result == 0 && !ended && (n = getline(&line, &room, stdin)) > 0;) {
-        struct json *j;
-        total += (uint64_t)n;
-        if (total > INPUT_BYTES_MAX)
-            result = err_set(e, ERR_LIMIT, "the list of objects has more than 1 GiB");
-        else if (json_parse(&in->arena, line, (size_t)n, &j, e) < 0)
-            result = -1;
-        else if (json_get(j, "end"))
-            ended = true;
-        else if (!in->ca)
-            in->ca = json_get_str(j, "ca", "");
-        else
-            result = read_want(in, j, e);
-    }
-    free(line);
-    return result == 0 && !ended ? err_set(e, ERR_FORMAT, "the list of objects was cut off")
-                                 : result;
+static int take_line(void *ctx, const struct json *j, size_t number, struct err *e) {
+    struct input *in = ctx;
+    if (number > 1)
+        return read_want(in, j, e);
+    in->ca = json_get_str(j, "ca", "");
+    return 0;
 }
 
 static int get_into(struct input *in, struct arena *a, struct strbuf *line, const char *dir,
@@ -196,8 +177,8 @@ static int get_into(struct input *in, struct arena *a, struct strbuf *line, cons
 }
 
 static int get(struct arena *a, struct strbuf *line, char **args, struct err *e) {
-    struct input in = {.ca = NULL};
-    int result = read_input(&in, e);
+    struct input in = {.ca = ""};
+    int result = json_lines_read(STDIN_FILENO, &in.arena, take_line, &in, e);
     if (result == 0)
         result = get_into(&in, a, line, args[0], e);
     free(in.wants);

@@ -4,21 +4,24 @@
 // `list` has them, each with its "index" in the whole; and {"end":true}.
 #include "serve.h"
 
-#include "base/json.h"
 #include "base/log.h"
+#include "json_lines.h"
 #include "stream/stream_server.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#define SERVE_INPUT_BYTES_MAX ((uint64_t)1 << 30)
+enum { SERVE_STARTS_MAX = 8 }; // of a server that is killed
 
 static int read_object(struct stream_store *s, const struct json *j, struct err *e) {
     struct object_want want = {.name = json_get_str(j, "name", NULL),
@@ -47,34 +50,21 @@ static int read_name(struct stream_store *s, const struct json *j, struct err *e
     return 0;
 }
 
-// An input that ends without its last line is that of a dtctl that is gone.
-static int read_input(struct stream_store *s, struct arena *a, const char **ca, struct err *e) {
-    char *line = NULL;
-    size_t room = 0;
-    uint64_t total = 0;
-    bool ended = false;
-    int result = 0;
-    *ca = NULL;
-    for (ssize_t n; result == 0 && !ended && (n = getline(&line, &room, stdin)) > 0;) {
-        struct json *j;
-        total += (uint64_t)n;
-        if (total > SERVE_INPUT_BYTES_MAX)
-            result = err_set(e, ERR_LIMIT, "the list of objects has more than 1 GiB");
-        else if (json_parse(a, line, (size_t)n, &j, e) < 0)
-            result = -1;
-        else if (json_get(j, "end"))
-            ended = true;
-        else if (!*ca)
-            *ca = json_get_str(j, "ca", "");
-        else if (json_get(j, "input"))
-            result = read_name(s, j, e);
-        else
-            result = s->input_count ? read_object(s, j, e)
-                                    : err_set(e, ERR_FORMAT, "the list of objects names no input");
+struct lines {
+    struct stream_store *store;
+    const char *ca;
+};
+
+static int take_line(void *ctx, const struct json *j, size_t number, struct err *e) {
+    struct lines *l = ctx;
+    if (number == 1) {
+        l->ca = json_get_str(j, "ca", "");
+        return 0;
     }
-    free(line);
-    return result == 0 && !ended ? err_set(e, ERR_FORMAT, "the list of objects was cut off")
-                                 : result;
+    if (json_get(j, "input"))
+        return read_name(l->store, j, e);
+    return l->store->input_count ? read_object(l->store, j, e)
+                                 : err_set(e, ERR_FORMAT, "the list of objects names no input");
 }
 
 // One descriptor for each reader, and for what it reads.
@@ -93,25 +83,59 @@ static int answer(struct strbuf *line, const struct stream_server *s, struct err
     return result;
 }
 
-// Runs in a process of its own; its errors are in the agent's log.
-static int serve_detached(struct stream_server *s, const char *ca) {
+// store: NULL the first time; then it is looked through again, since a killed server has changed
+// it.
+static int serve_once(struct stream_server *s, const char *store, const char *ca) {
     struct err e = {0};
-    prctl(PR_SET_DUMPABLE, 0); // signed addresses stay out of core files
-    log_open("stream", LOG_INFO, LOG_STAMPED);
-    int result = stream_server_run(s, ca, &e);
+    int result = store ? stream_store_reopen(&s->store, store, &e) : 0;
+    s->first_served = store != NULL; // once a run
+    if (result == 0)
+        result = stream_server_run(s, ca, &e);
     if (result < 0)
         log_error("the server of streamed inputs has failed", "reason=%s", e.text);
     stream_server_close(s);
     return result;
 }
 
+// Whether a process was killed by no wish of anybody who ends a run.
+static bool was_killed(int status) {
+    int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return signal && signal != SIGTERM && signal != SIGINT && signal != SIGHUP;
+}
+
+// Runs in a process of its own; its errors are in the agent's log. The server is a child of it:
+// when the kernel kills that for its memory, another one serves on at the same port. Nobody else
+// has the signed addresses.
+static int serve_detached(struct stream_server *s, const char *store, const char *ca) {
+    prctl(PR_SET_DUMPABLE, 0); // signed addresses stay out of core files
+    log_open("stream", LOG_INFO, LOG_STAMPED);
+    for (int starts = 1;; starts++) {
+        int status = 0;
+        pid_t pid = fork();
+        if (pid <= 0) // without a process for it, this one serves
+            return serve_once(s, starts > 1 ? store : NULL, ca);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            continue;
+        bool again = was_killed(status) && starts < SERVE_STARTS_MAX;
+        if (was_killed(status))
+            log_error(again ? "the server of streamed inputs was killed, and starts again"
+                            : "the server of streamed inputs was killed, and starts no more",
+                      "signal=%d starts=%d", WTERMSIG(status), starts);
+        if (again)
+            continue;
+        stream_server_close(s);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    }
+}
+
 int serve(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     static struct stream_server s;
-    const char *ca, *log = file_join(a, args[1], "agent.log");
+    struct lines l = {.store = &s.store, .ca = ""};
+    const char *log = file_join(a, args[1], "agent.log");
     s.listen_fd = s.agent_fd = -1;
     if (file_make_dirs(args[1], 0755, e) < 0 || stream_store_open(&s.store, args[0], e) < 0 ||
-        read_input(&s.store, a, &ca, e) < 0 || stream_store_look(&s.store, e) < 0 ||
-        stream_server_open(&s, args[1], e) < 0)
+        json_lines_read(STDIN_FILENO, a, take_line, &l, e) < 0 ||
+        stream_store_look(&s.store, e) < 0 || stream_server_open(&s, args[1], e) < 0)
         return -1;
     auto_close int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0)
@@ -120,5 +144,5 @@ int serve(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     if (answer(line, &s, e) < 0)
         return -1;
     pid_t pid = proc_detach(fd, e);
-    return pid == 0 ? serve_detached(&s, ca) : pid < 0 ? -1 : 0;
+    return pid == 0 ? serve_detached(&s, args[0], l.ca) : pid < 0 ? -1 : 0;
 }

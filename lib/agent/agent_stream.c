@@ -50,18 +50,26 @@ static void on_data(struct conn *c) {
         strbuf_consume(&c->in, c->in.len);
 }
 
+static int connect_to(struct agent *a, struct err *e);
+
+// The socket stays as long as somebody is there to start a killed server again.
 static void on_end(struct conn *c, const struct err *e) {
     struct agent *a = container_of(c, struct agent, stream);
+    struct err why;
     (void)e;
-    log_error("the server of streamed inputs has ended; reads of the ranks fail", "socket=%s",
-              a->config->stream_socket);
+    if (connect_to(a, &why) == 0) {
+        log_warn("the server of streamed inputs starts again", "socket=%s",
+                 a->config->stream_socket);
+        put_event(a, "restarted", NULL, "the server of streamed inputs was killed, and serves on");
+        return;
+    }
+    log_error("the server of streamed inputs has ended; reads of the ranks fail",
+              "socket=%s reason=\"%s\"", a->config->stream_socket, why.text);
     put_event(a, "lost", NULL, "the server of streamed inputs has ended");
 }
 
-int agent_stream_open(struct agent *a, struct err *e) {
+static int connect_to(struct agent *a, struct err *e) {
     static const struct conn_events events = {.on_data = on_data, .on_end = on_end};
-    if (!a->config->stream_socket)
-        return 0;
     int fd = net_unix_connect(a->config->stream_socket, e);
     if (fd < 0)
         return err_wrap(e, "streamed inputs are not served on this node any more");
@@ -69,6 +77,10 @@ int agent_stream_open(struct agent *a, struct err *e) {
         return 0;
     close(fd);
     return -1;
+}
+
+int agent_stream_open(struct agent *a, struct err *e) {
+    return a->config->stream_socket ? connect_to(a, e) : 0;
 }
 
 void agent_stream_close(struct agent *a) {

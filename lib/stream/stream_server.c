@@ -311,8 +311,9 @@ void stream_server_close(struct stream_server *s) {
         conn_close(&s->agent);
         timer_stop(&s->alone);
         loop_close(s->loop);
-        (void)unlink(file_join(&a, s->run_dir, "stream.sock"));
     }
+    if (s->run_dir)
+        (void)unlink(file_join(&a, s->run_dir, "stream.sock"));
     if (s->listen_fd >= 0)
         close(s->listen_fd);
     if (s->agent_fd >= 0)

@@ -11,11 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-int stream_store_open(struct stream_store *s, const char *dir, struct err *e) {
-    *s = (struct stream_store){.http = NULL};
+static int open_folder(struct stream_store *s, const char *dir, struct err *e) {
     if (cas_open(&s->cas, dir, e) < 0 || cas_load(&s->cas, e) < 0)
         return -1;
     return known_open(&s->known, file_join(&s->arena, dir, "known"), e);
+}
+
+int stream_store_open(struct stream_store *s, const char *dir, struct err *e) {
+    *s = (struct stream_store){.http = NULL};
+    return open_folder(s, dir, e);
 }
 
 void stream_store_close(struct stream_store *s) {
@@ -202,6 +206,25 @@ int stream_store_look(struct stream_store *s, struct err *e) {
         }
     }
     return 0;
+}
+
+int stream_store_reopen(struct stream_store *s, const char *dir, struct err *e) {
+    struct err ignored;
+    cas_close(&s->cas, false, &ignored);
+    known_close(&s->known);
+    for (size_t k = 0; k < s->input_count; k++) {
+        struct stream_input *in = &s->inputs[k];
+        in->kept = 0;
+        in->told_whole = false;
+        in->oldest = in->newest = NULL;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        struct stream_object *o = &s->objects[i];
+        o->state = STREAM_ABSENT;
+        o->packed = false;
+        o->older = o->newer = NULL;
+    }
+    return open_folder(s, dir, e) < 0 ? -1 : stream_store_look(s, e);
 }
 
 // ---- readers ------------------------------------------------------------------------------------

@@ -103,6 +103,8 @@ struct stream_input *stream_store_input(struct stream_store *s, const char *name
 int stream_store_add(struct stream_store *s, const struct object_want *want, const char *path,
                      uint64_t index, struct err *e);
 int stream_store_look(struct stream_store *s, struct err *e);
+// Looks anew, in a process that has not fetched anything yet: another one has changed the store.
+int stream_store_reopen(struct stream_store *s, const char *dir, struct err *e);
 
 // Works for at most timeout_ms, or until fd is readable.
 int stream_store_step(struct stream_store *s, int fd, int timeout_ms, struct err *e);
