@@ -4,6 +4,7 @@
 #include "data_nodes.h"
 
 #include "base/clock.h"
+#include "data/shard_index.h"
 #include "data/tool.h"
 #include "sys/file.h"
 #include "ui/progress.h"
@@ -61,6 +62,7 @@ struct data {
     const struct data_flags *flags;
     struct progress progress;
     const char *row;
+    const char *unit; // of what is counted
 };
 
 static const char *const split_names[DATASET_SPLITS] = {"train", "test"};
@@ -69,8 +71,8 @@ static const char *const split_names[DATASET_SPLITS] = {"train", "test"};
 static int on_progress(void *ctx, uint64_t done, uint64_t total, struct err *e) {
     struct data *d = ctx;
     char words[64];
-    snprintf(words, sizeof words, "%llu of %llu images", (unsigned long long)done,
-             (unsigned long long)total);
+    snprintf(words, sizeof words, "%llu of %llu %s", (unsigned long long)done,
+             (unsigned long long)total, d->unit);
     progress_state(&d->progress, 0, words);
     progress_show(&d->progress, clock_mono_ms());
     return context_check(d->s, e);
@@ -283,6 +285,30 @@ static int pack(struct data *d, const char *source, const char *to, struct err *
     return str_ends(to, ".dtpack") ? pack_pixels(d, source, to, e) : pack_shards(d, source, to, e);
 }
 
+// ---- index --------------------------------------------------------------------------------------
+
+static int make_index(struct data *d, const char *dir, struct err *e) {
+    struct tool_indexed x;
+    struct strbuf text = {0};
+    struct json_out j;
+    d->unit = "shards";
+    begin(d, "index", dir);
+    int result = tool_index(dir, on_progress, d, &x, e);
+    end(d, result, result == 0 ? "written" : "failed");
+    if (result < 0)
+        return -1;
+    screen_event(&text, &j, "data-indexed");
+    json_str(&j, "to", dir);
+    json_int(&j, "folders", x.folders);
+    json_int(&j, "shards", x.shards);
+    json_int(&j, "samples", x.samples);
+    screen_event_end(d->s->screen, &text, &j);
+    screen_out(d->s->screen, "%s: %u images of %u shard%s are in %u index file%s (%s)\n", dir,
+               x.samples, x.shards, x.shards == 1 ? "" : "s", x.folders, x.folders == 1 ? "" : "s",
+               SHARD_INDEX_FILE);
+    return 0;
+}
+
 // ---- make-shapes -------------------------------------------------------------------------------
 
 static int make_shapes(struct data *d, const char *dir, struct err *e) {
@@ -318,23 +344,21 @@ static const struct {
     const char *name;
     size_t args_min, args_max;
     const char *takes;
-} VERBS[] = {{"inspect", 2, 2, "SOURCE"},
-             {"pack", 3, 3, "SOURCE and DESTINATION"},
-             {"make-shapes", 2, 2, "FOLDER"},
-             {"ls", 1, 2, "at most one INPUT"},
-             {"rm", 2, 2, "INPUT"}};
-static const char *const WORDS[] = {"inspect", "pack", "make-shapes", "ls", "rm", NULL};
-enum { INSPECT, PACK, MAKE_SHAPES, LS, RM, VERBS_COUNT };
+} VERBS[] = {{"inspect", 2, 2, "SOURCE"},       {"pack", 3, 3, "SOURCE and DESTINATION"},
+             {"index", 2, 2, "FOLDER"},         {"make-shapes", 2, 2, "FOLDER"},
+             {"ls", 1, 2, "at most one INPUT"}, {"rm", 2, 2, "INPUT"}};
+static const char *const WORDS[] = {"inspect", "pack", "index", "make-shapes", "ls", "rm", NULL};
+enum { INSPECT, PACK, INDEX, MAKE_SHAPES, LS, RM, VERBS_COUNT };
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    struct data d = {.s = s, .flags = flags};
+    struct data d = {.s = s, .flags = flags, .unit = "images"};
     const char *verb = rest->args[0], *one = rest->count > 1 ? rest->args[1] : NULL;
     size_t i = 0;
     while (i < VERBS_COUNT && !str_eq(verb, VERBS[i].name))
         i++;
     if (i == VERBS_COUNT)
-        return err_set(e, ERR_USAGE, "data takes inspect, pack, make-shapes, ls or rm, not '%s'",
-                       verb);
+        return err_set(e, ERR_USAGE,
+                       "data takes inspect, pack, index, make-shapes, ls or rm, not '%s'", verb);
     if (rest->count < VERBS[i].args_min || rest->count > VERBS[i].args_max)
         return err_set(e, ERR_USAGE, "data %s takes %s", verb, VERBS[i].takes);
     if (i == LS)
@@ -345,14 +369,16 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         return -1;
     if (i == INSPECT)
         return inspect(&d, one, e);
+    if (i == INDEX)
+        return make_index(&d, one, e);
     return i == PACK ? pack(&d, one, rest->args[2], e) : make_shapes(&d, one, e);
 }
 
 const struct command cmd_data = {
     .verb = {.name = "data",
-             .summary = "look through, pack or make a data set; list or remove inputs",
-             .args = "inspect SOURCE | pack SOURCE DESTINATION | make-shapes FOLDER | ls [INPUT] | "
-                     "rm INPUT",
+             .summary = "look through, pack, index or make a data set; list or remove inputs",
+             .args = "inspect SOURCE | pack SOURCE DESTINATION | index FOLDER | make-shapes FOLDER "
+                     "| ls [INPUT] | rm INPUT",
              .words = WORDS,
              .text =
                  "inspect decodes every image of SOURCE and shows classes, counts, sizes, the "
@@ -360,7 +386,9 @@ const struct command cmd_data = {
                  "webdataset shards with the unchanged JPEG files to the folder DESTINATION "
                  "(train/000000.tar, val/000000.tar). When DESTINATION ends in .dtpack, pack "
                  "writes one part as pixels of one size; training maps that file and decodes "
-                 "nothing. make-shapes writes the built-in shapes as a folder of JPEG files. "
+                 "nothing. index writes a file shards.dtindex beside the shards of FOLDER, as pack "
+                 "does: where each sample is. With it the shards can be streamed (deliver = "
+                 "stream). make-shapes writes the built-in shapes as a folder of JPEG files. "
                  "The same input gives the same bytes. SOURCE takes the values of train.data.\n\n"
                  "ls lists the inputs that earlier runs have left on the nodes, and the "
                  "environments of env.bundle under the name bundle; rm removes one, by its name "
@@ -369,6 +397,7 @@ const struct command cmd_data = {
              .examples = "dtctl data inspect imagenet/train\n"
                          "dtctl data pack imagenet shards --shard-size 512M --skip-bad\n"
                          "dtctl data pack photos photos.dtpack --image-size 224 --resize 256\n"
+                         "dtctl data index shards   # then copy the folder to a bucket\n"
                          "dtctl data make-shapes shapes --images 1000 --image-size 64\n"
                          "dtctl data ls   # inputs on the nodes, with their sizes\n"},
     .rows = &TABLE,

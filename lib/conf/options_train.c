@@ -83,7 +83,7 @@ static const struct option_row rows[] = {
      .choices = train_decode_words,
      .help = "Decoding of JPEG images: once, into a file that later runs and the other ranks of a "
              "node share; stream, each time an image is needed, for data of any size; auto, stream "
-             "with train.random_resized_crop, else once."},
+             "with train.random_resized_crop and for a streamed input, else once."},
     {.key = "train.on_bad_sample",
      .type = OPTION_CHOICE,
      AT(on_bad_sample),

@@ -235,6 +235,22 @@ static enum convert_next take_tag(struct convert_walk *w, const struct json *v) 
 
 // ---- data ---------------------------------------------------------------------------------------
 
+// FastFile is a folder of SageMaker's that fills while it is read; here a program that streams
+// reads addresses, and compat.sagemaker gives it files.
+static void note_mode(struct convert_walk *w, const char *where, const char *mode) {
+    if (str_eq(mode, "FastFile"))
+        convert_draft_note(w->draft, w->from,
+                           "%sFastFile: with compat.sagemaker files are copied before the first "
+                           "rank starts; a program that reads addresses takes deliver = \"stream\" "
+                           "without compat.sagemaker",
+                           where);
+    else if (*mode && !str_eq(mode, "File"))
+        convert_draft_note(w->draft, w->from,
+                           "%s%s is not available; every file is copied before the first rank "
+                           "starts",
+                           where, mode);
+}
+
 // An input follows from one channel as a whole: its source comes before all else.
 static enum convert_next take_channel(struct convert_walk *w, const struct json *v) {
     struct convert_draft *d = w->draft;
@@ -271,11 +287,7 @@ static enum convert_next take_channel(struct convert_walk *w, const struct json 
     if (seed && strcmp(way, "ShardedByS3Key") == 0)
         convert_draft_input(d, w->from, name, "order",
                             arena_printf(d->arena, "shuffle:%s", text_of(w, seed)));
-    if (strcmp(mode, "File") != 0)
-        convert_draft_note(d, w->from,
-                           "channel '%s' has the mode %s; dtctl copies every file "
-                           "before the first rank starts",
-                           name, mode);
+    note_mode(w, arena_printf(d->arena, "channel '%s': ", name), mode);
     if (!str_eq(json_get_str(v, "CompressionType", "None"), "None"))
         convert_draft_note(d, w->from, "channel '%s' is compressed; unpack it in the program",
                            name);
@@ -285,11 +297,7 @@ static enum convert_next take_channel(struct convert_walk *w, const struct json 
 }
 
 static enum convert_next take_mode(struct convert_walk *w, const struct json *v) {
-    const char *mode = text_of(w, v);
-    if (*mode && strcmp(mode, "File") != 0)
-        convert_draft_note(w->draft, w->from,
-                           "%s is not available; every file is copied before the first rank starts",
-                           mode);
+    note_mode(w, "", text_of(w, v));
     return CONVERT_DONE;
 }
 
@@ -360,8 +368,9 @@ const struct convert_field convert_sagemaker_fields[] = {
     CONVERT_NONE("AlgorithmSpecification.AlgorithmName",
                  "built-in algorithms are not available; name a program in train.command"),
     CONVERT_NONE("AlgorithmSpecification.TrainingImageConfig", "dtctl runs no containers"),
-    CONVERT_TAKE("AlgorithmSpecification.TrainingInputMode", "inputs.NAME.deliver", take_mode,
-                 "`File`; the others are refused"),
+    CONVERT_TAKE(
+        "AlgorithmSpecification.TrainingInputMode", "inputs.NAME.deliver", take_mode,
+        "`File`; `FastFile` is copied, and a remark says how to stream; `Pipe` is not available"),
     CONVERT_TYPED("AlgorithmSpecification.ContainerEntrypoint", "train.command", take_words, NULL,
                   CONVERT_LIST),
     CONVERT_TYPED("AlgorithmSpecification.ContainerArguments", "train.command", take_words,

@@ -154,7 +154,7 @@ static int archive_stream_member(struct tar *t, const struct tar_entry *entry, u
                                  struct err *e) {
     struct sample sample = {.len = entry->size};
     struct arena scratch = {0};
-    uint8_t *room = source_room(r, entry->size, e);
+    uint8_t *room = source_room(r, entry->size, 0, e);
     sample.bytes = room;
     int bad = !room || tar_read(t, room, entry->size, e) < 0 ? -1 : each(ctx, item, &sample, e);
     if (bad < 0)
@@ -179,7 +179,7 @@ static int archive_stream_file(const char *path, const struct placed *list, size
     if (r == 0 && next < count)
         r = err_set(e, ERR_FORMAT, "the archive changed while it was read");
     tar_close(&t);
-    free(reader.room);
+    source_reader_close(&reader);
     return r < 0 ? err_wrap(e, "'%s'", path) : r == 1 && next < count;
 }
 

@@ -37,30 +37,39 @@ static int archive_name_cmp(const void *a, const void *b) {
     return strcmp(((const struct archive_file *)a)->path, ((const struct archive_file *)b)->path);
 }
 
-// Lists <dir>/<name>.tar except archives of a whole split. macOS puts a ._x.tar beside x.tar.
+// The bytes of the name before its suffix; 0 for no archive and for that of a whole split. macOS
+// puts a ._x.tar beside x.tar.
+static size_t archive_listed(const char *name) {
+    enum dataset_split other;
+    size_t suffix = archive_suffix(name), len = strlen(name) - suffix;
+    return suffix == 0 || name[0] == '.' || layout_split(name, len, &other) >= 0 ? 0 : len;
+}
+
+static int archives_sort(struct archives *a, uint32_t first, const char *dir, struct err *e) {
+    if (a->count == ARCHIVES_MAX)
+        return err_set(e, ERR_LIMIT, "'%s' holds more than %d archives", dir, ARCHIVES_MAX - 1);
+    if (a->count > first)
+        qsort(a->file + first, a->count - first, sizeof *a->file, archive_name_cmp);
+    return 0;
+}
+
+// Lists <dir>/<name>.tar.
 static int archives_list(struct archives *a, struct arena *arena, const char *dir,
                          const char *split_name, enum dataset_split split, struct err *e) {
     struct file_entries in = file_entries_open(dir);
     uint32_t first = a->count;
-    enum dataset_split other;
     if (in.error == ENOTDIR)
         in.error = 0; // a file of that name holds no archives
     while (a->count < ARCHIVES_MAX && file_entries_next(&in)) {
-        size_t suffix = archive_suffix(in.name), len = strlen(in.name) - suffix;
-        if (suffix == 0 || in.name[0] == '.' || layout_split(in.name, len, &other) >= 0)
+        size_t len = archive_listed(in.name);
+        if (len == 0)
             continue;
         struct archive_file *f = archive_add(a, file_join(arena, dir, in.name));
         f->split = split;
         f->listed = true;
         f->prefix = arena_printf(arena, "%s/%.*s", split_name, (int)len, in.name);
     }
-    if (file_entries_close(&in, 0, e) < 0)
-        return -1;
-    if (a->count == ARCHIVES_MAX)
-        return err_set(e, ERR_LIMIT, "'%s' holds more than %d archives", dir, ARCHIVES_MAX - 1);
-    if (a->count > first)
-        qsort(a->file + first, a->count - first, sizeof *a->file, archive_name_cmp);
-    return 0;
+    return file_entries_close(&in, 0, e) < 0 ? -1 : archives_sort(a, first, dir, e);
 }
 
 static int archives_find_split(struct archives *a, struct arena *arena, const char *source,
@@ -102,6 +111,47 @@ int archives_find(struct archives *a, struct arena *arena, const char *source,
         return 0;
     return archives_list(a, arena, source, source_split_names[split][0], split, e);
 }
+
+// ---- streamed inputs ----------------------------------------------------------------------------
+
+// Those that lie in a folder ("": at the top); an object that comes twice counts once.
+static int archives_list_served(struct archives *a, const struct served *list, const char *dir,
+                                enum dataset_split split, struct err *e) {
+    uint32_t first = a->count;
+    size_t len = strlen(dir);
+    for (size_t i = 0; i < list->count && a->count < ARCHIVES_MAX; i++) {
+        const char *path = list->object[i].path, *base = file_base(path);
+        bool here =
+            len ? (size_t)(base - path) == len + 1 && memcmp(path, dir, len) == 0 : base == path;
+        if (!here || archive_listed(base) == 0 ||
+            (i > 0 && strcmp(path, list->object[i - 1].path) == 0))
+            continue;
+        struct archive_file *f = archive_add(a, path);
+        f->split = split;
+        f->listed = true;
+    }
+    return archives_sort(a, first, *dir ? dir : "the input", e);
+}
+
+int archives_find_served(struct archives *a, struct arena *arena, const struct served *list,
+                         enum dataset_split split, struct err *e) {
+    memset(a, 0, sizeof *a);
+    for (int s = 0; s < DATASET_SPLITS; s++)
+        for (int i = 0; source_split_names[s][i]; i++) {
+            const char *name = source_split_names[s][i];
+            for (int k = 0; archive_suffixes[k]; k++) {
+                const struct served_object *o =
+                    served_find(list, arena_printf(arena, "%s%s", name, archive_suffixes[k]));
+                if (o)
+                    archive_add(a, o->path)->split = (enum dataset_split)s;
+            }
+            if (archives_list_served(a, list, name, (enum dataset_split)s, e) < 0)
+                return -1;
+        }
+    return a->count > 0 ? 0 : archives_list_served(a, list, "", split, e);
+}
+
+// ---- all ----------------------------------------------------------------------------------------
 
 void archives_close(struct archives *a) {
     free(a->file);

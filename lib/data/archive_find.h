@@ -4,6 +4,7 @@
 #ifndef DATA_ARCHIVE_FIND_H
 #define DATA_ARCHIVE_FIND_H
 
+#include "data/served.h"
 #include "data/source.h"
 
 enum { ARCHIVES_MAX = 65536 };
@@ -25,6 +26,9 @@ struct archives {
 // Paths and prefixes are in the arena. split: that of archives in the folder itself.
 int archives_find(struct archives *a, struct arena *arena, const char *source,
                   enum dataset_split split, struct err *e);
+// The same among the objects of a list, by their paths in the source.
+int archives_find_served(struct archives *a, struct arena *arena, const struct served *list,
+                         enum dataset_split split, struct err *e);
 void archives_close(struct archives *a);
 // Whether the first archive holds webdataset samples: some member ends in .cls.
 bool archives_are_shards(const struct archives *a);

@@ -179,7 +179,7 @@ static int cifar10_read(const struct source *s, uint32_t i, struct source_reader
     int32_t label;
     size_t at;
     int file = cifar10_place(c, i, &at);
-    uint8_t *room = source_room(r, PIXELS, e);
+    uint8_t *room = source_room(r, PIXELS, 0, e);
     if (!room)
         return -1;
     ssize_t n = pread(c->fd[file], record, sizeof record, (off_t)(at * sizeof record));

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "data/dataset_store.h"
+#include "data/served.h"
 #include "sys/file.h"
 
 #include <fcntl.h>
@@ -143,7 +144,7 @@ static int dataset_first(struct first *f, struct err *e) {
     if (r >= 0 && f->width == 0)
         r = err_set(e, ERR_FORMAT, "no sample of the data can be read");
     jpeg_close(f->jpeg);
-    free(reader.room);
+    source_reader_close(&reader);
     return r < 0 ? -1 : 0;
 }
 
@@ -430,28 +431,45 @@ uint64_t dataset_memory_bytes(const struct dataset *d) {
     return d->pixels ? d->samples * d->image_bytes : d->store->source.memory_bytes;
 }
 
-// Labels, and images from all over the set: enough to know another set.
-int64_t dataset_digest(const struct dataset *d) {
+// Labels, and images from all over the set: enough to know another set. A bad image is part of it.
+int dataset_digest(const struct dataset *d, int64_t *digest, struct err *e) {
     enum { IMAGES = 64 };
     const struct source *s = &d->store->source;
     const int32_t shape[] = {(int32_t)d->samples, d->height, d->width, d->channels, d->classes};
-    unsigned char digest[HASH_BYTES];
+    unsigned char bytes[HASH_BYTES];
     struct source_reader reader = {0};
     struct hash h;
+    int bad = 0;
     hash_init(&h);
     hash_add(&h, shape, sizeof shape);
     hash_add(&h, d->labels, d->samples * sizeof *d->labels);
-    for (uint64_t k = 0; k < IMAGES; k++) {
+    for (uint64_t k = 0; k < IMAGES && !bad; k++) {
         uint32_t i = (uint32_t)(k * d->samples / IMAGES);
         struct sample sample = {0};
-        struct err ignored;
         if (d->pixels)
             sample = (struct sample){dataset_image(d, i), d->image_bytes, true};
-        else if (s->kind->read(s, i, &reader, &sample, &ignored) < 0)
+        else if (s->kind->read(s, i, &reader, &sample, e) < 0) {
+            bad = e->code != ERR_FORMAT && e->code != ERR_LIMIT;
             sample.len = 0;
+        }
         hash_add(&h, sample.bytes, sample.len);
     }
-    free(reader.room);
-    hash_final(&h, digest);
-    return (int64_t)(bytes_load(digest, 7) | 1); // never 0, never negative
+    source_reader_close(&reader);
+    hash_final(&h, bytes);
+    *digest = (int64_t)(bytes_load(bytes, 7) | 1); // never 0, never negative
+    return bad ? err_wrap(e, "telling the data apart") : 0;
+}
+
+bool dataset_is_streamed(const char *source) {
+    return served_is(source);
+}
+
+bool dataset_waits(const struct dataset *d) {
+    const struct source *s = &d->store->source;
+    return s->kind && s->kind->waits && s->kind->waits(s);
+}
+
+void dataset_cancel(const struct dataset *d) {
+    if (dataset_waits(d))
+        d->store->source.kind->cancel(&d->store->source);
 }

@@ -6,7 +6,8 @@
 //   shapes       built in: ten procedural classes of 32x32 RGB, made from (seed, index) alone
 //   cifar10      CIFAR-10's binary files: data_batch_*.bin, test_batch.bin
 //   imagefolder  train/<class>/**.jpg, test|val/<class>/**.jpg; or <class>/**.jpg
-//   webdataset   shards of stem.jpg and stem.cls: train/000000.tar, val/000000.tar; or 000000.tar
+//   webdataset   shards of stem.jpg and stem.cls: train/000000.tar, val/000000.tar; or 000000.tar;
+//                also of a streamed input, with the index of shard_index.h beside them
 //   tar          the layout of imagefolder inside one .tar or .tar.zst, or in a folder of
 //   train.tar,
 //                test.tar, or train/<class>.tar, or <class>.tar (ImageNet); read without unpacking
@@ -103,8 +104,14 @@ int dataset_read(struct dataset_reader *r, uint32_t i, uint64_t seed, uint64_t e
 
 // Bytes that the data set keeps in memory (the packed form, or the index).
 uint64_t dataset_memory_bytes(const struct dataset *d);
-// Tells data sets apart that differ in shape, labels or content; cheap for a large one. Never 0.
-int64_t dataset_digest(const struct dataset *d);
+// Tells data sets apart that differ in shape, labels or content; cheap for a large one, but of a
+// streamed input it waits for images from all over the set. Never 0.
+int dataset_digest(const struct dataset *d, int64_t *digest, struct err *e);
+// Whether a source is the folder of a streamed input, whose images come while they are read.
+bool dataset_is_streamed(const char *source);
+// Whether a read may wait for an image that is still to come; makes reads that wait fail for good.
+bool dataset_waits(const struct dataset *d);
+void dataset_cancel(const struct dataset *d);
 // Bad samples that were met so far, sorted, at most DATASET_BAD_MAX; returns how many.
 uint32_t dataset_bad_list(const struct dataset *d, uint32_t list[DATASET_BAD_MAX]);
 

@@ -2,22 +2,29 @@
 // Reading and decoding one sample, and what is done about a bad one.
 #include "base/log.h"
 #include "data/dataset_store.h"
+#include "data/served.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint8_t *source_room(struct source_reader *r, uint64_t len, struct err *e) {
+uint8_t *source_room(struct source_reader *r, uint64_t len, size_t more, struct err *e) {
     if (len > JPEG_FILE_BYTES_MAX) {
         err_set(e, ERR_LIMIT, "%llu bytes are above the limit of %d for one image",
                 (unsigned long long)len, JPEG_FILE_BYTES_MAX);
         return NULL;
     }
-    if (r->room_bytes < len || !r->room) {
+    if (r->room_bytes < len + more || !r->room) {
         free(r->room);
-        r->room_bytes = len > 0 ? len : 1;
+        r->room_bytes = len + more > 0 ? len + more : 1;
         r->room = heap_alloc(r->room_bytes);
     }
     return r->room;
+}
+
+void source_reader_close(struct source_reader *r) {
+    free(r->room);
+    served_link_close(r->link);
+    *r = (struct source_reader){.room = NULL};
 }
 
 int dataset_reader_init(struct dataset_reader *r, struct dataset_store *store, struct err *e) {
@@ -28,7 +35,7 @@ int dataset_reader_init(struct dataset_reader *r, struct dataset_store *store, s
 
 void dataset_reader_fini(struct dataset_reader *r) {
     decoder_close(&r->decoder);
-    free(r->source.room);
+    source_reader_close(&r->source);
 }
 
 int dataset_reader_open(struct dataset_reader **out, const struct dataset *d, struct err *e) {

@@ -112,7 +112,7 @@ static int index_read_named(const struct index *x, const struct index_entry *it,
         return err_errno(e, ERR_SYS, "opening the file");
     if (!S_ISREG(st.st_mode))
         return err_set(e, ERR_FORMAT, "not a file");
-    uint8_t *room = source_room(r, (uint64_t)st.st_size, e);
+    uint8_t *room = source_room(r, (uint64_t)st.st_size, 0, e);
     if (!room || index_pread(fd, room, (size_t)st.st_size, 0, e) < 0)
         return -1;
     *out = (struct sample){.bytes = room, .len = (size_t)st.st_size};
@@ -126,7 +126,7 @@ int index_read(const struct index *x, uint32_t i, struct source_reader *r, struc
         return index_read_named(x, it, r, out, e);
     const struct index_file *f = &x->file[it->file];
     must(!f->stream);
-    uint8_t *room = source_room(r, it->size, e);
+    uint8_t *room = source_room(r, it->size, 0, e);
     if (!room)
         return -1;
     auto_close int own = f->fd < 0 ? open(f->path, O_RDONLY | O_CLOEXEC) : -1;

@@ -276,6 +276,7 @@ int loader_open(struct loader **out, const struct loader_config *config, struct 
 void loader_close(struct loader *l) {
     if (!l)
         return;
+    dataset_cancel(l->config.data);
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_cond_broadcast(&l->work);

@@ -49,7 +49,8 @@ struct loader_batch {
 struct loader;
 
 int loader_open(struct loader **out, const struct loader_config *config, struct err *e);
-void loader_close(struct loader *l); // NULL is allowed; stops its threads
+// NULL is allowed. Stops its threads, and all reads of the data set that wait for bytes.
+void loader_close(struct loader *l);
 
 // Begins a pass over what the sampler gives now (it must not change until the pass ends or the next
 // loader_start). augment false: no flip, no crop, only the normalisation (evaluation). A pass that

@@ -269,7 +269,7 @@ static int shapes_open(struct source *s, struct err *e) {
 
 static int shapes_read(const struct source *s, uint32_t i, struct source_reader *r,
                        struct sample *out, struct err *e) {
-    uint8_t *room = source_room(r, SIDE * SIDE * 3, e);
+    uint8_t *room = source_room(r, SIDE * SIDE * 3, 0, e);
     if (!room)
         return -1;
     shapes_image(s->config->seed, s->config->split, i, (int)(i % CLASSES), room);

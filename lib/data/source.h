@@ -21,10 +21,13 @@ struct sample {
 struct source_reader {
     uint8_t *room;
     size_t room_bytes;
+    struct served_link *link; // of a streamed input; NULL: none yet
 };
 
-// Room for a compressed file of len bytes, checked against JPEG_FILE_BYTES_MAX; NULL with e.
-uint8_t *source_room(struct source_reader *r, uint64_t len, struct err *e);
+// Room for a compressed file of len bytes and `more`; len is checked against JPEG_FILE_BYTES_MAX.
+// NULL with e.
+uint8_t *source_room(struct source_reader *r, uint64_t len, size_t more, struct err *e);
+void source_reader_close(struct source_reader *r);
 
 struct source {
     const struct source_kind *kind;
@@ -59,6 +62,9 @@ struct source_kind {
     bool (*streams)(const struct source *s); // whether stream has anything to do
     // The place of sample i, for messages.
     void (*where)(const struct source *s, uint32_t i, struct strbuf *out);
+    // Whether a read may wait for bytes that are still to come, and ends such reads. NULL: none.
+    bool (*waits)(const struct source *s);
+    void (*cancel)(const struct source *s);
     void (*close)(struct source *s); // may be NULL: nothing but the arena
 };
 

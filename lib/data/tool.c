@@ -44,7 +44,7 @@ int tool_each(struct tool_source *t, source_each *each, void *ctx, struct err *e
         else if (bad == 0)
             bad = each(ctx, i, &sample, e);
     }
-    free(reader.room);
+    source_reader_close(&reader);
     return bad < 0 ? -1 : 0;
 }
 
@@ -198,7 +198,7 @@ int tool_inspect(const struct dataset_config *c, struct arena *a, struct tool_in
         inspect_sum(&n);
     for (int i = 0; i < n.threads; i++) {
         jpeg_close(n.jpeg[i]);
-        free(n.reader[i].room);
+        source_reader_close(&n.reader[i]);
     }
     pthread_mutex_destroy(&n.lock);
     tool_close(&n.source);

@@ -44,7 +44,8 @@ struct tool_packed {
     uint64_t bytes;
 };
 
-// The JPEG files of a split, as they are, into dir/000000.tar, … with classes.txt beside them. A
+// The JPEG files of a split, as they are, into dir/000000.tar, … with classes.txt and the shards'
+// index beside them. A
 // shard ends before it would be larger than shard_bytes. dir must not exist, or be empty
 // (ERR_EXISTS). The same source gives the same bytes. Samples are decoded as a check; a bad one is
 // an error, or is left out with config.on_bad.
@@ -54,6 +55,16 @@ int tool_pack_shards(const struct dataset_config *c, const char *dir, uint64_t s
 // A split in the packed form (packed.h) as a file, which must not exist.
 int tool_pack_pixels(const struct dataset_config *c, const char *path, struct tool_packed *out,
                      struct err *e);
+
+struct tool_indexed {
+    uint32_t folders, shards, samples;
+};
+
+// Writes the index (shard_index.h) of the shards of each folder that a source of them has.
+// progress counts shards, and may be NULL.
+int tool_index(const char *dir,
+               int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e), void *ctx,
+               struct tool_indexed *out, struct err *e);
 
 struct tool_shapes {
     const char *dir; // must not exist, or be empty

@@ -139,6 +139,9 @@ int tool_pack_shards(const struct dataset_config *c, const char *dir, uint64_t s
         bad = shard_end(&h, e);
     if (bad == 0)
         bad = shard_classes(&h, e);
+    struct tool_indexed indexed;
+    if (bad == 0 && out->shards > 0)
+        bad = tool_index(dir, NULL, NULL, &indexed, e);
     if (bad && h.path)
         shard_abort(&h);
     out->bad = h.source.store->bad.count;

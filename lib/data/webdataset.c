@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Source webdataset: shards 000000.tar, 000001.tar, … with stem.jpg and stem.cls, read in place.
 // Samples keep the order in which they lie.
-#include "data/webdataset.h"
-
-#include "content/tar.h"
 #include "data/archive_find.h"
 #include "data/index.h"
+#include "data/webdataset_scan.h"
+#include "data/webdataset_served.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { CLASSES_BYTES_MAX = 16 << 20 };
 static const char CLASSES_FILE[] =
@@ -19,49 +17,16 @@ static const char CLASSES_FILE[] =
 struct webdataset {
     struct archives files;
     struct index index;
+    struct webdataset_served served; // of a streamed input; zeroed for files
+    bool streamed;
 };
-
-enum webdataset_field webdataset_name(const char *path, size_t *key) {
-    static const struct {
-        const char *suffix;
-        enum webdataset_field field;
-    } FIELDS[] = {{"jpg", WEBDATASET_IMAGE},    {"jpeg", WEBDATASET_IMAGE},
-                  {"cls", WEBDATASET_LABEL},    {"png", WEBDATASET_FOREIGN},
-                  {"webp", WEBDATASET_FOREIGN}, {"ppm", WEBDATASET_FOREIGN},
-                  {"pgm", WEBDATASET_FOREIGN},  {"bmp", WEBDATASET_FOREIGN}};
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    const char *dot = strchr(base, '.');
-    *key = 0;
-    if (!dot || dot == base)
-        return WEBDATASET_OTHER;
-    *key = (size_t)(dot - path);
-    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++)
-        if (strcasecmp(dot + 1, FIELDS[i].suffix) == 0)
-            return FIELDS[i].field;
-    return WEBDATASET_OTHER;
-}
-
-int webdataset_label(const char *text, size_t len, int32_t *label, struct err *e) {
-    int32_t v = 0;
-    size_t i = 0;
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
-        len--;
-    for (; i < len && text[i] >= '0' && text[i] <= '9'; i++) {
-        v = v * 10 + (text[i] - '0');
-        if (v >= DATASET_CLASSES_MAX)
-            return err_set(e, ERR_LIMIT, "a label is above the limit of %d",
-                           DATASET_CLASSES_MAX - 1);
-    }
-    if (i == 0 || i < len)
-        return err_set(e, ERR_FORMAT, "a label is not a number");
-    *label = v;
-    return 0;
-}
 
 static bool webdataset_detect(const char *path) {
     struct arena scratch = {0};
     struct archives a;
     struct err ignored;
+    if (served_is(path))
+        return true;
     bool found =
         archives_find(&a, &scratch, path, DATASET_TRAIN, &ignored) == 0 && archives_are_shards(&a);
     archives_close(&a);
@@ -71,87 +36,13 @@ static bool webdataset_detect(const char *path) {
 
 static int webdataset_identify(struct source *s, struct err *e) {
     struct webdataset *w = s->impl = heap_alloc(sizeof *w);
-    if (archives_find(&w->files, &s->arena, s->config->source,
-                      s->config->alone ? s->config->split : DATASET_TRAIN, e) < 0)
+    enum dataset_split split = s->config->alone ? s->config->split : DATASET_TRAIN;
+    w->streamed = served_is(s->config->source);
+    if (w->streamed)
+        return webdataset_served_find(&w->served, s, &w->files, split, e);
+    if (archives_find(&w->files, &s->arena, s->config->source, split, e) < 0)
         return -1;
     return archives_identify(&w->files, s, e);
-}
-
-// The sample whose members are being read.
-struct group {
-    char key[TAR_PATH_BYTES_MAX];
-    size_t len;
-    uint64_t at, size; // of the image
-    int32_t label;
-    bool image, labelled;
-};
-
-// Ends the group: both members, or none that matters.
-static int webdataset_end(struct webdataset *w, struct group *g, uint32_t file, struct err *e) {
-    if (g->image && !g->labelled)
-        return err_set(e, ERR_FORMAT,
-                       "sample '%s' has an image and no .cls beside it; labels in .json or .txt "
-                       "are not read (try: write the class number to '%s.cls')",
-                       g->key, g->key);
-    int bad = 0;
-    if (g->image)
-        bad = index_add(&w->index, NULL, g->at, g->size, file, g->label, e);
-    *g = (struct group){0};
-    return bad;
-}
-
-static int webdataset_member(struct webdataset *w, struct tar *t, const struct tar_entry *m,
-                             struct group *g, uint32_t file, struct err *e) {
-    size_t key;
-    char text[WEBDATASET_LABEL_BYTES_MAX];
-    enum webdataset_field field = webdataset_name(m->path, &key);
-    if (key == 0)
-        return 0;
-    if (key != g->len || memcmp(m->path, g->key, key) != 0) {
-        if (webdataset_end(w, g, file, e) < 0)
-            return -1;
-        memcpy(g->key, m->path, key);
-        g->len = key;
-    }
-    if (field == WEBDATASET_FOREIGN)
-        return err_set(e, ERR_FORMAT, "only JPEG images can be read: convert '%s' or leave it out",
-                       m->path);
-    if (field == WEBDATASET_IMAGE) {
-        if (g->image)
-            return err_set(e, ERR_FORMAT, "sample '%s' has two images", g->key);
-        g->image = true;
-        g->at = m->offset;
-        g->size = m->size;
-    } else if (field == WEBDATASET_LABEL) {
-        if (m->size == 0 || m->size > sizeof text)
-            return err_set(e, ERR_FORMAT, "label '%s' has %llu bytes", m->path,
-                           (unsigned long long)m->size);
-        if (tar_read(t, text, m->size, e) < 0 || webdataset_label(text, m->size, &g->label, e) < 0)
-            return err_wrap(e, "'%s'", m->path);
-        g->labelled = true;
-    }
-    return 0;
-}
-
-static int webdataset_shard(struct webdataset *w, uint32_t file, struct err *e) {
-    const char *path = w->files.file[file].path;
-    struct tar t;
-    struct tar_entry m;
-    struct group g = {0};
-    if (tar_open(&t, path, e) < 0)
-        return -1;
-    int r = 1;
-    if (!t.seekable)
-        r = err_set(e, ERR_FORMAT, "shards must not be compressed: unpack it with 'zstd -d'");
-    while (r > 0 && (r = tar_next(&t, &m, e)) > 0)
-        if (m.type == TAR_FILE && webdataset_member(w, &t, &m, &g, file, e) < 0)
-            r = -1;
-    if (r == 0)
-        r = webdataset_end(w, &g, file, e);
-    if (r < 0)
-        err_wrap(e, "'%s', about byte %llu", path, (unsigned long long)t.offset);
-    tar_close(&t);
-    return r;
 }
 
 static int32_t webdataset_largest(const struct index *x) {
@@ -161,20 +52,36 @@ static int32_t webdataset_largest(const struct index *x) {
     return most;
 }
 
+// The text of classes.txt in the folder of the shards; NULL: there is none.
+static int webdataset_names(struct source *s, const char *dir, char **text, struct err *e) {
+    const struct webdataset *w = s->impl;
+    struct err ignored;
+    size_t len;
+    *text = NULL;
+    if (w->streamed)
+        return webdataset_served_text(&w->served, &s->arena,
+                                      arena_printf(&s->arena, "%s%s", dir, CLASSES_FILE),
+                                      CLASSES_BYTES_MAX, text, e);
+    if (file_read(&s->arena, file_join(&s->arena, *dir ? dir : ".", CLASSES_FILE),
+                  CLASSES_BYTES_MAX, text, &len, &ignored) < 0)
+        *text = NULL;
+    return 0;
+}
+
 // From classes.txt, else the numbers themselves. The test split has at least the classes that the
 // training split has.
 static int webdataset_classes(struct source *s, struct err *e) {
     const struct webdataset *w = s->impl;
     const struct dataset *like = s->config->like;
-    struct err ignored;
     char *text, **line;
-    size_t len, lines = 0;
+    size_t lines = 0;
     int found = webdataset_largest(&w->index) + 1;
     const char *first = w->files.file[0].path;
     const char *dir = arena_strndup(&s->arena, first, (size_t)(file_base(first) - first));
     s->classes = like && like->classes > found ? like->classes : found;
-    if (file_read(&s->arena, file_join(&s->arena, *dir ? dir : ".", CLASSES_FILE),
-                  CLASSES_BYTES_MAX, &text, &len, &ignored) == 0)
+    if (webdataset_names(s, dir, &text, e) < 0)
+        return -1;
+    if (text)
         lines = str_split(&s->arena, text, '\n', &line);
     while (lines > 0 && line[lines - 1][0] == 0)
         lines--;
@@ -192,11 +99,26 @@ static int webdataset_classes(struct source *s, struct err *e) {
     return 0;
 }
 
+// A sample of the shard that is being looked through.
+struct found {
+    struct index *index;
+    uint32_t file;
+};
+
+static int webdataset_found(void *ctx, const struct webdataset_sample *m, struct err *e) {
+    const struct found *f = ctx;
+    return index_add(f->index, NULL, m->at, m->size, f->file, m->label, e);
+}
+
 static int webdataset_open(struct source *s, struct err *e) {
     struct webdataset *w = s->impl;
     struct index *x = &w->index;
-    for (uint32_t i = 0; i < w->files.count; i++)
-        if (w->files.file[i].split == s->config->split && webdataset_shard(w, i, e) < 0)
+    struct found f = {.index = x};
+    if (w->streamed && webdataset_served_open(&w->served, s, &w->files, x, e) < 0)
+        return -1;
+    for (f.file = 0; f.file < w->files.count && !w->streamed; f.file++)
+        if (w->files.file[f.file].split == s->config->split &&
+            webdataset_scan(w->files.file[f.file].path, webdataset_found, &f, e) < 0)
             return -1;
     if (x->count == 0)
         return err_set(e, ERR_NOT_FOUND,
@@ -205,27 +127,39 @@ static int webdataset_open(struct source *s, struct err *e) {
     x->file = heap_alloc(w->files.count * sizeof *x->file);
     x->files = w->files.count;
     for (uint32_t i = 0; i < x->files; i++)
-        x->file[i] = (struct index_file){w->files.file[i].path, -1, false};
-    index_open_files(x);
+        x->file[i] = (struct index_file){w->files.file[i].path, -1, w->streamed};
+    if (!w->streamed)
+        index_open_files(x);
     s->samples = (uint32_t)x->count;
     s->labels = x->label;
-    s->memory_bytes = index_bytes(x);
+    s->memory_bytes = index_bytes(x) + w->served.room * sizeof *w->served.label;
     return webdataset_classes(s, e);
 }
 
 static int webdataset_read(const struct source *s, uint32_t i, struct source_reader *r,
                            struct sample *out, struct err *e) {
-    return index_read(&((const struct webdataset *)s->impl)->index, i, r, out, e);
+    const struct webdataset *w = s->impl;
+    return w->streamed ? webdataset_served_read(&w->served, &w->index, i, r, out, e)
+                       : index_read(&w->index, i, r, out, e);
 }
 
 static void webdataset_where(const struct source *s, uint32_t i, struct strbuf *out) {
     index_where(&((const struct webdataset *)s->impl)->index, i, out);
 }
 
+static bool webdataset_waits(const struct source *s) {
+    return ((const struct webdataset *)s->impl)->streamed;
+}
+
+static void webdataset_cancel(const struct source *s) {
+    served_cancel(&((struct webdataset *)s->impl)->served.list);
+}
+
 static void webdataset_close(struct source *s) {
     struct webdataset *w = s->impl;
     if (!w)
         return;
+    webdataset_served_close(&w->served);
     index_close(&w->index);
     archives_close(&w->files);
     free(w);
@@ -239,4 +173,6 @@ const struct source_kind source_webdataset = {
     .open = webdataset_open,
     .read = webdataset_read,
     .where = webdataset_where,
+    .waits = webdataset_waits,
+    .cancel = webdataset_cancel,
     .close = webdataset_close};

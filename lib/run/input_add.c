@@ -49,8 +49,10 @@ static int keep_included(struct run_start_input *in, const struct option_list *l
     // A folder is in front of its content, so its content is seen first.
     for (size_t i = all->count; result == 0 && i-- > 0;) {
         const struct manifest_entry *entry = &all->entries[i];
-        if (entry->kind == MANIFEST_FOLDER ? !is_below(last, entry->path)
-                                           : is_included(&patterns, &a, entry->path) == but)
+        bool index = !but && input_stream_is_index(entry); // it goes with its shards
+        if (entry->kind == MANIFEST_FOLDER
+                ? !is_below(last, entry->path)
+                : !index && is_included(&patterns, &a, entry->path) == but)
             continue;
         last = entry->path;
         result = manifest_append(kept, entry, e);
@@ -106,7 +108,21 @@ static struct input_deal_rule rule_of(const struct run_start_input *in) {
     return rule;
 }
 
-// Files and links are the items. Every node gets all folders.
+// What is no part of the deal: every node gets all folders, and the indices of shards.
+static int give_to_all(struct run_start *l, struct run_start_input *in, size_t node,
+                       struct err *e) {
+    const struct manifest *m = in->manifest;
+    for (size_t i = 0; i < m->count; i++) {
+        const struct manifest_entry *entry = &m->entries[i];
+        if ((entry->kind == MANIFEST_FOLDER &&
+             copy_entry(l->shards[node], l->context->arena, entry, in->path, e) < 0) ||
+            (input_stream_is_index(entry) && give(l, in, node, entry, e) < 0))
+            return -1;
+    }
+    return 0;
+}
+
+// Files and links are the items.
 static int deal_files(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
     const struct manifest *m = in->manifest;
@@ -115,17 +131,15 @@ static int deal_files(struct run_start *l, struct run_start_input *in, struct er
     struct input_deal_share *deal = arena_new(a, struct input_deal_share, l->node_count);
     struct input_deal_rule rule = rule_of(in);
     for (size_t i = 0; i < m->count; i++)
-        if (m->entries[i].kind != MANIFEST_FOLDER) {
+        if (m->entries[i].kind != MANIFEST_FOLDER && !input_stream_is_index(&m->entries[i])) {
             entries[count] = i;
             items[count++] = (struct input_deal_item){m->entries[i].path, m->entries[i].size};
         }
     if (input_deal(a, items, count, &rule, deal, l->node_count, e) < 0)
         return err_wrap(e, "'%s'", in->source);
     for (size_t n = 0; n < l->node_count; n++) {
-        for (size_t i = 0; i < m->count; i++)
-            if (m->entries[i].kind == MANIFEST_FOLDER &&
-                copy_entry(l->shards[n], a, &m->entries[i], in->path, e) < 0)
-                return -1;
+        if (give_to_all(l, in, n, e) < 0)
+            return -1;
         for (size_t i = 0; i < deal[n].count; i++) {
             const struct manifest_entry *entry = &m->entries[entries[deal[n].items[i]]];
             if (give(l, in, n, entry, e) < 0)

@@ -2,6 +2,7 @@
 // Collects the lists of streamed inputs, and starts the programs that serve them.
 #include "run/input_stream.h"
 
+#include "data/shard_index.h"
 #include "fleet/embedded_files.h"
 #include "run/dtdata.h"
 #include "run/input_remote.h"
@@ -9,15 +10,52 @@
 
 #include <string.h>
 
+bool input_stream_is_index(const struct manifest_entry *entry) {
+    return entry->kind == MANIFEST_FILE && strcmp(file_base(entry->path), SHARD_INDEX_FILE) == 0;
+}
+
+static bool has_index(const struct manifest *m, const char *path) {
+    size_t dir = (size_t)(file_base(path) - path);
+    for (size_t i = 0; i < m->count; i++) {
+        const char *other = m->entries[i].path;
+        if (input_stream_is_index(&m->entries[i]) && (size_t)(file_base(other) - other) == dir &&
+            memcmp(other, path, dir) == 0)
+            return true;
+    }
+    return false;
+}
+
+// The native trainer reads shards of the top, or of a folder like train, by the index beside them.
+static int check_native(const struct run_start_input *in, struct err *e) {
+    const struct manifest *m = in->manifest;
+    const char *checked = NULL; // a path in the folder that was looked at last
+    for (size_t i = 0; i < m->count; i++) {
+        const char *path = m->entries[i].path, *base = file_base(path), *slash = strchr(path, '/');
+        bool same = checked && file_base(checked) - checked == base - path &&
+                    memcmp(checked, path, (size_t)(base - path)) == 0;
+        if (!str_ends(path, ".tar") || same || (slash && slash + 1 != base))
+            continue;
+        checked = path;
+        if (!has_index(m, path))
+            return err_set(e, ERR_CONFIG,
+                           "deliver = %s: the native trainer reads '%s' by the file '%.*s%s', "
+                           "and '%s' has none " SHARD_INDEX_TRY,
+                           in->config->deliver, path, (int)(base - path), path, SHARD_INDEX_FILE,
+                           in->source);
+    }
+    return checked ? 0
+                   : err_set(e, ERR_CONFIG,
+                             "deliver = %s: the native trainer reads webdataset shards (.tar) as "
+                             "they come, and '%s' has none (try: dtctl data pack, or deliver = "
+                             "copy)",
+                             in->config->deliver, in->source);
+}
+
 int input_stream_check(const struct run_start *l, const struct run_start_input *in, struct err *e) {
     uint64_t cache_max = (uint64_t)in->config->cache_max;
     char limit[STR_HUMAN_BYTES_MAX], size[STR_HUMAN_BYTES_MAX];
-    if (l->native)
-        return err_set(
-            e, ERR_CONFIG,
-            "deliver = %s is for commands, which read addresses; the native trainer opens "
-            "files (try: deliver = copy)",
-            in->config->deliver);
+    if (l->native && check_native(in, e) < 0)
+        return -1;
     for (size_t i = 0; cache_max && i < in->manifest->count; i++)
         if (in->manifest->entries[i].size > cache_max)
             return err_set(e, ERR_CONFIG, "cache_max = %s does not hold '%s', which has %s",

@@ -8,8 +8,10 @@
 
 enum { INPUT_STREAM_OBJECTS_MAX = 200000 }; // of a node, as dtdata has it
 
-// Refuses what cannot be streamed: to the native trainer, which opens files; objects that the
-// input's cache_max cannot hold.
+// The index of webdataset shards, which every node gets whatever the deal.
+bool input_stream_is_index(const struct manifest_entry *entry);
+// Refuses what cannot be streamed: to the native trainer, what are no shards with their index;
+// objects that the input's cache_max cannot hold.
 int input_stream_check(const struct run_start *l, const struct run_start_input *in, struct err *e);
 // The folder of the input on the nodes, which has its lists.
 const char *input_stream_path(const struct run_start *l, const struct run_start_input *in);

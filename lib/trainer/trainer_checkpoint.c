@@ -200,6 +200,10 @@ int trainer_checkpoint(struct trainer *t, struct err *e) {
     if (trainer_checkpoint_wait(t, e) < 0 || trainer_local_steps_share(t, e) < 0)
         return -1;
     t->at.tracked = t->chunk[0].net.tracked;
+    // That of a streamed input is not known at the start, since it needs images of all the data.
+    if (t->rank == 0 && trainer_data_digest(t, e) < 0)
+        return -1;
+    t->at.data = t->rank == 0 ? t->data_digest : t->at.data;
     if (t->config->comm.nodes > 1 && share(t, e) < 0)
         return err_wrap(e, "sharing a checkpoint");
     if (check_finite(t, e) < 0 || (t->options->check_every > 0 && trainer_check_ranks(t, e) < 0))

@@ -50,13 +50,18 @@ static int say_decoding(void *ctx, uint64_t done, uint64_t total, struct err *e)
     return 0;
 }
 
+static bool comes(const struct dataset_config *c) {
+    return c->source && dataset_is_streamed(c->source);
+}
+
 // Training cuts a random part where that is asked for; evaluation, as always: the middle of an
 // image that was made a little larger than the part (256 for 224, as torchvision's examples have
 // it).
 static void set_transforms(const struct train_config *o, bool train, struct dataset_config *c) {
     bool random = o->random_resized_crop;
     c->image_size = o->image_size > 0 || !random ? (int)o->image_size : RANDOM_CROP_SIZE;
-    c->stream = o->decode == TRAIN_DECODE_STREAM || (o->decode == TRAIN_DECODE_AUTO && random);
+    c->stream = o->decode == TRAIN_DECODE_STREAM ||
+                (o->decode == TRAIN_DECODE_AUTO && (random || comes(c)));
     c->random_crop = train && random;
     if (!train && o->eval_resize > 0)
         c->resize = (int)o->eval_resize;
@@ -71,6 +76,11 @@ static int check_split(const struct train_config *o, const struct dataset_config
             e, ERR_CONFIG,
             "train.dataset names a kind of data, and there is none (try: set train.data, "
             "or add an input named 'data')");
+    if (o->decode == TRAIN_DECODE_ONCE && comes(c))
+        return err_set(
+            e, ERR_CONFIG,
+            "train.decode=once decodes all images before the first step, and with "
+            "deliver=stream they come later (try: train.decode=stream, or deliver=copy)");
     if (c->random_crop && o->decode == TRAIN_DECODE_ONCE)
         return err_set(e, ERR_CONFIG,
                        "train.random_resized_crop cuts another part in every epoch, and "
@@ -179,11 +189,16 @@ static int check_test(const struct trainer *t, struct err *e) {
     return 0;
 }
 
+int trainer_data_digest(struct trainer *t, struct err *e) {
+    return t->data_digest ? 0 : dataset_digest(&t->train, &t->data_digest, e);
+}
+
 int trainer_data_open(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     if (open_split(t, &t->train, DATASET_TRAIN, e) < 0)
         return -1;
-    t->data_digest = dataset_digest(&t->train);
+    if (!dataset_waits(&t->train) && trainer_data_digest(t, e) < 0)
+        return -1;
     if (o->eval && (open_split(t, &t->test, DATASET_TEST, e) < 0 || check_test(t, e) < 0))
         return -1;
     set_augment(t);
@@ -226,7 +241,7 @@ static size_t ring_bytes(const struct dataset *d, int64_t batch) {
 size_t trainer_data_bytes(const struct trainer *t) {
     const struct dataset *d[] = {&t->train, &t->test};
     const int64_t batch[] = {t->micro_batch, t->options->eval_batch};
-    struct dataset_config stream;
+    struct dataset_config stream = {.source = t->config->data};
     size_t bytes = 0;
     set_transforms(t->options, true, &stream);
     for (int i = 0; i < 2; i++)

@@ -138,7 +138,7 @@ struct trainer {
     struct cores cores;
 
     struct dataset train, test;
-    int64_t data_digest;         // of train: two sets with one digest hold the same images
+    int64_t data_digest; // of train: two sets with one digest hold the same images; 0: not known
     int64_t bad_train, bad_test; // samples that all ranks left out (trainer_data_bad)
     struct augment_config augment;
     struct shard shard[TRAINER_SHARDS_MAX]; // one, but for config.shards
@@ -292,6 +292,7 @@ int trainer_open_network(struct trainer *t, struct err *e); // this rank's stage
 void trainer_close(struct trainer *t);
 // trainer_data.c
 int trainer_data_open(struct trainer *t, struct err *e);
+int trainer_data_digest(struct trainer *t, struct err *e); // finds data_digest
 // Sizes and counts of the data without its images; where it is not on this machine, those that
 // train.image_size and train.classes give, and no samples.
 int trainer_data_survey(struct trainer *t, struct err *e);

@@ -226,6 +226,8 @@ static int try_load(struct trainer *t, int root, const struct offer *best, struc
     if (t->rank == root) {
         v->failed = load(t, best, v, why) < 0 ? (int64_t)why->code : 0;
         v->tracked = t->image->at.tracked;
+        if (!v->failed && v->at.data && trainer_data_digest(t, e) < 0)
+            return -1;
         v->same_data = is_of_this_data(t, &v->at);
     }
     return comm_broadcast(t->comm, v, sizeof *v, root, e);

@@ -74,7 +74,8 @@ refused 'does not hold .part-2.tar' --set inputs.set.cache_max=2M --set inputs.s
 refused 'programs open files in the folder' --set compat.sagemaker=true \
     --set inputs.set.deliver=FastFile
 run dtctl train --dry-run --set train.data=set
-like "$err" 'the native trainer opens files' 'the native trainer reads files'
+like "$err" "'part-0.tar' by the file 'shards.dtindex'.*try: dtctl data index" \
+    'the native trainer needs an index'
 mkdir more
 head -c 300000 /dev/urandom >more/x
 dtdata put more s3://bucket/new >put.out

@@ -88,7 +88,7 @@ has 'provider = "aws"' 'instance_type = "g5.12xlarge"' 'nodes = 2' 'root_gb = 34
 remarks_on 4 'TrainingImage' 'setup.run'
 remarks_on 8 'MetricDefinitions' 'missing closing parenthesis'
 remarks_on 20 'dataparallel_enabled' 'torch.distributed'
-remarks_on 23 "InputDataConfig" 'FastFile'
+remarks_on 23 "InputDataConfig" 'FastFile: .*deliver = .stream.'
 remarks_on 36 'InputDataConfig' 'ManifestFile'
 remarks_on 55 'DebugHookConfig' 'by itself'
 remarks_on 57 'TomorrowsField' 'does not know'
