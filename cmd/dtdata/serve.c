@@ -97,15 +97,15 @@ static int serve_once(struct stream_server *s, const char *store, const char *ca
     return result;
 }
 
-// Whether a process was killed by no wish of anybody who ends a run.
+// Whether a process was killed by a signal that does not ask it to end.
 static bool was_killed(int status) {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return signal && signal != SIGTERM && signal != SIGINT && signal != SIGHUP;
 }
 
 // Runs in a process of its own; its errors are in the agent's log. The server is a child of it:
-// when the kernel kills that for its memory, another one serves on at the same port. Nobody else
-// has the signed addresses.
+// when the kernel kills that for its memory, another one takes the same port. No other
+// process has the signed addresses.
 static int serve_detached(struct stream_server *s, const char *store, const char *ca) {
     prctl(PR_SET_DUMPABLE, 0); // signed addresses stay out of core files
     log_open("stream", LOG_INFO, LOG_STAMPED);

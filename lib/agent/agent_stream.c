@@ -52,7 +52,7 @@ static void on_data(struct conn *c) {
 
 static int connect_to(struct agent *a, struct err *e);
 
-// The socket stays as long as somebody is there to start a killed server again.
+// The socket stays as long as the process is there that starts a killed server again.
 static void on_end(struct conn *c, const struct err *e) {
     struct agent *a = container_of(c, struct agent, stream);
     struct err why;

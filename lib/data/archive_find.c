@@ -114,7 +114,7 @@ int archives_find(struct archives *a, struct arena *arena, const char *source,
 
 // ---- streamed inputs ----------------------------------------------------------------------------
 
-// Those that lie in a folder ("": at the top); an object that comes twice counts once.
+// Adds the archives of a folder ("": of the top); an object that comes twice counts once.
 static int archives_list_served(struct archives *a, const struct served *list, const char *dir,
                                 enum dataset_split split, struct err *e) {
     uint32_t first = a->count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A connection to the node's server of streamed inputs, and ranges read over it (RFC 9110, 9112).
-// A connection that is lost in the middle is made again, and the read goes on where it was.
+// A connection that is lost in the middle is made again, and the read continues where it was.
 #include "base/clock.h"
 #include "base/str.h"
 #include "data/served.h"

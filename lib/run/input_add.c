@@ -108,7 +108,7 @@ static struct input_deal_rule rule_of(const struct run_start_input *in) {
     return rule;
 }
 
-// What is no part of the deal: every node gets all folders, and the indices of shards.
+// Every node gets all folders and the indices of shards, which are no part of the deal.
 static int give_to_all(struct run_start *l, struct run_start_input *in, size_t node,
                        struct err *e) {
     const struct manifest *m = in->manifest;

@@ -63,7 +63,8 @@ uint64_t stream_coming_ready(const struct stream_store *s, const struct stream_o
         return (end * CAS_UNIT_BYTES < o->want.size ? end * CAS_UNIT_BYTES : o->want.size) - at;
     for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) {
         const struct object_range *r = &s->slots[k].range;
-        if (s->slots[k].object == o && at >= r->from && at < r->from + r->got)
+        bool units = s->slots[k].object == o && !s->slots[k].alone; // else not in the part
+        if (units && at >= r->from && at < r->from + r->got)
             return r->from + r->got - at;
     }
     return 0;
@@ -142,6 +143,10 @@ static void on_answer(struct object_range *r) {
     const struct stream_slot *slot = r->ctx;
     struct stream_coming *c = slot->object->coming;
     c->kms |= r->kms;
+    slot->object->input->ranged |= r->ranged;
+    slot->object->input->whole_only |= r->whole;
+    if (slot->alone)
+        return;
     if (c->ranging == TRYING)
         c->ranging = r->whole ? ALL : RANGED;
     if (r->whole)
@@ -155,6 +160,8 @@ static void on_bytes(struct object_range *r, int64_t bytes) {
         return;
     slot->store->read += (uint64_t)bytes;
     uint64_t end = r->from + r->got;
+    if (slot->alone)
+        return;
     for (uint64_t u = (end - (uint64_t)bytes) / CAS_UNIT_BYTES;
          u < c->units && (u * CAS_UNIT_BYTES + CAS_UNIT_BYTES <= end || end == r->want->size); u++)
         if (!bit(c->have, u)) {
@@ -164,16 +171,33 @@ static void on_bytes(struct object_range *r, int64_t bytes) {
         }
 }
 
+// Gives a reader the bytes of its own request.
+static void end_alone(struct stream_slot *slot, const struct err *e) {
+    struct stream_reader *x = slot->reader;
+    const struct object_range *r = &slot->range;
+    if (x && !e->code && x->own_from >= r->from && x->own_end - r->from <= r->call.body.len) {
+        size_t len = (size_t)(x->own_end - x->own_from);
+        free(x->own);
+        x->own = heap_alloc(len);
+        memcpy(x->own, r->call.body.data + (x->own_from - r->from), len);
+    }
+    if (x)
+        x->asks = false;
+    slot->reader = NULL;
+    slot->alone = false;
+}
+
 static void on_end(struct object_range *r, const struct err *e) {
     struct stream_slot *slot = r->ctx;
     struct stream_object *o = slot->object;
     struct stream_coming *c = o->coming;
     slot->object = NULL;
+    end_alone(slot, e);
     c->calls--;
     if (e->code) {
         memcpy(c->asked, c->have, (size_t)(c->units + 7) / 8);
         for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) // requests that continue
-            if (slot->store->slots[k].object == o) {
+            if (slot->store->slots[k].object == o && !slot->store->slots[k].alone) {
                 const struct object_range *other = &slot->store->slots[k].range;
                 for (uint64_t at = other->from; at < other->from + other->len; at += CAS_UNIT_BYTES)
                     set_bit(c->asked, at / CAS_UNIT_BYTES);
@@ -186,12 +210,38 @@ static void on_end(struct object_range *r, const struct err *e) {
         check_begin(slot->store, o);
 }
 
+static void send_range(struct stream_store *s, struct stream_slot *slot, struct stream_object *o,
+                       uint64_t from, uint64_t len) {
+    struct stream_coming *c = o->coming;
+    if (c->ranging == UNTRIED && !slot->alone)
+        c->ranging = len < o->want.size ? TRYING : ALL;
+    c->calls++;
+    object_range_close(&slot->range);
+    slot->store = s;
+    slot->object = o;
+    slot->range = (struct object_range){
+        .want = &o->want,
+        .from = from,
+        .len = len,
+        .may_be_whole = slot->alone ? o->want.size <= STREAM_ALONE_WHOLE_MAX : c->ranging == TRYING,
+        .in_memory = slot->alone,
+        .part = c->part,
+        .on_answer = on_answer,
+        .on_bytes = on_bytes,
+        .on_end = on_end,
+        .ctx = slot};
+    object_range_begin(&slot->range, s->http);
+}
+
+// Asks for units from `unit` on, up to byte `to`.
 static void begin_range(struct stream_store *s, struct stream_slot *slot, struct stream_object *o,
-                        uint64_t unit) {
+                        uint64_t unit, uint64_t to) {
     struct stream_coming *c = o->coming;
     uint64_t from = unit * CAS_UNIT_BYTES, len = 0;
     if (o->want.etag[0]) {
-        for (; len < OBJECT_RANGE_BYTES && unit < c->units && !bit(c->asked, unit); unit++) {
+        for (; len < OBJECT_RANGE_BYTES && unit < c->units && unit * CAS_UNIT_BYTES < to &&
+               !bit(c->asked, unit);
+             unit++) {
             set_bit(c->asked, unit);
             len += CAS_UNIT_BYTES;
         }
@@ -201,22 +251,7 @@ static void begin_range(struct stream_store *s, struct stream_slot *slot, struct
         len = o->want.size;
         memset(c->asked, 0xff, (size_t)(c->units + 7) / 8);
     }
-    if (c->ranging == UNTRIED)
-        c->ranging = len < o->want.size ? TRYING : ALL;
-    c->calls++;
-    object_range_close(&slot->range);
-    slot->store = s;
-    slot->object = o;
-    slot->range = (struct object_range){.want = &o->want,
-                                        .from = from,
-                                        .len = len,
-                                        .may_be_whole = c->ranging == TRYING,
-                                        .part = c->part,
-                                        .on_answer = on_answer,
-                                        .on_bytes = on_bytes,
-                                        .on_end = on_end,
-                                        .ctx = slot};
-    object_range_begin(&slot->range, s->http);
+    send_range(s, slot, o, from, len);
 }
 
 // ---- an object begins to come -------------------------------------------------------------------
@@ -289,13 +324,35 @@ static void to_the_end(struct stream_store *s, struct stream_reader *r) {
     s->last = r;
 }
 
+// Whether a reader's bytes are worth a request of their own.
+static bool may_ask_alone(struct stream_store *s, struct stream_reader *r) {
+    const struct stream_object *o = r->object;
+    const struct stream_input *in = o->input;
+    uint64_t len = r->end - r->at;
+    bool known = in->ranged || o->want.size <= STREAM_ALONE_WHOLE_MAX;
+    return known && !in->whole_only && o->want.etag[0] && len <= STREAM_ALONE_BYTES_MAX &&
+           r->end < o->want.size && o->want.size > CAS_UNIT_BYTES &&
+           in->alone + len <= in->bytes / STREAM_ALONE_PART && stream_reader_ready(s, r) == 0;
+}
+
 static bool fetch_for_reader(struct stream_store *s, struct stream_slot *slot) {
     for (struct stream_reader *r = s->first; r; r = r->after) {
         struct stream_object *o = r->object;
         uint64_t unit;
-        if (o->why || !want_object(s, o, true) || !find_unit(o, r->at, r->end, &unit))
+        if (o->why || r->asks || !want_object(s, o, true))
             continue;
-        begin_range(s, slot, o, unit);
+        if (may_ask_alone(s, r)) {
+            o->input->alone += r->end - r->at;
+            slot->alone = r->asks = true;
+            slot->reader = r;
+            r->own_from = r->at;
+            r->own_end = r->end;
+            send_range(s, slot, o, r->at, r->end - r->at);
+        } else if (find_unit(o, r->at, r->end, &unit)) {
+            begin_range(s, slot, o, unit, r->end);
+        } else {
+            continue;
+        }
         to_the_end(s, r);
         return true;
     }
@@ -323,16 +380,19 @@ static bool fetch_ahead(struct stream_store *s, struct stream_slot *slot, struct
         }
         if (!find_unit(o, 0, o->want.size, &unit))
             continue;
-        begin_range(s, slot, o, unit);
+        begin_range(s, slot, o, unit, o->want.size);
         return true;
     }
     return false;
 }
 
 static void fill(struct stream_store *s, struct stream_slot *slot) {
+    size_t busy = 0;
     if (fetch_for_reader(s, slot))
         return;
-    for (size_t i = 0; i < s->input_count; i++)
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++)
+        busy += s->slots[k].object != NULL;
+    for (size_t i = 0; i < s->input_count && busy < STREAM_AHEAD_CALLS_MAX; i++)
         if (fetch_ahead(s, slot, &s->inputs[i]))
             return;
 }

@@ -251,10 +251,18 @@ void stream_reader_end(struct stream_store *s, struct stream_reader *r) {
     *(r->before ? &r->before->after : &s->first) = r->after;
     *(r->after ? &r->after->before : &s->last) = r->before;
     r->object->readers--;
+    for (size_t k = 0; r->asks && k < OBJECT_CALLS_MAX; k++)
+        if (s->slots[k].reader == r)
+            s->slots[k].reader = NULL;
     if (r->fd >= 0)
         close(r->fd);
     free(r->small);
+    free(r->own);
     *r = (struct stream_reader){.fd = -1};
+}
+
+static bool has_own(const struct stream_reader *r) {
+    return r->own && r->at >= r->own_from && r->at < r->own_end;
 }
 
 uint64_t stream_reader_ready(struct stream_store *s, struct stream_reader *r) {
@@ -266,6 +274,7 @@ uint64_t stream_reader_ready(struct stream_store *s, struct stream_reader *r) {
         // The last byte waits for the check: no reader takes a wrong object for a whole one.
         uint64_t safe = o->want.size - 1;
         n = r->at < safe ? stream_coming_ready(s, o, r->at) : 0;
+        n = n == 0 && has_own(r) ? r->own_end - r->at : n;
         n = n < safe - r->at || r->at >= safe ? n : safe - r->at;
     }
     return n < left ? n : left;
@@ -293,7 +302,10 @@ ssize_t stream_reader_read(struct stream_store *s, struct stream_reader *r, void
         return 0;
     if (o->packed)
         n = read_small(s, r, buf, len, e);
-    else {
+    else if (has_own(r)) {
+        n = (ssize_t)(len < r->own_end - r->at ? len : r->own_end - r->at);
+        memcpy(buf, r->own + (r->at - r->own_from), (size_t)n);
+    } else {
         if (o->state == STREAM_WHOLE && r->fd < 0)
             r->fd = cas_object_open(&s->cas, o->hash);
         if (o->state == STREAM_WHOLE && r->fd < 0 && errno == ENOENT) {

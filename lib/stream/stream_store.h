@@ -4,6 +4,10 @@
 // the list, from the one that was asked for last, up to the input's window. Where the cache is
 // smaller than the data, the object that was read longest ago is removed.
 //
+// A reader of few bytes gets them by a request of its own when their unit is still to come, so that
+// samples from all over the data do not wait for all of it. The unit brings these bytes once more;
+// STREAM_ALONE_PART bounds how many.
+//
 //     stream_store_open(&s, dir, e);
 //     in = stream_store_input(&s, "train", window, cache_max); stream_store_add(&s, in, &want, …);
 //     stream_store_look(&s, e);                 // what is there already
@@ -20,8 +24,12 @@
 
 enum {
     STREAM_INPUTS_MAX = 64,
-    STREAM_OBJECTS_MAX = 200000,  // of all inputs
-    STREAM_SPARE_BYTES = 64 << 20 // of the disk
+    STREAM_OBJECTS_MAX = 200000,       // of all inputs
+    STREAM_SPARE_BYTES = 64 << 20,     // of the disk
+    STREAM_ALONE_BYTES_MAX = 1 << 20,  // of such a request
+    STREAM_ALONE_WHOLE_MAX = 16 << 20, // of an object, where the server may know no ranges
+    STREAM_ALONE_PART = 8,             // the bytes of an input that come so: 1 of 8
+    STREAM_AHEAD_CALLS_MAX = 12        // under way when fetching ahead begins another one
 };
 
 enum stream_state {
@@ -39,6 +47,8 @@ struct stream_input {
     uint64_t bytes;             // of all its objects
     uint64_t unread;            // of objects that were fetched ahead and not asked for yet
     uint64_t kept;              // of objects that are on the disk, or come
+    uint64_t alone;             // that readers got by requests of their own
+    bool ranged, whole_only;    // its server has sent a range, or all of an object in its place
     size_t missing;             // objects that are not whole
     size_t next;                // where fetching ahead continues
     bool told_whole;
@@ -65,8 +75,11 @@ struct stream_object {
 struct stream_reader {
     struct stream_object *object; // NULL: idle
     uint64_t at, end;             // what is still to be read
-    int fd;                       // of a whole object; -1: not open
-    char *small;                  // content from a pack
+    bool asks;                    // a request of its own is under way
+    char *own;                    // its bytes own_from … own_end - 1; NULL: they have not come
+    uint64_t own_from, own_end;
+    int fd;      // of a whole object; -1: not open
+    char *small; // content from a pack
     struct stream_reader *before, *after;
 };
 
@@ -74,6 +87,8 @@ struct stream_slot {
     struct object_range range;
     struct stream_store *store;
     struct stream_object *object; // NULL: idle
+    bool alone;                   // bytes of a reader, no units
+    struct stream_reader *reader; // NULL: it has gone
 };
 
 struct stream_store {

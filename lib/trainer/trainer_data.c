@@ -13,7 +13,8 @@
 enum {
     DECODE_LINE_EVERY_MS = 2000,
     RANDOM_CROP_SIZE = 224, // where train.image_size says nothing
-    LOADER_AHEAD = 4        // batches in the ring of a loader that decodes
+    LOADER_AHEAD = 4,       // batches in the ring of a loader that decodes
+    WAITING_THREADS = 8     // at least, where they wait for images of a streamed input
 };
 
 // Means and deviations of ImageNet's and of CIFAR-10's training images.
@@ -148,8 +149,11 @@ static int loader_threads(const struct trainer *t, const struct dataset *d) {
     int64_t wanted = t->options->decode_threads, local = t->config->comm.local_world;
     if (d->pixels)
         return 0;
-    if (wanted == 0)
+    if (wanted == 0) {
         wanted = (int64_t)ceil(t->limits.cpus) / (local > 0 ? local : 1);
+        if (dataset_waits(d) && wanted < WAITING_THREADS)
+            wanted = WAITING_THREADS;
+    }
     return wanted < 1 ? 1 : wanted > LOADER_THREADS_MAX ? LOADER_THREADS_MAX : (int)wanted;
 }
 

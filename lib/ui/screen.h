@@ -101,7 +101,7 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("input", "data ls", "name node kind folder files bytes changed_ms",                          \
       "an input, or the environment of env.bundle, on a node")                                     \
     X("input-removed", "data rm", "name folders", "an input is gone from the nodes")               \
-    X("data-indexed", "data index", "to folders shards samples", "the index files are written")     \
+    X("data-indexed", "data index", "to folders shards samples", "the index files are written")    \
     X("data-made", "data make-shapes", "to train_images test_images size", "the folder is there")  \
     X("finding", "doctor", "verdict what fact remedy", "one check")                                \
     X("wrote", "init", "file", "the file is written")                                              \

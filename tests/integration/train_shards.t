@@ -7,7 +7,9 @@ source "$SRC/tests/s3.sh"
 
 s3_start PAGE=4
 newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
-weights() { sha256sum <"$(find "$(newest "$1")" -name '*.safetensors' -path '*model*' | sort | head -n 1)"; }
+weights() { # of the trained model
+    sha256sum <"$(find "$(newest "$1")" -name '*.safetensors' -path '*model*' | sort | head -n 1)"
+}
 losses() { grep -o '"loss":[^,}]*' "$(newest "$1")/output/metrics.jsonl"; }
 node_log() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/agent.log; }
 
@@ -29,7 +31,7 @@ for shard, samples in enumerate([79, 80, 80, 1]):
             out.addfile(m, io.BytesIO(data))
         for name, data in members[2 * at:2 * (at + samples)]:
             add(name, data)
-            if name.endswith("4.cls"):  # fields that nobody reads, of any size
+            if name.endswith("4.cls"):  # a field that is not read
                 add(name[:-3] + "long", b"x" * 100000)
             if name.endswith("5.cls"):
                 add(name[:-3] + "json", b"{}")
@@ -41,7 +43,8 @@ cp packed/train/classes.txt set/train
 cp -r packed/val set/val
 run dtctl data index set --json
 is "$status" 0 'data index'
-like "$out" '"event":"data-indexed".*"folders":2,"shards":5,"samples":280' 'it counts what it found'
+like "$out" '"event":"data-indexed".*"folders":2,"shards":5,"samples":280' \
+    'data index counts what it found'
 ok 'pack has written the same index' cmp set/val/shards.dtindex packed/val/shards.dtindex
 dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
 
@@ -65,13 +68,16 @@ servers() {
         echo "$(awk '$1 == "PPid:" { print $2 }' "$p/status") ${p#/proc/}"
     done
 }
-serving() { servers | awk '{ parent[$2] = $1 } END { for (p in parent) if (parent[p] in parent) print p }'; }
+serving() {
+    servers | awk '{ up[$2] = $1 } END { for (p in up) if (up[p] in up) print p }'
+}
 
 s3_ask '/-/hold?key=*000003.tar' >/dev/null
 dtctl train --name held "${small[@]}" "${stream[@]}" >held.log 2>&1 &
 held=$!
 ok 'steps are taken' wait_for 60 has_steps held
-is "$(s3_ask /-/log | grep -c 'GET.*train/000003.tar.*20[06]')" 0 'while nothing of one shard is there'
+is "$(s3_ask /-/log | grep -c 'GET.*train/000003.tar.*20[06]')" 0 \
+    'the node has nothing of one shard then'
 killed=$(serving)
 kill -KILL "$killed"
 again() { [ -n "$(serving)" ] && [ "$(serving)" != "$killed" ]; }
@@ -86,7 +92,7 @@ run dtctl train --name copy "${small[@]}"
 is "$status" 0 'a run with copy' || diag "$out$err"
 like "$(cat held.log)" 'webdataset, 240 training and 40 test images' 'the trainer reads the shards'
 is "$(losses held)" "$(losses copy)" 'the losses are those of copy, to the last digit'
-is "$(weights held)" "$(weights copy)" 'and so are the weights'
+is "$(weights held)" "$(weights copy)" 'the weights are those of copy'
 crops=(--set train.random_resized_crop=true --set train.image_size=24 --set train.decode_threads=3)
 run dtctl train --name copy2 "${small[@]}" "${crops[@]}"
 run dtctl train --name small "${small[@]}" "${crops[@]}" "${stream[@]}" \
@@ -143,7 +149,7 @@ END
 dtdata put odd s3://bucket/odd >put.out
 fails label "'3.tar' .*is not the one that its index describes" \
     --set inputs.data.source=s3://bucket/odd --set train.eval=false
-# An object that changes while the run goes on.
+# An object changes during the run.
 head -c 20000000 /dev/urandom >rest.bin
 tar -rf even/3.tar rest.bin
 dtctl data index even -q >/dev/null
@@ -157,6 +163,7 @@ dtdata put odd s3://bucket/new >put.out
 s3_ask /-/release >/dev/null
 wait "$gone"
 ok 'a run whose data changes fails' test "$?" != 0
-like "$(cat gone.log)" "s3://bucket/new/3.tar.* has changed since it was listed" 'and names the object'
+like "$(cat gone.log)" "s3://bucket/new/3.tar.* has changed since it was listed" \
+    'the error names the object'
 s3_stop
 done_testing

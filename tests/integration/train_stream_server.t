@@ -218,8 +218,38 @@ cut = subprocess.run(["dtdata", "serve", "cas9", "r9"], input='{"ca":""}\n', tex
                      stdout=subprocess.PIPE)
 ok(cut.returncode != 0 and "cut off" in cut.stdout, "a list without its end is refused")
 END
+# ---- few bytes of large objects
+mkdir big
+for i in 0 1; do head -c 9000000 /dev/urandom >big/part-$i; done
+dtdata put big s3://bucket/big >put.out || bail_out "$(cat put.out)"
+cat >few.py <<'END'
+from client import *
+
+def whole(i):
+    return open(f"big/part-{i}", "rb").read()
+
+ask("/-/forget")
+s = Server(window=1)
+ok(get(s.urls[1], Range="bytes=5000000-5000099").read() == whole(1)[5000000:5000100],
+   "few bytes of an object that is to come are served")
+ok(get(s.urls[1], Range="bytes=100-299").read() == whole(1)[100:300], "few bytes are right")
+ok(get(s.urls[1], Range="bytes=8999990-").read() == whole(1)[-10:], "the last bytes are right")
+ok(get(s.urls[0]).read() == whole(0) and get(s.urls[1]).read() == whole(1),
+   "both objects are whole in the end")
+ok("part-1 bytes=5000000-5000099 206" in ask("/-/log"), "a request of their own has brought them")
+s.end()
+ask("/-/fault?kind=whole&key=big/part-1&count=100")
+s = Server(window=1)
+ok(all(get(s.urls[1], Range=f"bytes={n}-{n + 9}").read() == whole(1)[n:n + 10]
+       for n in range(8000000, 1000, -999999)) and get(s.urls[1]).read() == whole(1),
+   "a server without ranges sends all of it")
+s.end()
+END
 ok 'the server holds' python3 cases.py s3://bucket/set
 sed 's/^/# /' out/ok.log
 is "$(grep -c '^not ok' out/ok.log)" 0 'every case holds'
+ok 'the server holds for few bytes' python3 few.py s3://bucket/big
+sed 's/^/# /' out/ok.log
+is "$(grep -c '^not ok' out/ok.log)" 0 'every case of few bytes holds'
 s3_stop
 done_testing

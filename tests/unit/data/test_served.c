@@ -26,8 +26,8 @@ static ssize_t parse(const char *text, struct served_answer *a) {
 static void test_answers(void) {
     struct served_answer a;
     const char good[] = "HTTP/1.1 206 Partial Content\r\ncontent-LENGTH:  12\r\n\r\n";
-    is_int(parse(good, &a), (int64_t)strlen(good), "a head");
-    ok(a.status == 206 && a.length == 12 && !a.closes, "its status and its length");
+    is_int(parse(good, &a), (int64_t)strlen(good), "a head is read");
+    ok(a.status == 206 && a.length == 12 && !a.closes, "the head has a status and a length");
     ok(parse("HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc", &a) >
                0 &&
            a.status == 404 && a.closes,
@@ -70,10 +70,10 @@ static void test_lists(void) {
     put_lists("http://127.0.0.1:5/s/x/b\nhttp://127.0.0.1:5/s/x/a%20c\n",
               "{\"path\":\"b\",\"size\":7}\n{\"path\":\"a c\",\"size\":9}\n");
     ok(served_is(dir), "with them it is");
-    is_int(served_open(&s, dir, &e), 0, "they are read");
+    is_int(served_open(&s, dir, &e), 0, "the lists are read");
     const struct served_object *o = served_find(&s, "a c");
     ok(o && o->bytes == 9 && strcmp(o->target, "/s/x/a%20c") == 0, "an object is found by path");
-    ok(!served_find(&s, "c"), "and no other");
+    ok(!served_find(&s, "c"), "no other object is found");
     served_close(&s);
     static const char *const bad[][2] = {
         {"http://127.0.0.1:5/a\n", "{\"path\":\"../a\",\"size\":1}\n"},
@@ -93,7 +93,7 @@ static void test_lists(void) {
 
 // ---- reads --------------------------------------------------------------------------------------
 
-// What the server sends to each connection in turn, after a request has come; NULL: nothing at all.
+// The bytes that the server sends to each connection in turn, after its request; NULL: the end.
 static const char *const *script;
 
 static void *serve(void *ignored) {
@@ -142,7 +142,7 @@ static void test_reads(void) {
     strbuf_fini(&urls);
     const char *const whole[] = {HEAD("206 x", "5") "cdefg", NULL};
     is_int(read_by(whole, got), 0, "a range");
-    is_str(got, "cdefg", "its bytes");
+    is_str(got, "cdefg", "the range has its bytes");
     const char *const cut[] = {HEAD("206 x", "5") "cd", HEAD("206 x", "3") "e", "HTTP/1.1 2",
                                HEAD("206 x", "2") "fg", NULL};
     is_int(read_by(cut, got), 0, "answers that end early");

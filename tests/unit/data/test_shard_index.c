@@ -30,7 +30,7 @@ static void write_two(struct strbuf *out) {
 static void test_round(const struct strbuf *text) {
     struct shard_index x;
     struct webdataset_sample s;
-    is_int(shard_index_parse(&x, text->data, text->len, &e), 0, "it is read again");
+    is_int(shard_index_parse(&x, text->data, text->len, &e), 0, "the index is read again");
     is_uint(x.shards, 2, "two shards");
     is_uint(x.samples, 4, "four samples");
     const struct shard_index_shard *b = shard_index_find(&x, "b.tar");
