@@ -251,5 +251,36 @@ is "$(grep -c '^not ok' out/ok.log)" 0 'every case holds'
 ok 'the server holds for few bytes' python3 few.py s3://bucket/big
 sed 's/^/# /' out/ok.log
 is "$(grep -c '^not ok' out/ok.log)" 0 'every case of few bytes holds'
+
+# ---- a full disk
+mkdir full
+dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)" # a case has changed one
+cat >disk.py <<'END'
+import shutil
+from client import *
+
+s = Server(window=3000000, store="full/cas")
+ok(all(get(s.urls[i]).read() == content(i) for i in list(range(6)) * 2),
+   "a disk that is smaller than the data serves all of it, twice")
+s.end()
+wait(lambda: not os.path.exists(s.run + "/stream.sock"))
+shutil.rmtree("full/cas")
+with open("full/fill", "wb") as f:
+    f.write(b"x" * (10 << 20))
+s = Server(window=1, store="full/cas2")
+status, text = failure(s.urls[0])
+ok(status == 507 and "'s3://bucket/set/part-0': the disk has" in text, "a full disk is an error")
+os.unlink("full/fill")
+ok(failure(s.urls[0]) == (200, content(0)), "the next read succeeds when there is room")
+s.end()
+END
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    ok 'the server holds on a small disk' unshare -m sh -c \
+        'mount -t tmpfs -o size=74m none full && exec python3 disk.py s3://bucket/set'
+    sed 's/^/# /' out/ok.log
+    is "$(grep -c '^not ok' out/ok.log)" 0 'every case of a full disk holds'
+else
+    skip 2 'only root can mount a small disk'
+fi
 s3_stop
 done_testing
