@@ -7,24 +7,22 @@
 #include "sys/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PORT_MAX = 65535 };
 static const char ADDRESS[] = "http://127.0.0.1:";
 
 bool served_is(const char *dir) {
     struct arena a = {0};
-    bool both = file_exists(file_join(&a, dir, "urls")) && file_exists(file_join(&a, dir, "list"));
-    char *text;
-    size_t len;
-    struct err ignored;
-    bool is = both &&
-              file_read_regular(&a, file_join(&a, dir, "urls"), SERVED_LIST_BYTES_MAX, &text, &len,
-                                &ignored) == 0 &&
-              (len == 0 || str_starts(text, ADDRESS));
+    char head[sizeof ADDRESS - 1];
+    auto_close int fd = open(file_join(&a, dir, "urls"), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n =
+        fd >= 0 && file_exists(file_join(&a, dir, "list")) ? read(fd, head, sizeof head) : -1;
     arena_fini(&a);
-    return is;
+    return n == 0 || (n == (ssize_t)sizeof head && memcmp(head, ADDRESS, sizeof head) == 0);
 }
 
 // Takes the port and the target of an address.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # deliver = stream to the native trainer: it reads samples of shards by their index while the shards
 # come, and takes the steps that it takes with copy.
+# shellcheck disable=SC2317 # functions are called through wait_for
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/s3.sh"
 
