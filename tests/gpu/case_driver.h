@@ -4,6 +4,7 @@
 #ifndef TESTS_GPU_CASE_DRIVER_H
 #define TESTS_GPU_CASE_DRIVER_H
 #include "gpu/gpu_impl.h"
+#include "tests/gpu/case_buffers.h"
 
 enum { CASE_GUARD_BYTES = 256, CASE_GUARD = 0xa5, CASE_UNWRITTEN = 0xff };
 // The device sums in tensor cores, which cut off, and its functions are approximations.

@@ -3,6 +3,7 @@
 // PTX of all sources, runs each launch at once and checks every access.
 #ifndef TESTS_GPU_CASE_INTERPRETER_H
 #define TESTS_GPU_CASE_INTERPRETER_H
+#include "tests/gpu/case_buffers.h"
 #include "tests/gpu/emu/ptx.h"
 
 enum { CASE_PTX_MAX = 1 << 23, CASE_SM = 90 };

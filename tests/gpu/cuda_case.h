@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { CASE_BUFFERS_MAX = 64 };
 #define CASE_UNIT (1.0 / (1 << 24)) // relative error of one operation in float
 
 #ifdef CASE_DRIVER
