@@ -15,7 +15,8 @@ GPU_NCCL := $(call gpu_objects,tests/gpu/nccl/*.c)
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(GPU)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_LIBS := $(GPU)/libcuda.so.1 $(if $(GPU_NCCL),$(GPU)/libnccl.so.2)
 
-gpu-programs: $(if $(CUDA_READY),$(GPU)/device) $(GPU_TESTS) $(GPU_LIBS) $(patsubst %,$(GPU)/test_%.san,scalar warp tensor)
+gpu-programs: $(if $(CUDA_READY),$(GPU)/device) $(GPU_TESTS) $(GPU_LIBS) \
+    $(patsubst %,$(GPU)/test_%.san,scalar warp tensor)
 
 $(GPU)/%.o: %.c
 	$(call say,CC,$<)mkdir -p $(@D) && gcc $(GPU_CFLAGS) $(GPU_NATIVE) -c -o $@ $<
@@ -34,8 +35,9 @@ $(patsubst tests/gpu/%.c,$(GPU)/%,$(wildcard tests/gpu/test_cuda_*.c)): $(GPU_CU
 $(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_EMU)
 	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl
 
-# The cases of these tests on the driver, and what benchmarks/gpu/run measures of a GPU: one program,
-# which starts where dttrain-cuda does. The main of each test is a part of it, by the test's name.
+# The cases of these tests on the driver, and what benchmarks/gpu/run measures of a GPU: one
+# program, which starts where dttrain-cuda does. The main of each test is a part of it, by the
+# test's name.
 GPU_PARTS := $(patsubst tests/gpu/%.c,%,$(wildcard tests/gpu/test_cuda_*.c))
 GPU_DEVICE := $(patsubst %,$(GPU)/part/tests/gpu/%.o,device $(GPU_PARTS)) \
     $(GPU)/part/benchmarks/gpu/device_speed.o

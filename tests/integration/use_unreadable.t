@@ -35,7 +35,6 @@ sweep() { # NAME CALLS PREPARE CHECK COMMAND…
     ok "$1 has such calls: $((n - 1))" [ "$n" -gt 1 ]
 }
 
-run_is_over() { [ "$(sed -n 's/^state = "\(.*\)"/\1/p' ".dtctl/default/runs/$id/run.toml")" = finished ]; }
 begin() { # a run with unfetched results
     id=$(dtctl train --detach -- bash -c 'seq 1000 >$DTCTL_OUTPUT_DIR/out$RANK' 2>begin.err) ||
         bail_out "no run: $(tail -n 3 begin.err)"
