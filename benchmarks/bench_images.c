@@ -6,9 +6,9 @@
 //     bench_images FOLDER [write]     write: makes the files first, for other programs, too
 //
 // One JSON line per way: images_per_s, floor_images_per_s, ratio.
+#include "base/philox.h"
 #include "data/dataset_store.h"
 #include "data/jpeg_write.h"
-#include "data/philox.h"
 #include "sys/file.h"
 
 #include <stdio.h>

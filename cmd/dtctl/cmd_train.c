@@ -67,7 +67,7 @@ static const char *count_text(struct arena *a, size_t n, const char *what) {
 // ", 6 to 7 files each" when the counts of the nodes differ.
 static const char *spread_text(const struct run_start *l, const struct run_start_input *in) {
     size_t least = SIZE_MAX, most = 0;
-    for (size_t n = 0; n < l->node_count; n++) {
+    for (size_t n = 0; n < (size_t)l->run.nodes_max; n++) { // spare nodes have no share
         size_t count = in->samples ? in->share[n].samples : in->share[n].files;
         least = count < least ? count : least;
         most = count > most ? count : most;
@@ -114,6 +114,10 @@ static void tell_input(const struct run_start *l, const struct run_start_input *
                 config_input_is_streamed(in->config) ? ", streamed" : "");
     if (in->run)
         screen_note(s->screen, "           from run %s", in->run);
+    if (in->elastic)
+        screen_note(s->screen,
+                    "           dealt anew when nodes come or go; replicas of each file: %lld",
+                    (long long)in->config->replicas);
     if (in->share && s->config->dry_run)
         tell_deal(l, in);
 }
@@ -132,6 +136,8 @@ static void deal_json(const struct run_start *l, struct json_out *j) {
             json_int(j, "samples", (int64_t)in->samples);
         if (in->run)
             json_str(j, "run", in->run);
+        if (in->elastic)
+            json_int(j, "replicas", in->config->replicas);
         if (in->share)
             json_array(j, "shares");
         for (size_t n = 0; in->share && n < l->node_count; n++) {

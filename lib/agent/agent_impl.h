@@ -59,7 +59,10 @@ struct agent {
 
     // copies of the state on other nodes (agent_copies.c)
     struct keeper keeper;
-    bool awaits_state; // the workers of this round have not started
+    bool awaits_state, awaits_inputs;       // the workers of this round have not started
+    int inputs_round;                       // of the keeper's last word on inputs; -1: none
+    char inputs_reason[ERR_TEXT_BYTES_MAX]; // why the inputs of that round are not here
+    struct arena input_texts;
     char master_addr[NET_ADDRESS_BYTES_MAX], ifname[NET_IFNAME_BYTES_MAX];
 
     // GPUs of the last round (agent_watchdogs.c)
@@ -140,6 +143,7 @@ int agent_copies_open(struct agent *a, struct err *e);
 void agent_copies_close(struct agent *a);
 void agent_copies_ring(struct agent *a, const struct wire_msg *m);
 bool agent_copies_wait(struct agent *a); // false: the workers may start at once
+void agent_copies_env(struct agent *a);  // adds the variables of dealt inputs to the facts
 
 // agent_shutdown.c
 void agent_limit_open(struct agent *a); // starts the time limit of the run

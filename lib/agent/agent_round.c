@@ -167,7 +167,10 @@ void agent_start_round(struct agent *a) {
     struct err e;
     int64_t until = election_lease_end(&a->election);
     file_timers_hold(&a->timers, true); // until each process is assigned to its worker
-    if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
+    agent_copies_env(a);
+    if (a->inputs_round == a->round && a->inputs_reason[0])
+        send_start_failure(a, a->inputs_reason);
+    else if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
         send_start_failure(a, e.text);
     a->facts.addresses = NULL;
     agent_stuck_watch(a);

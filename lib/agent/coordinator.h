@@ -32,6 +32,7 @@ struct coordinator_config {
     const char *const *expected_names; // by node rank, NULL-terminated; NULL: unknown
     struct admission *admission;       // connections that have not joined
     bool copies;                       // agents copy their states to each other
+    bool deals;                        // rounds deal inputs anew
 };
 
 struct coordinator_events {

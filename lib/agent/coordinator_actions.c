@@ -167,26 +167,38 @@ static const char **find_heirs(struct coordinator *c, struct arena *a) {
     return heirs;
 }
 
-// The nodes that follow a member in the order of ranks.
+static struct wire_node node_of(const struct rendezvous_member *x) {
+    return (struct wire_node){.node_rank = x->node_rank,
+                              .port = x->port,
+                              .incarnation = x->incarnation,
+                              .name = x->name,
+                              .address = x->address};
+}
+
+// The nodes that follow a member in the order of ranks, then those that stand by: they may have
+// files of inputs.
 static void send_ring(struct coordinator *c, int i, const char *heir_of) {
     const struct rendezvous *r = c->rendezvous;
-    int ring[PLACEMENT_RING_MAX];
-    struct wire_node nodes[PLACEMENT_RING_MAX];
-    int count = placement_ring(rendezvous_active_count(r), i, ring);
-    for (int k = 0; k < count; k++) {
-        const struct rendezvous_member *x = rendezvous_active(r, ring[k]);
-        nodes[k] = (struct wire_node){.node_rank = x->node_rank,
-                                      .port = x->port,
-                                      .incarnation = x->incarnation,
-                                      .name = x->name,
-                                      .address = x->address};
+    int ring[PLACEMENT_PEERS_MAX];
+    struct wire_node nodes[PLACEMENT_PEERS_MAX];
+    int most = c->config.deals ? PLACEMENT_PEERS_MAX : PLACEMENT_RING_MAX;
+    int count = placement_ring(rendezvous_active_count(r), i, ring, most);
+    for (int k = 0; k < count; k++)
+        nodes[k] = node_of(rendezvous_active(r, ring[k]));
+    for (const struct peer *p = c->peers; p && c->config.deals && count < most; p = p->next) {
+        const struct rendezvous_member *x = rendezvous_member(r, p->id);
+        if (x && x->state == MEMBER_WAITING && x->port > 0)
+            nodes[count++] = node_of(x);
     }
+    const struct rendezvous_member *self = rendezvous_active(r, i);
     struct wire_msg m = {.type = WIRE_COPIES,
                          .round = rendezvous_round(r),
+                         .group_rank = self->group_rank,
+                         .group_world = rendezvous_active_count(r),
                          .name = heir_of,
                          .nodes = nodes,
                          .node_count = count};
-    send_to(c, rendezvous_active(r, i)->id, &m);
+    send_to(c, self->id, &m);
 }
 
 static void do_start(struct coordinator *c) {
@@ -222,7 +234,7 @@ static void do_start(struct coordinator *c) {
         m.rank = x->rank;
         m.role_rank = x->role_rank;
         m.role_world = x->role_world;
-        if (c->config.copies)
+        if (c->config.copies || c->config.deals)
             send_ring(c, i, heirs ? heirs[i] : NULL);
         send_to(c, x->id, &m);
     }

@@ -32,7 +32,7 @@
 #define WIRE_MAGIC_COPIES "CDTR" // of connections that carry copies of states (lib/copies)
 
 enum {
-    WIRE_VERSION = 4,
+    WIRE_VERSION = 5,
     WIRE_NONCE_BYTES = 16,
     WIRE_SEAL_BYTES = 16,
     WIRE_FRAME_BYTES_MAX = 8 << 20,
@@ -112,14 +112,16 @@ enum wire_field {
       F(port)) /* >> */                                                                            \
     X(WIRE_ANSWER, F(kind), F(seq), F(term), F(granted), F(unaffiliated), F(incarnation),          \
       F(age_ms), F(leader_term), F(leader), F(name), F(address), F(port), F(attempt), F(restarts), \
-      F(crashes))                                                        /* and back */            \
-    X(WIRE_COPIES, F(round), F(name), F(nodes))                          /* < */                   \
-    X(WIRE_STATE_ASK, F(name))                                           /* copies: lib/copies */  \
-    X(WIRE_STATE_OFFER, F(name), F(number), F(bytes))                    /* copies */              \
-    X(WIRE_STATE_GET, F(file), F(offset), F(bytes))                      /* copies */              \
-    X(WIRE_STATE_DATA, F(file), F(offset), F(data))                      /* copies */              \
-    X(WIRE_STATE_END, F(number), F(final), F(reason))                    /* copies */              \
-    X(WIRE_STATE_NOTE, F(kind), F(name), F(number), F(bytes), F(reason)) /* copies */
+      F(crashes))                                                              /* and back */      \
+    X(WIRE_COPIES, F(round), F(group_rank), F(group_world), F(name), F(nodes)) /* < */             \
+    X(WIRE_STATE_ASK, F(name))                        /* copies: lib/copies */                     \
+    X(WIRE_STATE_OFFER, F(name), F(number), F(bytes)) /* copies */                                 \
+    X(WIRE_STATE_GET, F(file), F(offset), F(bytes))   /* copies */                                 \
+    X(WIRE_STATE_DATA, F(file), F(offset), F(data))   /* copies */                                 \
+    X(WIRE_STATE_END, F(number), F(final), F(reason)) /* copies */                                 \
+    X(WIRE_CONTENT_ASK, F(data))                      /* copies */                                 \
+    X(WIRE_CONTENT_HAVE, F(data))                     /* copies */                                 \
+    X(WIRE_STATE_NOTE, F(kind), F(name), F(number), F(file), F(bytes), F(reason)) /* copies */
 
 enum wire_type {
     WIRE_NONE,

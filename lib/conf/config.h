@@ -77,6 +77,7 @@ struct config_input {
     const char *deliver; // "copy" or "stream", or SageMaker's "File" or "FastFile"
     int64_t window;      // of a streamed one: bytes that are fetched ahead
     int64_t cache_max; // of a streamed one: bytes that stay on a node; 0: the disk alone limits it
+    int64_t replicas;  // of a sharded one in a run whose nodes may change: other nodes with a copy
     struct option_list include, exclude;
     struct option_place place;
 };

@@ -12,6 +12,8 @@
 #define DEFAULT_WINDOW "1GiB"
 #define WINDOW_DEFAULT ((int64_t)1 << 30)
 
+enum { REPLICAS_DEFAULT = 1 };
+
 static const char *const modes[] = {"replicated", "sharded", "FullyReplicated", "ShardedByS3Key",
                                     NULL};
 static const char *const shards[] = {"size", "key", "count", NULL};
@@ -145,6 +147,15 @@ static const struct option_row rows[] = {
      .arg = "SIZE",
      .help = "deliver = stream: bytes of the input that stay on a node; the object that was read "
              "longest ago is removed first. 0: as much as the disk holds."},
+    {.key = "replicas",
+     .type = OPTION_INT,
+     AT(replicas),
+     .text = "1",
+     .min = 0,
+     .max = CONFIG_REPLICAS_MAX,
+     .help = "mode = sharded, in a run with --nodes MIN:MAX or spares: other nodes that also keep "
+             "the files of a share, so that the files of a lost node can be dealt to the others. "
+             "0: they are lost with their node."},
     {.key = "include",
      .type = OPTION_LIST,
      AT(include),
@@ -222,6 +233,8 @@ int config_input_check(const struct config_input *in, struct err *e) {
                                                               : NULL;
     if (!sharded && dealing)
         return err_set(e, ERR_CONFIG, "%s is for an input with mode = sharded", dealing);
+    if (!sharded && in->replicas != REPLICAS_DEFAULT)
+        return err_set(e, ERR_CONFIG, "replicas is for an input with mode = sharded");
     if (in->mode == CONFIG_SHARDED_BY_KEY && in->shard == CONFIG_SHARD_COUNT)
         return err_set(e, ERR_CONFIG, "ShardedByS3Key is shard = key, and shard is count");
     if (sharded && config_input_shard(in) == CONFIG_SHARD_SIZE && strcmp(in->order, "name") != 0)

@@ -25,9 +25,10 @@
 #include <stdint.h>
 
 enum {
-    CAS_PIECE_BYTES = 256 << 10, // read and sent at once
-    CAS_UNIT_BYTES = 4 << 20,    // unit of resumption and of assignment to a connection
-    CAS_PACKS_MAX = 32,          // more are merged into one when no other process uses the folder
+    CAS_SMALL_BYTES_MAX = 256 << 10, // content up to this size goes into packs
+    CAS_PIECE_BYTES = 256 << 10,     // read and sent at once
+    CAS_UNIT_BYTES = 4 << 20,        // unit of resumption and of assignment to a connection
+    CAS_PACKS_MAX = 32, // more are merged into one when no other process uses the folder
     CAS_PACK_BUFFER_BYTES = 1 << 20,
     CAS_RECORD_HEAD_BYTES = 40,
     CAS_FOREIGN_PACKS_MAX = 4096,

@@ -139,7 +139,7 @@ void keeper_adopt(struct keeper *k, int fd) {
 
 bool keeper_is_needed(const struct keeper *k, int round) {
     char path[FILE_PATH_BYTES_MAX];
-    if (!k->loop || round == 0)
+    if (!k->loop || round == 0 || k->spec->replicas == 0)
         return false;
     snprintf(path, sizeof path, "%s/generations/here", k->spec->run_dir);
     return !file_exists(path);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of the state of this node on other nodes, and of theirs here (state.replicas). A process
-// of its own, the keeper, does all of it, so that no disk delays the agent's heartbeats. It ends
-// with its agent.
+// Nodes of a run keep copies of each other's states (state.replicas), and the files of inputs that
+// each round deals anew (copies/redeal.h). A process of its own, the keeper, does
+// all of it, so that no disk delays the agent's heartbeats. It ends with its agent.
 //
 //     runs/RUN/generations/        this node's own (content/generation.h)
 //     runs/RUN/copies/NODE/        those of other nodes
@@ -13,12 +13,13 @@
 //
 //     keeper_open(&k, loop, &spec, on_note, e);
 //     keeper_ring(&k, &m);          // WIRE_COPIES: at the begin of a round
-//     … on_note KEEPER_READY …      // workers may start
+//     … on_note KEEPER_READY, KEEPER_INPUTS …  // workers may start
 //     keeper_close(&k);
 #ifndef COPIES_KEEPER_H
 #define COPIES_KEEPER_H
 
 #include "channel/channel.h"
+#include "protocol/job_spec.h"
 #include "sys/loop.h"
 
 enum {
@@ -32,13 +33,21 @@ enum keeper_note {
                      // a copy that exists could not be had
     KEEPER_COPIED,   // to node `name`: generation `number`, `bytes` were sent
     KEEPER_RESTORED, // from node `name`: generation `number`, `bytes`; reason: whose state it was
+    KEEPER_DEALT,    // number: the round. This node has its share of input `name`; it has taken
+                     // `file` files of it from other nodes, `bytes`
+    KEEPER_INPUTS,   // number: the round. All shares are here; or reason: why not
+    KEEPER_KEPT,     // number: the round. This node has the copies of input `name` that it is to
+                     // keep; it has taken `file` files, `bytes`
 };
 
 struct keeper_spec {     // outlives the keeper
     const char *run_dir; // NULL: no keeper
     const char *node;    // the name of this node
     int64_t every_ms;
-    int replicas;                 // on so many other nodes
+    int replicas;                   // of the state on so many other nodes; 0: none
+    const char *store;              // the node's content store, for inputs
+    const struct job_input *inputs; // that are dealt anew, with absolute paths
+    int input_count;
     struct channel_secret secret; // magic: WIRE_MAGIC_COPIES
 };
 
@@ -61,7 +70,8 @@ int keeper_open(struct keeper *k, struct loop *loop, const struct keeper_spec *s
 void keeper_close(struct keeper *k); // no-op on a closed one
 void keeper_ring(struct keeper *k, const struct wire_msg *m);
 void keeper_adopt(struct keeper *k, int fd); // takes fd
-// True when workers have to wait for KEEPER_READY in this round.
+// True when workers have to wait for KEEPER_READY in this round. With inputs they always wait for
+// KEEPER_INPUTS.
 bool keeper_is_needed(const struct keeper *k, int round);
 
 #endif

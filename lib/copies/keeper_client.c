@@ -62,7 +62,7 @@ static void on_not_given(struct keeper_state *s, const char *why) {
     if (!why[0])
         timer_start(s->loop, &s->busy, KEEPER_BUSY_MS, on_busy_over);
     keeper_stop(s);
-    for (s->at++; s->at < s->count; s->at++)
+    for (s->at++; s->at < s->states; s->at++)
         if (s->at < s->spec->replicas && peer(s)->has < s->best_number) {
             s->task = TASK_GIVE;
             step(s);
@@ -217,7 +217,7 @@ void keeper_give(struct keeper_state *s) {
     if (s->task != TASK_NONE)
         return;
     s->best_number = generation_newest(s->own);
-    for (s->at = 0; s->at < s->count && s->at < s->spec->replicas; s->at++)
+    for (s->at = 0; s->at < s->states && s->at < s->spec->replicas; s->at++)
         if (peer(s)->has < s->best_number) {
             s->task = TASK_GIVE;
             step(s);
@@ -231,10 +231,10 @@ static void find_next(struct keeper_state *s) {
     int at = s->at;
     keeper_stop(s);
     s->task = TASK_FIND;
-    for (at++; at < s->count && s->ring[at].failed;)
+    for (at++; at < s->states && s->ring[at].failed;)
         at++;
     s->at = at;
-    if (at < s->count) {
+    if (at < s->states) {
         step(s);
     } else if (s->best_number) {
         s->task = TASK_RESTORE;

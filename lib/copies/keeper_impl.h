@@ -3,12 +3,13 @@
 #ifndef COPIES_KEEPER_IMPL_H
 #define COPIES_KEEPER_IMPL_H
 
+#include "copies/content_transfer.h"
 #include "copies/keeper.h"
 #include "copies/placement.h"
 #include "copies/transfer.h"
 
 enum {
-    KEEPER_ORDER_BYTES_MAX = 64 << 10,
+    KEEPER_ORDER_BYTES_MAX = 160 << 10,
     KEEPER_BUSY_MS = 1000, // until a state that is being written is looked at again
     KEEPER_KILL_MS = 10,   // between two looks whether a killed publisher is gone
     KEEPER_LATE = 10,      // intervals without a whole state until it is logged
@@ -19,7 +20,7 @@ enum {
 
 enum keeper_published { KEEPER_NEW, KEEPER_SAME, KEEPER_NOT_WHOLE, KEEPER_FAILED };
 
-struct holder { // a node of the ring
+struct holder { // another node
     const char *name, *address;
     int port;
     int64_t has; // number of its newest copy of this node's state
@@ -42,10 +43,19 @@ struct keeper_state {
     const char *own, *copies; // folders
 
     struct arena ring_arena;
-    struct holder ring[PLACEMENT_RING_MAX];
-    int count;
+    struct holder ring[PLACEMENT_PEERS_MAX]; // the nodes that follow, then those that stand by
+    int count, states;                       // the first ones may have copies of this node's state
     int64_t round;
+    int rank, nodes;     // of the round
     const char *heir_of; // a node that is gone, whose state this new one takes over; "": none
+
+    // the inputs of the round, in one more process
+    struct child redeal;
+    bool redeals, redeal_waits; // the one of the last round has not ended
+    struct cas store;           // for connections that ask for content
+    bool store_open;
+    struct content_item *known; // heap: content of all inputs, by hash
+    size_t known_count;
 
     // publishing, in one more process
     struct child publisher;
@@ -72,14 +82,20 @@ struct keeper_state {
 };
 
 _Noreturn void keeper_main(const struct keeper_spec *spec, int fd);
-void keeper_tell(struct keeper_state *s, const struct wire_msg *note);
-bool keeper_is_name(const char *name);                      // of a node, as a folder
+void keeper_tell(const struct keeper_state *s, const struct wire_msg *note);
+void keeper_close_others(int kept);    // all descriptors but the standard ones and this one
+bool keeper_is_name(const char *name); // of a node, as a folder
 void keeper_ready(struct keeper_state *s, const char *why); // sends KEEPER_READY
 
 // keeper_publish.c
 enum keeper_published keeper_publish(const struct keeper_spec *spec, const char *own);
 // Makes the state of the newest generation the run's state, unless that has newer files.
 int keeper_restore(const struct keeper_spec *spec, const char *own, struct err *e);
+
+// keeper_inputs.c
+void keeper_deal(struct keeper_state *s); // begins the dealing of inputs for the round
+// Opens the store, and finds what may be asked for.
+int keeper_open_store(struct keeper_state *s, struct err *e);
 
 // keeper_visitors.c
 void keeper_visit(struct keeper_state *s, int fd); // takes fd

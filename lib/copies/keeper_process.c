@@ -22,7 +22,7 @@ enum { NICE = 10 };
 
 static void on_next(struct timer *t);
 
-void keeper_tell(struct keeper_state *s, const struct wire_msg *note) {
+void keeper_tell(const struct keeper_state *s, const struct wire_msg *note) {
     struct strbuf text = {0};
     frame_put(&text, note, NULL);
     if (send(s->fd, text.data, text.len, MSG_NOSIGNAL) < 0)
@@ -108,15 +108,23 @@ void keeper_ready(struct keeper_state *s, const char *why) {
 static void take_ring(struct keeper_state *s, const struct wire_msg *m) {
     arena_reset(&s->ring_arena);
     s->count = 0;
-    for (int64_t i = 0; i < m->node_count && s->count < PLACEMENT_RING_MAX; i++)
+    for (int64_t i = 0; i < m->node_count && s->count < PLACEMENT_PEERS_MAX; i++)
         s->ring[s->count++] =
             (struct holder){.name = arena_strdup(&s->ring_arena, m->nodes[i].name),
                             .address = arena_strdup(&s->ring_arena, m->nodes[i].address),
                             .port = (int)m->nodes[i].port};
     s->round = m->round;
+    s->rank = (int)m->group_rank;
+    s->nodes = (int)m->group_world;
+    s->states = s->count < PLACEMENT_RING_MAX ? s->count : PLACEMENT_RING_MAX;
+    s->states = s->states < s->nodes - 1 ? s->states : s->nodes - 1;
     s->heir_of = arena_strdup(&s->ring_arena, m->name);
-    bool here = file_exists(file_join(&s->arena, s->own, "here"));
     keeper_stop(s);
+    if (s->spec->input_count)
+        keeper_deal(s);
+    if (s->spec->replicas == 0)
+        return;
+    bool here = file_exists(file_join(&s->arena, s->own, "here"));
     if (here || s->round == 0)
         keeper_ready(s, "");
     else
@@ -129,7 +137,8 @@ static void take_order(struct keeper_state *s, const char *p, size_t len) {
     struct err e;
     size_t used;
     if (frame_take(&a, p, len, KEEPER_ORDER_BYTES_MAX, &m, &used, NULL, &e) == 1 &&
-        m.type == WIRE_COPIES)
+        m.type == WIRE_COPIES && m.group_world > 0 && m.group_world <= JOB_NODES_MAX &&
+        m.group_rank >= 0 && m.group_rank < m.group_world)
         take_ring(s, &m);
     arena_fini(&a);
 }
@@ -160,7 +169,7 @@ static void on_order(struct watch *w, unsigned events) {
 // ---- the process --------------------------------------------------------------------------------
 
 // The agent's port must close with the agent: a refused connection proves that it is dead.
-static void close_others(int kept) {
+void keeper_close_others(int kept) {
     int fds[1024], count;
     do {
         struct file_entries in = file_entries_open("/proc/self/fd");
@@ -184,7 +193,7 @@ static void become_keeper(int fd) {
     prctl(PR_SET_NAME, "dtrun-keeper");
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     log_sink(NULL); // the agent's threads are not here
-    close_others(fd);
+    keeper_close_others(fd);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (int signal = 1; signal < SIGSYS; signal++)

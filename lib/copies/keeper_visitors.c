@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections of other nodes: they give generations of their states, or ask for their own. A giver
-// that comes while another one gives is sent away without a reason, and comes again.
+// Connections of other nodes: they give generations of their states, or ask for their own, or for
+// content of inputs. A giver that comes while another one gives is sent away without a reason, and
+// comes again.
 #include "base/log.h"
 #include "copies/keeper_impl.h"
 #include "sys/file.h"
@@ -16,6 +17,7 @@ struct visitor {
     struct timer idle;
     struct giver giver;
     struct taker taker;
+    struct content_giver content;
     char *folder; // of the state that the taker takes; NULL: it takes none
     struct deferred gone;
 };
@@ -40,6 +42,7 @@ static void end(struct visitor *v) {
         s->takes = false;
     taker_close(&v->taker);
     giver_close(&v->giver);
+    content_giver_close(&v->content);
     channel_close(&v->link);
     timer_stop(&v->idle);
     loop_defer(s->loop, &v->gone, free_visitor);
@@ -95,6 +98,7 @@ static void on_ask(struct visitor *v, const struct wire_msg *m) {
     const char *folder = file_join(&a, v->keeper->copies, m->name);
     int64_t number = keeper_is_name(m->name) ? generation_newest(folder) : 0;
     giver_close(&v->giver);
+    content_giver_close(&v->content);
     if (number <= 0)
         answer(v, 0, false, "");
     else if (giver_open(&v->giver, folder, number, &e) == 0)
@@ -104,9 +108,30 @@ static void on_ask(struct visitor *v, const struct wire_msg *m) {
     arena_fini(&a);
 }
 
+static void on_content_ask(struct visitor *v, const struct wire_msg *m) {
+    struct keeper_state *s = v->keeper;
+    struct err e;
+    giver_close(&v->giver);
+    if (keeper_open_store(s, &e) == 0) {
+        v->content.cas = &s->store;
+        v->content.known = s->known;
+        v->content.known_count = s->known_count;
+        if (content_giver_ask(&v->content, &v->link, m, &e) == 0)
+            return;
+    }
+    answer(v, 0, false, e.text);
+}
+
+static void on_get(struct visitor *v, const struct wire_msg *m) {
+    struct err e;
+    int rc = v->content.asked_count ? content_giver_get(&v->content, &v->link, m, &e)
+                                    : giver_get(&v->giver, &v->link, m, &e);
+    if (rc < 0)
+        answer(v, 0, false, e.text);
+}
+
 static void on_message(struct channel *l, const struct wire_msg *m) {
     struct visitor *v = l->ctx;
-    struct err e;
     timer_start(v->keeper->loop, &v->idle, KEEPER_IDLE_MS_MAX, on_idle);
     if (m->type == WIRE_STATE_OFFER)
         on_offer(v, m);
@@ -114,10 +139,12 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
         on_ask(v, m);
     else if (m->type == WIRE_STATE_DATA)
         taker_data(&v->taker, m);
-    else if (m->type != WIRE_STATE_GET)
+    else if (m->type == WIRE_CONTENT_ASK)
+        on_content_ask(v, m);
+    else if (m->type == WIRE_STATE_GET)
+        on_get(v, m);
+    else
         end(v);
-    else if (giver_get(&v->giver, l, m, &e) < 0)
-        answer(v, 0, false, e.text);
 }
 
 static void on_ready(struct channel *l) {

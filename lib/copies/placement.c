@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int placement_ring(int count, int self, int ring[PLACEMENT_RING_MAX]) {
-    int most = count - 1 < PLACEMENT_RING_MAX ? count - 1 : PLACEMENT_RING_MAX;
+int placement_ring(int count, int self, int *ring, int most) {
+    most = count - 1 < most ? count - 1 : most;
     for (int i = 0; i < most; i++)
         ring[i] = (self + 1 + i) % count;
     return most > 0 ? most : 0;

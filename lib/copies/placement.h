@@ -7,10 +7,14 @@
 #ifndef COPIES_PLACEMENT_H
 #define COPIES_PLACEMENT_H
 
-enum { PLACEMENT_RING_MAX = 16 }; // nodes that a node knows; the holders are the first of them
+enum {
+    PLACEMENT_RING_MAX = 16,   // nodes that may have a copy of a state; the holders come first
+    PLACEMENT_PEERS_MAX = 256, // nodes that a node knows, in a run that deals inputs anew
+};
 
-// Fills `ring` with the ranks that follow rank `self` of `count`, and returns their number.
-int placement_ring(int count, int self, int ring[PLACEMENT_RING_MAX]);
+// Fills `ring` with the ranks that follow rank `self` of `count`, at most `most` of them, and
+// returns their number.
+int placement_ring(int count, int self, int *ring, int most);
 // Of each node of this round the name of the node whose state it takes over; NULL: none. Both lists
 // are in the order of ranks, and `out` has room for `now_count`.
 void placement_heirs(const char *const *last, int last_count, const char *const *now, int now_count,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/augment.h"
 
-#include "data/philox.h"
+#include "base/philox.h"
 
 #include <string.h>
 

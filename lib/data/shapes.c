@@ -4,7 +4,7 @@
 // the background with equal probability, so no linear function of the pixels separates the classes.
 //
 // All arithmetic is on integers: the images are the same bits on every machine and compiler.
-#include "data/philox.h"
+#include "base/philox.h"
 #include "data/source.h"
 #include "sys/file.h"
 

@@ -2,7 +2,7 @@
 // Folding a list of transforms into a view.
 #include "data/transform.h"
 
-#include "data/philox.h"
+#include "base/philox.h"
 
 #include <math.h>
 

@@ -90,6 +90,8 @@ static int take_input(struct launch *l, const struct job_input *in, const char *
     struct arena *a = l->arena;
     const char *name = env_variable(a, "DTCTL_INPUT_", in->name);
     const char *path = file_join(a, root, in->path);
+    if (in->deal) // each round has its own
+        return 0;
     env[0] = (struct job_pair){name, path};
     if (!in->streamed)
         return 1;
@@ -186,14 +188,26 @@ static int take_roster(struct launch *l, const struct job_spec *s, const struct 
 }
 
 // After the key is known.
-static void take_keeper(struct launch *l, const struct job_spec *s, const char *run_dir) {
-    if (!s->state_replicas)
+static void take_keeper(struct launch *l, const struct job_spec *s, const char *root,
+                        const char *run_dir) {
+    struct job_input *dealt = arena_new(l->arena, struct job_input, (size_t)s->input_count + 1);
+    int count = 0;
+    for (int i = 0; i < s->input_count; i++)
+        if (s->inputs[i].deal) {
+            dealt[count] = s->inputs[i];
+            dealt[count++].path = file_join(l->arena, root, s->inputs[i].path);
+        }
+    if (!s->state_replicas && !count)
         return;
-    l->agent.coordinator.copies = true;
+    l->agent.coordinator.copies = s->state_replicas > 0;
+    l->agent.coordinator.deals = count > 0;
     l->agent.keeper = (struct keeper_spec){.run_dir = run_dir,
                                            .node = s->node,
                                            .every_ms = s->state_every_ms,
                                            .replicas = s->state_replicas,
+                                           .store = file_join(l->arena, root, "cas"),
+                                           .inputs = dealt,
+                                           .input_count = count,
                                            .secret = l->agent.coordinator.secret};
     l->agent.keeper.secret.magic = WIRE_MAGIC_COPIES;
 }
@@ -229,7 +243,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.time_ms_max = s->max_time_ms;
     l->agent.coordinator.secret.key = s->key;
     l->agent.coordinator.secret.key_len = s->has_key ? sizeof s->key : 0;
-    take_keeper(l, s, run_dir);
+    take_keeper(l, s, root, run_dir);
     l->agent.listen_fd = listen_fd;
     l->agent.listen_port = listen_port;
     l->agent.report = true; // written to agent.log

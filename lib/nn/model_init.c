@@ -6,7 +6,7 @@
 //
 // Number i of a parameter is a pure function of (seed, parameter, i), so initial weights depend on
 // neither world size nor threads.
-#include "data/philox.h"
+#include "base/philox.h"
 #include "nn/model.h"
 
 #include <math.h>

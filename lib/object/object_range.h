@@ -9,8 +9,9 @@
 
 enum {
     OBJECT_RANGE_BYTES = 2 * CAS_UNIT_BYTES,
-    OBJECT_SMALL_BYTES_MAX = 256 << 10, // goes into a pack of the store, as pushed files do
-    OBJECT_CALLS_MAX = 16,              // at a time
+    OBJECT_SMALL_BYTES_MAX =
+        CAS_SMALL_BYTES_MAX, // goes into a pack of the store, as pushed files do
+    OBJECT_CALLS_MAX = 16,   // at a time
 };
 
 struct object_want {

@@ -108,6 +108,32 @@ static int parse_pairs(struct arena *a, const struct toml *t, const char *table,
     return 0;
 }
 
+const char *const job_shards[] = {"size", "key", "count", NULL};
+const char *const job_unevens[] = {"allow", "pad", "drop", "refuse", NULL};
+
+static int word_at(const struct toml *t, const char *path, const char *const *words, int *out,
+                   struct err *e) {
+    const char *word = text_at(t, path, words[0]);
+    for (*out = 0; words[*out]; ++*out)
+        if (str_eq(words[*out], word))
+            return 0;
+    return err_set(e, ERR_CONFIG, "%s '%.100s' is no value of dtctl", path, word);
+}
+
+static int parse_deal(struct arena *a, const struct toml *t, struct job_input *in, struct err *e) {
+    struct job_deal *d = arena_new(a, struct job_deal, 1);
+    if (!toml_get(t, "shard"))
+        return 0;
+    d->shuffled = toml_get(t, "seed") != NULL;
+    in->deal = d;
+    return word_at(t, "shard", job_shards, &d->shard, e) < 0 ||
+                   word_at(t, "uneven", job_unevens, &d->uneven, e) < 0 ||
+                   int_at(t, "replicas", 0, JOB_REPLICAS_MAX, &d->replicas, e) < 0 ||
+                   (d->shuffled && toml_need_int(t, "seed", 0, INT64_MAX, &d->seed, e) < 0)
+               ? -1
+               : 0;
+}
+
 static int parse_inputs(struct arena *a, const struct toml *t, struct job_spec *s, struct err *e) {
     const struct toml *v = toml_get(t, "inputs");
     size_t count = v && v->type == TOML_TABLE ? v->len : 0;
@@ -117,7 +143,7 @@ static int parse_inputs(struct arena *a, const struct toml *t, struct job_spec *
     for (const struct toml *i = count ? v->child : NULL; i; i = i->next) {
         struct job_input *in = &s->inputs[s->input_count++];
         in->name = i->key;
-        if (toml_need_str(i, "path", &in->path, e) < 0)
+        if (toml_need_str(i, "path", &in->path, e) < 0 || parse_deal(a, i, in, e) < 0)
             return err_wrap(e, "input '%.100s'", i->key);
         in->mode = text_at(i, "mode", "replicated");
         in->streamed = toml_get_bool(i, "streamed", false);
@@ -134,6 +160,19 @@ char *job_setup_dir(struct arena *a, const char *hash) {
 char *job_bundle_dir(struct arena *a, const char *hash) {
     enum { NAME_DIGITS = 16 };
     return arena_printf(a, "%s/bundle-%.*s", JOB_BUNDLES_DIR, NAME_DIGITS, hash);
+}
+
+char *job_share_folder(struct arena *a, const char *path, int nodes, int group_rank) {
+    return arena_printf(a, "%s-of%d.%d", path, nodes, group_rank);
+}
+
+char *job_share_list(struct arena *a, const char *run_dir, const char *name, int nodes,
+                     int group_rank) {
+    return arena_printf(a, "%s/inputs/%s-of%d.%d.jsonl", run_dir, name, nodes, group_rank);
+}
+
+char *job_deal_list(struct arena *a, const char *run_dir, const char *name) {
+    return arena_printf(a, "%s/inputs/%s.list", run_dir, name);
 }
 
 bool job_needs_setup(const struct job_spec *s) {
@@ -194,6 +233,21 @@ static void format_pairs(struct strbuf *out, const char *table, const struct job
         toml_write_str(out, pairs[i].name, pairs[i].value);
 }
 
+static void format_input(struct strbuf *out, const struct job_input *in) {
+    toml_write_table(out, "inputs", in->name);
+    toml_write_str(out, "path", in->path);
+    toml_write_str(out, "mode", in->mode ? in->mode : "replicated");
+    if (in->streamed)
+        toml_write_bool(out, "streamed", true);
+    if (!in->deal)
+        return;
+    toml_write_str(out, "shard", job_shards[in->deal->shard]);
+    toml_write_str(out, "uneven", job_unevens[in->deal->uneven]);
+    if (in->deal->shuffled)
+        toml_write_int(out, "seed", in->deal->seed);
+    toml_write_int(out, "replicas", in->deal->replicas);
+}
+
 void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out) {
     toml_write_table(out, "run", NULL);
     toml_write_str(out, "id", s->run);
@@ -234,13 +288,8 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
         toml_write_int(out, "replicas", s->state_replicas);
         toml_write_int(out, "every_ms", s->state_every_ms);
     }
-    for (int i = 0; i < s->input_count; i++) {
-        toml_write_table(out, "inputs", s->inputs[i].name);
-        toml_write_str(out, "path", s->inputs[i].path);
-        toml_write_str(out, "mode", s->inputs[i].mode ? s->inputs[i].mode : "replicated");
-        if (s->inputs[i].streamed)
-            toml_write_bool(out, "streamed", true);
-    }
+    for (int i = 0; i < s->input_count; i++)
+        format_input(out, &s->inputs[i]);
 }
 
 static int compare_ranks(const void *a, const void *b) {

@@ -11,6 +11,7 @@
 //                created_ms
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode streamed path absolute, or relative to the node's root
+//                    shard uneven seed replicas   dealt anew in each round (struct job_deal)
 //     [setup]    run hash               a script that prepares the node, once for each hash
 //     [bundle]   hash                   the archive of the command's environment
 //     [state]    replicas every_ms      copies of the state on other nodes; absent: none
@@ -41,10 +42,29 @@ struct job_pair {
     const char *name, *value;
 };
 
+// The rule by which each round deals a sharded input to its nodes (content/deal.h).
+struct job_deal {
+    int shard;     // of job_shards
+    int uneven;    // of job_unevens
+    bool shuffled; // with this seed
+    int64_t seed;  // 0 …
+    int replicas;  // other nodes that keep the files of a share
+};
+extern const char *const job_shards[];  // "size", "key", "count", NULL
+extern const char *const job_unevens[]; // "allow", "pad", "drop", "refuse", NULL
+
 struct job_input {
     const char *name, *path, *mode; // mode: "replicated" or "sharded"
+    const struct job_deal *deal;    // NULL: dealt once, by the operator, or to every node
     bool streamed; // path is a folder of JOB_STREAM_LIST and JOB_STREAM_URLS, as dtdata writes them
 };
+
+// The folder of a node's share, from the input's path. In the folder of the run: the list of the
+// share's files for workers; that of all files of the input, by generation_encode.
+char *job_share_folder(struct arena *a, const char *path, int nodes, int group_rank);
+char *job_share_list(struct arena *a, const char *run_dir, const char *name, int nodes,
+                     int group_rank);
+char *job_deal_list(struct arena *a, const char *run_dir, const char *name);
 
 #define JOB_STREAM_LIST   "list"
 #define JOB_STREAM_URLS   "urls"

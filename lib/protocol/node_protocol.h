@@ -168,6 +168,10 @@ enum node_state {
       "another node has a copy of this node's state; bytes that were sent")                        \
     X(EVENT_STATE_RESTORED, "state-restored", "each", "peer number bytes of",                      \
       "this node has its state back from a copy; of: the node whose state it was")                 \
+    X(EVENT_INPUT_DEALT, "input-dealt", "each", "round input files bytes",                         \
+      "this node has its share of an input for the round; what came from other nodes")             \
+    X(EVENT_INPUT_KEPT, "input-kept", "each", "round input files bytes",                           \
+      "this node has the copies of other shares that it is to keep; what came from other nodes")   \
     X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \
     X(EVENT_FAILURE, "failure", "coordinator",                                                     \
       "peer round rank local_rank pid status signal failed_ms message tail evidence root",         \

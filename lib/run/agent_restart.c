@@ -159,9 +159,14 @@ static void send_next(struct revive_node *x) {
     const struct run_start *l = x->revive->launch;
     const struct fleet_node *n = x->agent.node;
     // Objects that this node has read are in its store. The newest state replaces an earlier run's.
-    const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL,
-                                      l->remote ? l->remote[n->index].files : NULL,
-                                      input_fanout_files(l), x->state};
+    // Files of an elastic input that are not here come from the other nodes.
+    const struct manifest *parts[] = {l->common,
+                                      l->shards ? l->shards[n->index] : NULL,
+                                      l->dealt ? l->dealt[n->index] : NULL,
+                                      l->remote && !l->elastic ? l->remote[n->index].files : NULL,
+                                      l->lists,
+                                      input_fanout_files(l),
+                                      x->state};
     struct xfer_push_spec spec = {
         .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};
     struct err e = {0};

@@ -2,9 +2,10 @@
 // Finds the files of the inputs and deals sharded ones to the nodes.
 #include "run/input_add.h"
 
+#include "content/deal.h"
 #include "content/ignore.h"
 #include "fleet/hashing.h"
-#include "run/input_deal.h"
+#include "run/input_elastic.h"
 #include "run/input_fanout.h"
 #include "run/input_from_run.h"
 #include "run/input_remote.h"
@@ -98,61 +99,68 @@ static void count_file(struct run_start_share *share, const struct manifest_entr
     share->bytes += bytes;
 }
 
-static struct input_deal_rule rule_of(const struct run_start_input *in) {
-    struct input_deal_rule rule = {
+static struct deal_rule rule_of(const struct run_start_input *in) {
+    struct deal_rule rule = {
         .what = in->config->unit == CONFIG_UNIT_SAMPLE ? "samples" : "files",
-        .shard = config_input_shard(in->config),
-        .uneven = in->config->uneven,
+        .shard = (enum deal_shard)config_input_shard(in->config), // input_elastic.c compares them
+        .uneven = (enum deal_uneven)in->config->uneven,
     };
     rule.shuffled = config_input_seed(in->config, &rule.seed);
     return rule;
 }
 
-// Every node gets all folders and the indices of shards, which are no part of the deal.
-static int give_to_all(struct run_start *l, struct run_start_input *in, size_t node,
-                       struct err *e) {
+// Gives a node all folders, its files, and the indices of shards, which are no part of the deal
+// unless the input is elastic.
+static int give_share(struct run_start *l, struct run_start_input *in, size_t node,
+                      const size_t *entries, const struct deal_share *share, struct err *e) {
     const struct manifest *m = in->manifest;
-    for (size_t i = 0; i < m->count; i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < m->count; i++) {
         const struct manifest_entry *entry = &m->entries[i];
-        if ((entry->kind == MANIFEST_FOLDER &&
-             copy_entry(l->shards[node], l->context->arena, entry, in->path, e) < 0) ||
-            (input_stream_is_index(entry) && give(l, in, node, entry, e) < 0))
-            return -1;
+        if (entry->kind == MANIFEST_FOLDER)
+            rc = in->elastic
+                     ? input_elastic_add(l, in, node, i, e)
+                     : copy_entry(l->shards[node], l->context->arena, entry, in->path, e);
+        else if (!in->elastic && input_stream_is_index(entry))
+            rc = give(l, in, node, entry, e);
     }
-    return 0;
+    for (size_t i = 0; rc == 0 && i < share->count; i++) {
+        size_t at = entries[share->items[i]];
+        rc = in->elastic ? input_elastic_add(l, in, node, at, e)
+                         : give(l, in, node, &m->entries[at], e);
+        count_file(&in->share[node], &m->entries[at], m->entries[at].size);
+    }
+    return rc;
 }
 
-// Files and links are the items.
+// Files and links are the items. Spare nodes have no share.
 static int deal_files(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
     const struct manifest *m = in->manifest;
-    struct input_deal_item *items = arena_new(a, struct input_deal_item, m->count + 1);
+    size_t nodes = in->elastic ? (size_t)l->run.nodes_max : l->node_count;
+    struct deal_item *items = arena_new(a, struct deal_item, m->count + 1);
     size_t *entries = arena_new(a, size_t, m->count + 1), count = 0;
-    struct input_deal_share *deal = arena_new(a, struct input_deal_share, l->node_count);
-    struct input_deal_rule rule = rule_of(in);
+    struct deal_share *deal = arena_new(a, struct deal_share, nodes);
+    struct deal_rule rule = rule_of(in);
     for (size_t i = 0; i < m->count; i++)
-        if (m->entries[i].kind != MANIFEST_FOLDER && !input_stream_is_index(&m->entries[i])) {
+        if (m->entries[i].kind != MANIFEST_FOLDER &&
+            (in->elastic || !input_stream_is_index(&m->entries[i]))) {
             entries[count] = i;
-            items[count++] = (struct input_deal_item){m->entries[i].path, m->entries[i].size};
+            items[count++] = (struct deal_item){m->entries[i].path, m->entries[i].size};
         }
-    if (input_deal(a, items, count, &rule, deal, l->node_count, e) < 0)
+    if (in->elastic && input_elastic_check_deal(l, in, items, count, &rule, e) < 0)
+        return -1;
+    if (deal_out(a, items, count, &rule, deal, nodes, e) < 0)
         return err_wrap(e, "'%s'", in->source);
-    for (size_t n = 0; n < l->node_count; n++) {
-        if (give_to_all(l, in, n, e) < 0)
+    for (size_t n = 0; n < nodes; n++)
+        if (give_share(l, in, n, entries, &deal[n], e) < 0)
             return -1;
-        for (size_t i = 0; i < deal[n].count; i++) {
-            const struct manifest_entry *entry = &m->entries[entries[deal[n].items[i]]];
-            if (give(l, in, n, entry, e) < 0)
-                return -1;
-            count_file(&in->share[n], entry, entry->size);
-        }
-    }
     return 0;
 }
 
 // Counts what a node gets, without writing it.
 static void count_samples(struct run_start *l, struct run_start_input *in, size_t node,
-                          const struct input_samples *s, const struct input_deal_share *deal) {
+                          const struct input_samples *s, const struct deal_share *deal) {
     struct arena *a = l->context->arena;
     uint64_t *bytes = arena_new(a, uint64_t, in->manifest->count + 1);
     for (size_t i = 0; i < deal->count; i++)
@@ -168,13 +176,13 @@ static int deal_samples(struct run_start *l, struct run_start_input *in, struct 
     struct arena *a = l->context->arena;
     const struct manifest *m = in->manifest;
     struct input_samples s = {0};
-    struct input_deal_share *deal = arena_new(a, struct input_deal_share, l->node_count);
-    struct input_deal_rule rule = rule_of(in);
+    struct deal_share *deal = arena_new(a, struct deal_share, l->node_count);
+    struct deal_rule rule = rule_of(in);
     int result = input_samples_index(&s, a, m, e);
     if (result == 0 && !l->context->config->dry_run)
         result = input_parts_open(&l->parts, &l->context->cluster, l->run.id, e);
     if (result == 0)
-        result = input_deal(a, s.items, s.count, &rule, deal, l->node_count, e);
+        result = deal_out(a, s.items, s.count, &rule, deal, l->node_count, e);
     if (result < 0)
         err_wrap(e, "'%s'", in->source);
     in->samples = s.count;
@@ -201,7 +209,7 @@ static int deal_samples(struct run_start *l, struct run_start_input *in, struct 
 
 // The path on the nodes contains the hash of the content, so that the next run can reuse it. That
 // of a sharded input also depends on the rule and on the order of the nodes: a folder never has
-// shares of two deals.
+// shares of two deals. A share of an elastic input has a folder of its own.
 static const char *node_path(const struct run_start *l, const struct run_start_input *in) {
     struct arena *a = l->context->arena;
     const struct config_input *c = in->config;
@@ -215,14 +223,15 @@ static const char *node_path(const struct run_start *l, const struct run_start_i
         hash_init(&h);
         hash_add(&h, digest, sizeof digest);
         hash_add(&h, rule, strlen(rule) + 1);
-        for (size_t n = 0; n < l->node_count; n++)
+        for (size_t n = 0; n < l->node_count && !in->elastic; n++)
             hash_add(&h, l->run.nodes[n], strlen(l->run.nodes[n]) + 1);
         hash_final(&h, digest);
     }
     hash_hex(hex, digest);
-    return in->share ? arena_printf(a, "inputs/%s-%.*s-of%zu", in->name, DIGEST_DIGITS, hex,
-                                    l->node_count)
-                     : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
+    return in->share && !in->elastic
+               ? arena_printf(a, "inputs/%s-%.*s-of%zu", in->name, DIGEST_DIGITS, hex,
+                              l->node_count)
+               : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
 }
 
 // Patterns of files that are left out: exclude, and files that are no part of the results of a run.
@@ -273,6 +282,9 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
     bool streamed = config_input_is_streamed(in->config);
     if (streamed && input_stream_check(l, in, e) < 0)
         return -1;
+    in->elastic = sharded && l->elastic;
+    if (in->elastic && input_elastic_check_run(l, in, e) < 0)
+        return -1;
     if (sharded)
         in->share = arena_new(l->context->arena, struct run_start_share, l->node_count);
     in->path = streamed ? input_stream_path(l, in) : node_path(l, in);
@@ -309,6 +321,9 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
         return err_set(e, ERR_CONFIG, "'%s' is one file; only a folder can be sharded", in->source);
     if (find_files(l, in, folder, e) < 0)
         return -1;
+    in->elastic = sharded && l->elastic;
+    if (in->elastic && input_elastic_check_run(l, in, e) < 0)
+        return -1;
     if (sharded) {
         in->share = arena_new(a, struct run_start_share, l->node_count);
         in->path = node_path(l, in);
@@ -337,8 +352,11 @@ int input_add_all(struct run_start *l, struct err *e) {
         if (add_input(l, in, e) < 0)
             return err_wrap(e, "input '%s'", from->name);
         l->spec.inputs[l->spec.input_count++] =
-            (struct job_input){in->name, in->path, in->share ? "sharded" : "replicated",
-                               config_input_is_streamed(from)};
+            (struct job_input){.name = in->name,
+                               .path = in->path,
+                               .mode = in->share ? "sharded" : "replicated",
+                               .deal = in->elastic ? input_elastic_rule(a, from) : NULL,
+                               .streamed = config_input_is_streamed(from)};
     }
     return 0;
 }

@@ -182,32 +182,69 @@ int input_remote_read(struct run_start *l, struct fleet *f, struct input_remote_
     return result;
 }
 
-// Objects of which each node has its own part.
-static int send_parts(struct run_start *l, struct fleet *f, struct err *e) {
+// A copy that is sorted, since the lists that are sent have the order of the original.
+static struct manifest *sorted_copy(const struct manifest *m, struct err *e) {
+    struct manifest *copy = manifest_new();
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < m->count; i++)
+        rc = manifest_append(copy, &m->entries[i], e);
+    if (rc == 0 && manifest_sort(copy, e) == 0)
+        return copy;
+    manifest_free(copy);
+    return NULL;
+}
+
+static int place_parts(struct run_start *l, struct fleet *f, const size_t *parts, struct err *e) {
     struct manifest **files = arena_new(l->context->arena, struct manifest *, f->count + 1);
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < f->count; i++) {
+        const struct manifest *m = parts[i] < f->count ? l->remote[parts[i]].files : NULL;
+        if (!m || m->count == 0 || f->nodes[i].failed)
+            continue;
+        files[i] = sorted_copy(m, e);
+        result = files[i] ? 0 : -1;
+    }
+    if (result == 0)
+        result = fleet_send_manifests(f, "place", files, "", XFER_MERGE, &l->sent, e);
+    for (size_t i = 0; i < f->count; i++)
+        if (files[i])
+            manifest_free(files[i]);
+    return result;
+}
+
+int input_remote_send_parts(struct run_start *l, struct fleet *f, const size_t *parts,
+                            struct err *e) {
     struct input_remote_list *lists =
         arena_new(l->context->arena, struct input_remote_list, f->count + 1);
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) {
-        struct run_start_remote *r = &l->remote[i];
+        struct run_start_remote *r = parts[i] < f->count ? &l->remote[parts[i]] : NULL;
+        if (!r)
+            continue;
         lists[i] = (struct input_remote_list){
             .input = &r->input, .files = r->files, .count = r->files->count};
-        files[i] = r->files->count ? r->files : NULL;
         count += r->files->count;
     }
     if (count == 0)
         return 0;
-    int result = input_remote_read(l, f, lists, e);
-    // The order of the lists that were sent is not needed any more.
-    for (size_t i = 0; result == 0 && i < f->count; i++)
-        result = files[i] ? manifest_sort(files[i], e) : 0;
-    return result < 0 ? -1 : fleet_send_manifests(f, "place", files, "", XFER_MERGE, &l->sent, e);
+    return input_remote_read(l, f, lists, e) < 0 ? -1 : place_parts(l, f, parts, e);
+}
+
+// Objects of which each node has its own part.
+static int send_own(struct run_start *l, struct fleet *f, struct err *e) {
+    size_t *parts = arena_new(l->context->arena, size_t, f->count + 1);
+    for (size_t i = 0; i < f->count; i++)
+        parts[i] = i;
+    int result = input_remote_send_parts(l, f, parts, e);
+    for (size_t i = 0; result == 0 && i < f->count; i++) // a new machine may need them again
+        result = manifest_sort(l->remote[i].files, e);
+    return result;
 }
 
 int input_remote_send(struct run_start *l, struct fleet *f, struct err *e) {
     if (!l->remote && !l->shared)
         return 0;
-    int result = l->remote ? send_parts(l, f, e) : 0;
+    int result = l->remote && !l->elastic ? send_own(l, f, e) : 0; // else input_elastic_send
     if (result == 0)
         result = input_fanout_send(l, f, e);
     if (result == 0 && fleet_failures(f) == 0)

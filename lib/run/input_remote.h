@@ -50,6 +50,10 @@ struct input_remote_list {
 // One list for each node of the fleet; an empty one is skipped. Adds to l->downloaded and l->again.
 int input_remote_read(struct run_start *l, struct fleet *f, struct input_remote_list *lists,
                       struct err *e);
+// Node i reads the part that was added for node parts[i], SIZE_MAX: none, then has it put into
+// place. The parts keep the order in which they were added.
+int input_remote_send_parts(struct run_start *l, struct fleet *f, const size_t *parts,
+                            struct err *e);
 // Every node reads what was added, then has it put into place. Failures are kept per node.
 int input_remote_send(struct run_start *l, struct fleet *f, struct err *e);
 void input_remote_close(struct run_start *l);

@@ -69,9 +69,9 @@ static int index_archive(struct input_samples *s, size_t number, const struct ma
 }
 
 static void make_items(struct input_samples *s, struct arena *a, const struct manifest *m) {
-    s->items = arena_new(a, struct input_deal_item, s->count + 1);
+    s->items = arena_new(a, struct deal_item, s->count + 1);
     for (size_t i = 0; i < s->count; i++)
-        s->items[i] = (struct input_deal_item){
+        s->items[i] = (struct deal_item){
             .key = arena_printf(a, "%s/%09zu", m->entries[s->samples[i].entry].path, i),
             .bytes = s->samples[i].bytes,
         };
@@ -157,7 +157,7 @@ static int write_part(const struct input_samples *s, const char *from, const cha
 }
 
 int input_samples_write(struct context *c, const struct input_samples *s,
-                        const struct manifest *from, const struct input_deal_share *share,
+                        const struct manifest *from, const struct deal_share *share,
                         const char *dir, const char *below, struct manifest *to, struct err *e) {
     struct arena a = {0};
     int result = 0;

@@ -5,8 +5,8 @@
 #ifndef RUN_INPUT_SAMPLES_H
 #define RUN_INPUT_SAMPLES_H
 
+#include "content/deal.h"
 #include "content/manifest.h"
-#include "run/input_deal.h"
 #include "ui/context.h"
 
 enum { INPUT_SAMPLES_MAX = 32 << 20 };
@@ -18,7 +18,7 @@ struct input_sample {
 
 struct input_samples {
     struct input_sample *samples; // by archive, then by place
-    struct input_deal_item *items;
+    struct deal_item *items;
     size_t count, room;
 };
 
@@ -30,7 +30,7 @@ int input_samples_index(struct input_samples *s, struct arena *a, const struct m
 void input_samples_free(struct input_samples *s);
 // Writes the parts of a share below dir and appends them to `to` as `below`/PATH. ERR_INTERRUPTED.
 int input_samples_write(struct context *c, const struct input_samples *s,
-                        const struct manifest *from, const struct input_deal_share *share,
+                        const struct manifest *from, const struct deal_share *share,
                         const char *dir, const char *below, struct manifest *to, struct err *e);
 
 #endif

@@ -4,6 +4,7 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
+#include "run/input_elastic.h"
 #include "run/input_from_run.h"
 #include "run/input_remote.h"
 #include "sys/file.h"
@@ -20,19 +21,14 @@ static const char *guess_mode(struct arena *a, const char *source) {
     return *near ? arena_printf(a, "; '%s' is no mode%s", colon, near) : "";
 }
 
-// The shares are dealt once, to the nodes that the run begins with.
 static int check_shares(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     bool elastic = !c->job.once && c->job.nodes.min != c->job.nodes.max;
     bool spares = !c->job.once && c->job.nodes.max && c->job.spares;
     for (size_t i = 0; (elastic || spares) && i < c->inputs.count; i++)
-        if (config_input_is_sharded(config_input(c, i)))
-            return err_set(
-                e, ERR_CONFIG,
-                "%s: input '%s' is sharded, and the share of a node that leaves would be "
-                "missing: a run with %s needs mode = replicated (or: --nodes N)",
-                config_where(c, elastic ? "train.nodes" : "train.spares"), config_input(c, i)->name,
-                elastic ? "MIN:MAX nodes" : "spare nodes");
+        if (config_input_is_sharded(config_input(c, i)) &&
+            input_elastic_check(c, config_input(c, i), e) < 0)
+            return -1;
     return 0;
 }
 

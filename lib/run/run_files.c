@@ -11,6 +11,7 @@
 #include "fleet/owner.h"
 #include "provider/cluster_backup.h"
 #include "run/input_add.h"
+#include "run/input_elastic.h"
 #include "run/input_fanout.h"
 #include "run/input_remote.h"
 #include "run/input_stream.h"
@@ -136,6 +137,9 @@ int run_start_files(struct run_start *l, struct err *e) {
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         if (hashing_run(l->context, l->shards[n], e) < 0)
             return -1;
+    for (size_t n = 0; l->dealt && n < l->node_count; n++)
+        if (l->dealt[n]->count && hashing_run(l->context, l->dealt[n], e) < 0)
+            return -1;
     return l->common->count ? hashing_run(l->context, l->common, e) : 0;
 }
 
@@ -146,6 +150,7 @@ void run_start_close(struct run_start *l) {
     input_remote_close(l);
     input_stream_close(l);
     input_fanout_close(l);
+    input_elastic_close(l);
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         manifest_free(l->shards[n]);
     memset(l->spec.key, 0, sizeof l->spec.key);
@@ -162,5 +167,5 @@ int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {
     if (l->shards &&
         fleet_send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
-    return input_remote_send(l, f, e);
+    return input_elastic_send(l, f, e) < 0 ? -1 : input_remote_send(l, f, e);
 }

@@ -68,6 +68,7 @@ static int choose_nodes(struct run_start *l, struct err *e) {
     r->node_count = l->node_count;
     r->nodes_min = (int)min;
     r->nodes_max = (int)places;
+    l->elastic = min < (int64_t)l->node_count;
     return 0;
 }
 

@@ -49,8 +49,10 @@ struct run_start_stream {
 
 // The part of one node in the inputs from servers.
 struct run_start_remote {
-    struct manifest *files; // where it goes; the hashes come from the node
-    struct strbuf input;    // for dtdata
+    struct manifest *files;          // where it goes; the hashes come from the node
+    struct strbuf input;             // for dtdata
+    struct manifest_entry **origins; // of the files in their input; NULL: the hashes stay here
+    size_t origin_room;
 };
 
 struct run_start_input {
@@ -59,7 +61,8 @@ struct run_start_input {
     const char *run;               // the earlier run that it is from; NULL: none
     const char *const *ignore;     // patterns of files to leave out; NULL: none
     struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
-    const char *path;              // on the nodes, below their root
+    bool elastic;                  // sharded, and dealt anew by every round
+    const char *path;              // on the nodes, below their root; elastic: of job_share_folder
     struct manifest *manifest;     // replicated, or complete before it is dealt out
     size_t samples;                // in it; 0 unless samples are dealt
     struct run_start_share *share; // sharded: by node rank; NULL: replicated
@@ -83,6 +86,9 @@ struct run_start {
     size_t after_count;
     struct manifest *common;          // programs, work folder, replicated inputs
     struct manifest **shards;         // per node, NULL without sharded inputs
+    bool elastic;                     // the nodes of the run may change
+    struct manifest **dealt;          // per node: its shares of elastic inputs that are here; NULL
+    struct manifest *lists;           // of elastic inputs, for every node; NULL: none
     struct run_start_remote *remote;  // per node, NULL without inputs from servers
     struct run_start_stream *streams; // per node, NULL without streamed inputs
     bool has_dtdata;                  // the program is among the files

@@ -117,6 +117,8 @@ const char *const *worker_env_build(struct arena *a, char *const *inherited,
         env_default(&l, f->defaults[i].name, f->defaults[i].value);
     for (int i = 0; i < f->compat_count; i++)
         env_set(&l, f->compat[i].name, f->compat[i].value);
+    for (int i = 0; i < f->input_count; i++)
+        env_set(&l, f->inputs[i].name, f->inputs[i].value);
     for (int i = 0; i < f->extra_count; i++)
         env_set(&l, f->extra[i].name, f->extra[i].value);
     env_put(&l, l.count, NULL);

@@ -23,6 +23,8 @@ struct worker_facts {              // of one round on one node
     const char *const *addresses;  // of the round's nodes by group rank; NULL: not all are known
     const struct job_pair *compat; // of compat.sagemaker; the job's own variables override them
     int compat_count;
+    const struct job_pair *inputs; // variables of inputs that the round deals
+    int input_count;
     const struct job_pair *extra; // variables of the job, set last, override all others
     int extra_count;
     const struct job_pair *defaults; // set unless the agent's environment has them

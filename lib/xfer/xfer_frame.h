@@ -48,9 +48,10 @@
 enum {
     XFER_VERSION = 3,
     XFER_HEAD_BYTES = 8,
-    XFER_FRAME_BYTES_MAX = 2 << 20,   // plain and packed
-    XFER_SMALL_BYTES_MAX = 256 << 10, // files up to this size are sent whole, many in a frame
-    XFER_BATCH_BYTES = 512 << 10,     // approximate content of one BATCH
+    XFER_FRAME_BYTES_MAX = 2 << 20, // plain and packed
+    XFER_SMALL_BYTES_MAX =
+        CAS_SMALL_BYTES_MAX,      // files up to this size are sent whole, many in a frame
+    XFER_BATCH_BYTES = 512 << 10, // approximate content of one BATCH
     XFER_ACK_BYTES = 1 << 20,
     XFER_PATHS_MAX = 10000,
     XFER_RELAY_KEY_BYTES = 32,

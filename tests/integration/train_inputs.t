@@ -60,11 +60,11 @@ refused 'include=*.jpg' "no file of 'set' matches include"
 refused unit=sample 'there is no .tar file'
 refused shards=key "unknown key 'inputs.set.shards' \(did you mean 'shard'\?\)"
 run dtctl train --dry-run --nodes 2:4 -- true
-is "$status" 2 'shares for a number of nodes that changes are refused'
-like "$err" "input 'set' is sharded, and the share of a node that leaves would be missing" \
-    'the error says why'
+is "$status" 0 'shares for a number of nodes that changes are dealt'
+like "$err" 'dealt anew when nodes come or go; replicas of each file: 1' 'the plan says so'
 run dtctl train --dry-run --nodes 2 --set train.spares=1 -- true
-is "$status" 2 'shares with spare nodes are refused'
+like "$status $err" '^0 .*dealt anew when nodes come or go' 'shares with spare nodes are dealt'
+unlike "$err" '0 to 10 files' 'spare nodes are not counted'
 run dtctl train --dry-run --set inputs.other.shard=key -- true
 like "$err" 'there is no \[inputs.other\] before it' \
     'a field of an input that is not there is refused'

@@ -5,16 +5,18 @@
 
 static void test_ring(void) {
     int ring[PLACEMENT_RING_MAX];
-    is_int(placement_ring(1, 0, ring), 0, "one node has nobody to hold its copy");
-    is_int(placement_ring(2, 1, ring), 1, "one of two nodes has the other");
+    is_int(placement_ring(1, 0, ring, PLACEMENT_RING_MAX), 0,
+           "one node has nobody to hold its copy");
+    is_int(placement_ring(2, 1, ring, PLACEMENT_RING_MAX), 1, "one of two nodes has the other");
     is_int(ring[0], 0, "the last rank is followed by the first");
-    is_int(placement_ring(4, 2, ring), 3, "all others of a small round");
+    is_int(placement_ring(4, 2, ring, PLACEMENT_RING_MAX), 3, "all others of a small round");
     ok(ring[0] == 3 && ring[1] == 0 && ring[2] == 1, "in the order of the ring");
-    is_int(placement_ring(1000, 990, ring), PLACEMENT_RING_MAX, "some of a large round");
+    is_int(placement_ring(1000, 990, ring, PLACEMENT_RING_MAX), PLACEMENT_RING_MAX,
+           "some of a large round");
     is_int(ring[PLACEMENT_RING_MAX - 1], (990 + PLACEMENT_RING_MAX) % 1000, "the nearest ones");
     int times[7] = {0};
     for (int i = 0; i < 7; i++) {
-        placement_ring(7, i, ring);
+        placement_ring(7, i, ring, PLACEMENT_RING_MAX);
         for (int k = 0; k < 2; k++)
             times[ring[k]]++;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sampler against lists that PyTorch 2.13 printed, and what a resume must keep.
-#include "data/philox.h"
+#include "base/philox.h"
 #include "data/sampler.h"
 
 #include "base/hash.h"

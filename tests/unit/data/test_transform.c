@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of lists of transforms; decoding of parts against decoding in full, and resizing against a
 // reference in double precision.
+#include "base/philox.h"
 #include "data/decode.h"
-#include "data/philox.h"
 #include "tests/tap.h"
 #include "tests/unit/data/pictures.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dealing the items of an input: every rule against what has to hold for it.
 #include "base/clock.h"
-#include "run/input_deal.h"
+#include "base/str.h"
+#include "content/deal.h"
 #include "tests/tap.h"
 
 #include <string.h>
@@ -9,23 +10,23 @@
 enum { NODES_MAX = 16, MANY = 1000000 };
 
 static struct arena a;
-static struct input_deal_share shares[NODES_MAX];
+static struct deal_share shares[NODES_MAX];
 static struct err e;
 
 // Items f00, f01, … whose sizes are 1, 2, …
-static struct input_deal_item *items(size_t count) {
-    struct input_deal_item *all = arena_new(&a, struct input_deal_item, count + 1);
+static struct deal_item *items(size_t count) {
+    struct deal_item *all = arena_new(&a, struct deal_item, count + 1);
     for (size_t i = 0; i < count; i++)
-        all[i] = (struct input_deal_item){arena_printf(&a, "f%07zu", i), i + 1};
+        all[i] = (struct deal_item){arena_printf(&a, "f%07zu", i), i + 1};
     return all;
 }
 
 // "4 3 3": the counts of the nodes, or the error.
-static const char *deal(size_t count, size_t nodes, struct input_deal_rule rule) {
+static const char *deal(size_t count, size_t nodes, struct deal_rule rule) {
     struct strbuf text = {0};
     rule.what = "files";
     err_clear(&e);
-    if (input_deal(&a, items(count), count, &rule, shares, nodes, &e) < 0)
+    if (deal_out(&a, items(count), count, &rule, shares, nodes, &e) < 0)
         return e.text;
     for (size_t n = 0; n < nodes; n++)
         strbuf_addf(&text, "%s%zu", n ? " " : "", shares[n].count);
@@ -45,7 +46,7 @@ static const char *share(size_t node) {
 }
 
 static void by_key(void) {
-    struct input_deal_rule key = {.shard = CONFIG_SHARD_KEY};
+    struct deal_rule key = {.shard = DEAL_KEY};
     is_str(deal(20, 6, key), "3 3 4 3 3 4", "20 files by key over 6 nodes are 3 or 4 each");
     is_str(share(0), "0 1 2", "contiguous by name");
     is_str(share(5), "16 17 18 19", "up to the last one");
@@ -71,7 +72,7 @@ static void by_key(void) {
 }
 
 static void by_count(void) {
-    struct input_deal_rule rule = {.shard = CONFIG_SHARD_COUNT};
+    struct deal_rule rule = {.shard = DEAL_COUNT};
     is_str(deal(7, 3, rule), "3 2 2", "by count");
     is_str(share(1), "1 4", "the files in turn");
     rule.shuffled = true;
@@ -94,7 +95,7 @@ static void by_count(void) {
 }
 
 static void by_size(void) {
-    struct input_deal_rule rule = {.shard = CONFIG_SHARD_SIZE};
+    struct deal_rule rule = {.shard = DEAL_SIZE};
     uint64_t least = UINT64_MAX, most = 0, all = 0;
     deal(101, 4, rule);
     for (size_t n = 0; n < 4; n++) {
@@ -113,22 +114,22 @@ static void by_size(void) {
 }
 
 static void uneven(void) {
-    struct input_deal_rule rule = {.shard = CONFIG_SHARD_COUNT, .uneven = CONFIG_UNEVEN_REFUSE};
+    struct deal_rule rule = {.shard = DEAL_COUNT, .uneven = DEAL_UNEVEN_REFUSE};
     is_str(deal(7, 3, rule),
            "7 files make 2 to 3 for each of 3 nodes, and uneven = refuse (try: uneven = pad, or "
            "drop)",
            "refuse");
     is_str(deal(6, 3, rule), "2 2 2", "equal counts are not refused");
-    rule.uneven = CONFIG_UNEVEN_DROP;
+    rule.uneven = DEAL_UNEVEN_DROP;
     is_str(deal(7, 3, rule), "2 2 2", "drop");
     is_str(share(0), "0 3", "drop leaves out the last file");
-    rule.uneven = CONFIG_UNEVEN_PAD;
+    rule.uneven = DEAL_UNEVEN_PAD;
     is_str(deal(7, 3, rule), "3 3 3", "pad");
     is_str(share(1), "1 4 0", "repeats the first one that the node does not have");
     is_str(share(2), "2 5 0", "for every node");
     is_str(deal(2, 5, rule), "1 1 1 1 1", "fewer files than nodes");
     is_str(share(4), "0", "files are repeated for further nodes");
-    rule.shard = CONFIG_SHARD_SIZE;
+    rule.shard = DEAL_SIZE;
     deal(50, 3, rule);
     for (size_t n = 0; n < 3; n++) {
         bool twice = false;
@@ -140,10 +141,10 @@ static void uneven(void) {
 }
 
 static void many(void) {
-    struct input_deal_rule rule = {.what = "files", .shard = CONFIG_SHARD_SIZE};
-    struct input_deal_item *all = items(MANY);
+    struct deal_rule rule = {.what = "files", .shard = DEAL_SIZE};
+    struct deal_item *all = items(MANY);
     int64_t began = clock_cpu_ns();
-    is_int(input_deal(&a, all, MANY, &rule, shares, NODES_MAX, &e), 0, "a million files");
+    is_int(deal_out(&a, all, MANY, &rule, shares, NODES_MAX, &e), 0, "a million files");
     diag("%d files were dealt in %lld ms of processor time", MANY,
          (long long)(clock_cpu_ns() - began) / 1000000);
 }

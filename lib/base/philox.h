@@ -2,8 +2,8 @@
 // Philox 4x32-10: a counter-based random generator (Salmon, Moraes, Dror, Shaw, "Parallel random
 // numbers: as easy as 1, 2, 3", SC'11). The same key and counter give the same four words on every
 // machine and in every thread, so whatever is drawn for a sample depends on nothing but its number.
-#ifndef DATA_PHILOX_H
-#define DATA_PHILOX_H
+#ifndef BASE_PHILOX_H
+#define BASE_PHILOX_H
 
 #include <stdint.h>
 

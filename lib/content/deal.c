@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deals files or samples to nodes: by size, by key, by count.
-#include "run/input_deal.h"
+#include "content/deal.h"
 
-#include "data/philox.h"
+#include "base/philox.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,17 +10,17 @@
 
 struct deal {
     struct arena *arena;
-    const struct input_deal_item *items;
+    const struct deal_item *items;
     size_t count, nodes;
     size_t *order; // of the items
     size_t *owner; // by place in the order
-    struct input_deal_share *shares;
+    struct deal_share *shares;
 };
 
 // ---- order --------------------------------------------------------------------------------------
 
 struct sortable {
-    const struct input_deal_item *item;
+    const struct deal_item *item;
     size_t index;
 };
 
@@ -97,14 +97,14 @@ static void fill_shares(struct deal *d) {
         d->shares[n].count = 0;
     }
     for (size_t i = 0; i < d->count; i++) {
-        struct input_deal_share *share = &d->shares[d->owner[i]];
+        struct deal_share *share = &d->shares[d->owner[i]];
         share->items[share->count++] = d->order[i];
     }
 }
 
 // Repeats the first items of the order that the node does not have yet.
 static void pad(struct deal *d, size_t node, size_t most) {
-    struct input_deal_share *share = &d->shares[node];
+    struct deal_share *share = &d->shares[node];
     size_t *items = arena_new(d->arena, size_t, most + 1);
     if (share->count)
         memcpy(items, share->items, share->count * sizeof *items);
@@ -122,38 +122,37 @@ static int even_out(struct deal *d, const char *what, int uneven, struct err *e)
     }
     if (least == most)
         return 0;
-    if (uneven == CONFIG_UNEVEN_REFUSE)
+    if (uneven == DEAL_UNEVEN_REFUSE)
         return err_set(e, ERR_CONFIG,
                        "%zu %s make %zu to %zu for each of %zu nodes, and uneven = refuse (try: "
                        "uneven = pad, or drop)",
                        d->count, what, least, most, d->nodes);
     for (size_t n = 0; n < d->nodes; n++)
-        if (uneven == CONFIG_UNEVEN_PAD)
+        if (uneven == DEAL_UNEVEN_PAD)
             pad(d, n, most);
-        else if (uneven == CONFIG_UNEVEN_DROP)
+        else if (uneven == DEAL_UNEVEN_DROP)
             d->shares[n].count = least;
     return 0;
 }
 
-int input_deal(struct arena *a, const struct input_deal_item *items, size_t count,
-               const struct input_deal_rule *rule, struct input_deal_share *shares, size_t nodes,
-               struct err *e) {
+int deal_out(struct arena *a, const struct deal_item *items, size_t count,
+             const struct deal_rule *rule, struct deal_share *shares, size_t nodes, struct err *e) {
     struct deal d = {.arena = a, .items = items, .count = count, .nodes = nodes, .shares = shares};
     must(nodes > 0);
-    if (count == 0 || (count < nodes && rule->uneven != CONFIG_UNEVEN_PAD))
+    if (count == 0 || (count < nodes && rule->uneven != DEAL_UNEVEN_PAD))
         return err_set(e, ERR_CONFIG, "%zu %s are too few for %zu nodes%s", count, rule->what,
                        nodes, count ? " (try: uneven = pad)" : "");
     d.order = arena_new(a, size_t, count);
     d.owner = arena_new(a, size_t, count);
     memset(shares, 0, nodes * sizeof *shares);
-    sort(&d, rule->shard == CONFIG_SHARD_SIZE);
+    sort(&d, rule->shard == DEAL_SIZE);
     if (rule->shuffled)
         shuffle(&d, rule->seed);
-    if (rule->shard == CONFIG_SHARD_SIZE)
+    if (rule->shard == DEAL_SIZE)
         deal_sizes(&d);
-    for (size_t i = 0; rule->shard != CONFIG_SHARD_SIZE && i < count; i++)
+    for (size_t i = 0; rule->shard != DEAL_SIZE && i < count; i++)
         d.owner[i] = i % nodes;
-    for (size_t n = 0; rule->shard == CONFIG_SHARD_KEY && n < nodes; n++)
+    for (size_t n = 0; rule->shard == DEAL_KEY && n < nodes; n++)
         for (size_t i = n * count / nodes; i < (n + 1) * count / nodes; i++)
             d.owner[i] = n;
     fill_shares(&d);

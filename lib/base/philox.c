@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/philox.h"
+#include "base/philox.h"
 
 // Multipliers and key increments of the Philox-4x32 paper.
 #define PHILOX_M0 UINT32_C(0xD2511F53)

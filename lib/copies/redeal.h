@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dealing of inputs in a round, on one node, in a process of its own. For each input the node
+// takes what its share lacks from the other nodes, and makes the folder of the share. Then workers
+// may start. After that the node takes copies of the shares of the nodes in front of it
+// (inputs.NAME.replicas), of content that too few nodes have, at half of the connection.
+//
+// A node that gives content that does not match its hash is not asked again in this round.
+#ifndef COPIES_REDEAL_H
+#define COPIES_REDEAL_H
+
+#include "copies/keeper_impl.h"
+
+enum {
+    REDEAL_TRIES_MAX = 5,               // to reach a node that may have what is lacking
+    REDEAL_PAUSE_MS = 500,              // between them
+    REDEAL_DISK_SPARE_BYTES = 64 << 20, // stay free
+};
+
+// Never returns. Notes go to s->fd.
+_Noreturn void redeal_main(const struct keeper_state *s);
+
+#endif
