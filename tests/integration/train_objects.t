@@ -36,6 +36,22 @@ like "$out$err" 'nodes read 20.0 MB' 'the nodes have read it themselves'
 s3_ask /-/forget >/dev/null
 run dtctl train --name again --input set=s3://bucket/set:sharded -- sh -c "$show"
 is "$status:$(reads)" 0:0 'a second run reads nothing'
+s3_ask /-/forget >/dev/null
+began() { [ "$(cat .dtctl/default/nodes/node*/runs/elastic-*/output/"$1".* | wc -l)" = 21 ]; }
+run dtctl train --name elastic --detach --nodes 2:3 --input set=s3://bucket/set:sharded \
+    --set inputs.set.shard=count -- sh -c "cd \$DTCTL_INPUT_SET && $sums"' \
+    >$DTCTL_OUTPUT_DIR/.part; cd $DTCTL_OUTPUT_DIR; mv .part $DTCTL_ROUND.$RANK; sleep 600'
+ok 'elastic: three nodes have all objects' wait_for 60 began 0
+kept() {
+    [ "$(grep -l input-kept .dtctl/default/nodes/*/runs/elastic-*/events.jsonl | wc -l)" = 3 ]
+}
+ok 'elastic: the copies are made' wait_for 60 kept
+reads=$(reads)
+kill -KILL "$(grep -o '"pid":[0-9]*' .dtctl/default/nodes/node1/runs/elastic-*/status.json |
+    head -n 1 | cut -d: -f2)"
+ok 'elastic: the objects of a lost node are dealt to the others' wait_for 60 began 1
+is "$(reads)" "$reads" 'elastic: nothing is read from the server again'
+run dtctl stop
 run dtctl train --name all --nodes 2 --input set=s3://bucket/set -- sh -c "$show"
 is "$(cat "$(newest all)/output/1")" "$(cd set && sh -c "$sums")" \
     'replicated: every node has all'

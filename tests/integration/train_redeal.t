@@ -142,6 +142,27 @@ is "$(cat "$(folder 0)"/output/round-*-of-2 "$(folder 1)"/output/round-*-of-2 | 
 touch enough
 ok 'two: the run ends' wait_for $WAIT finished 0
 
+# ---- a disk is lost, and the node comes back ----------------------------------------------------
+rm -f enough
+dtctl train --name back --nodes 2:3 --max-restarts 3 --input set=set:sharded --file work.sh \
+    -- sh work.sh "$WORK/enough" >back.log 2>&1 &
+operator=$!
+made() { [ -n "$(newest back)" ]; }
+ok 'back: another run begins' wait_for $WAIT made
+id=$(basename "$(newest back)")
+ok 'back: three nodes are there' wait_for $WAIT begun 0 3
+ok 'back: the copies are made' wait_for $WAIT kept 0 0 1 2
+gone=$(agent 1)
+rm -rf .dtctl/default/nodes/node1/{runs/"$id",cas,inputs}
+kill -KILL "$gone"
+three() { begun 1 3 || begun 2 3; }
+ok 'back: the node is sent the run, and three go on' wait_for $WAIT three || diag "$(cat back.log)"
+round=$(ls "$(folder 1)/output" | sed 's/round-\([0-9]*\).*/\1/' | tail -n 1)
+is "$(shares "$round" 3)" "$(cat all)" 'back: they have every file once between them'
+touch enough
+wait $operator
+is "$?" 0 'back: the run ends well'
+
 # ---- a spare ------------------------------------------------------------------------------------
 begin spare --nodes 3 --spares 1
 ok 'spare: three nodes' wait_for $WAIT begun 0 3

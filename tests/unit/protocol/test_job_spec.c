@@ -44,7 +44,9 @@ static void test_round_trip(void) {
     static const char *const command[] = {"/bin/sh", "-c", "a \"b\"\n", NULL};
     struct job_pair env[] = {{"A", "1"}, {"B", ""}}, torchrun[] = {{"rdzv-id", "x"}};
     struct job_pair sagemaker[] = {{"hps", "{\"a\": \"\\n\"}"}};
-    struct job_input inputs[] = {{"i", "data/i", "sharded", false}, {"k", "/k", NULL, true}};
+    struct job_deal deal = {.shard = 2, .uneven = 3, .shuffled = true, .seed = 77, .replicas = 2};
+    struct job_input inputs[] = {{.name = "i", .path = "data/i", .mode = "sharded", .deal = &deal},
+                                 {.name = "k", .path = "/k", .streamed = true}};
     struct job_spec s, r;
     struct strbuf text = {0};
     job_spec_init(&s);
@@ -92,6 +94,10 @@ static void test_round_trip(void) {
            strcmp(r.inputs[0].mode, "sharded") == 0,
        "the first input is read back");
     ok(!r.inputs[0].streamed && r.inputs[1].streamed, "a streamed input stays one");
+    const struct job_deal *d = r.inputs[0].deal;
+    ok(d && d->shard == 2 && d->uneven == 3 && d->shuffled && d->seed == 77 && d->replicas == 2,
+       "the rule of a dealt input stays the same");
+    ok(!r.inputs[1].deal, "an input without a rule has none");
     ok(strcmp(r.inputs[1].path, "/k") == 0 && strcmp(r.inputs[1].mode, "replicated") == 0,
        "every node has all of an input");
     ok(strcmp(r.setup, "pip") == 0 && strcmp(r.setup_hash, HASH) == 0, "the setup is read back");
@@ -155,6 +161,9 @@ static void test_refused(void) {
         {RUN "[env]\n\"a\\u0000b\" = \"1\"\n", "not a plain string"},
         {RUN "[torchrun]\na = true\n", "torchrun.a is not"},
         {RUN "[inputs.x]\nmode = \"sharded\"\n", "input 'x'"},
+        {RUN "[inputs.x]\npath = \"p\"\nshard = \"half\"\n", "shard 'half' is no value"},
+        {RUN "[inputs.x]\npath = \"p\"\nshard = \"key\"\nuneven = \"no\"\n", "uneven 'no' is"},
+        {RUN "[inputs.x]\npath = \"p\"\nshard = \"key\"\nreplicas = 16\n", "replicas"},
         {RUN "[inputs.\"../x\"]\npath = \"p\"\n", "no plain name"},
         {RUN "[setup]\nrun = \"x\"\n", "setup.hash"},
         {RUN "[setup]\nhash = \"" HASH "\"\n", "setup.run"},
