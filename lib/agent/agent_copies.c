@@ -60,7 +60,12 @@ static void input_event(struct agent *a, enum node_event kind, const struct wire
     json_int(j, "round", m->number);
     json_str(j, "input", m->name);
     json_int(j, "files", m->file);
-    json_int(j, "bytes", m->bytes);
+    if (kind == EVENT_INPUT_LACKS) {
+        json_int(j, "group_rank", m->group_rank);
+        json_int(j, "nodes", m->group_world);
+    } else {
+        json_int(j, "bytes", m->bytes);
+    }
     events_end(&a->events);
 }
 
@@ -78,6 +83,8 @@ static void on_note(struct keeper *k, const struct wire_msg *m) {
         on_inputs(a, m);
     } else if (m->kind == KEEPER_DEALT) {
         input_event(a, EVENT_INPUT_DEALT, m);
+    } else if (m->kind == KEEPER_LACKS) {
+        input_event(a, EVENT_INPUT_LACKS, m);
     } else if (m->kind == KEEPER_KEPT) {
         input_event(a, EVENT_INPUT_KEPT, m);
     }

@@ -121,7 +121,8 @@ enum wire_field {
     X(WIRE_STATE_END, F(number), F(final), F(reason)) /* copies */                                 \
     X(WIRE_CONTENT_ASK, F(data))                      /* copies */                                 \
     X(WIRE_CONTENT_HAVE, F(data))                     /* copies */                                 \
-    X(WIRE_STATE_NOTE, F(kind), F(name), F(number), F(file), F(bytes), F(reason)) /* copies */
+    X(WIRE_STATE_NOTE, F(kind), F(name), F(number), F(file), F(bytes), F(group_rank),              \
+      F(group_world), F(reason)) /* copies */
 
 enum wire_type {
     WIRE_NONE,

@@ -35,6 +35,8 @@ enum keeper_note {
     KEEPER_RESTORED, // from node `name`: generation `number`, `bytes`; reason: whose state it was
     KEEPER_DEALT,    // number: the round. This node has its share of input `name`; it has taken
                      // `file` files of it from other nodes, `bytes`
+    KEEPER_LACKS,    // number: the round. `file` files of the share `group_rank` of `group_world`
+                     // of input `name` are on no node
     KEEPER_INPUTS,   // number: the round. All shares are here; or reason: why not
     KEEPER_KEPT,     // number: the round. This node has the copies of input `name` that it is to
                      // keep; it has taken `file` files, `bytes`
@@ -48,6 +50,7 @@ struct keeper_spec {     // outlives the keeper
     const char *store;              // the node's content store, for inputs
     const struct job_input *inputs; // that are dealt anew, with absolute paths
     int input_count;
+    int64_t source_ms;            // for files that no node has to come from the operator's side
     struct channel_secret secret; // magic: WIRE_MAGIC_COPIES
 };
 

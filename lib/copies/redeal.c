@@ -2,6 +2,7 @@
 // Takes what a share lacks from other nodes, one node after the other.
 #include "copies/redeal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "copies/shares.h"
 #include "sys/file.h"
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct redeal {
@@ -226,6 +228,13 @@ static uint64_t bytes_of(const struct wants *w) {
     return bytes;
 }
 
+static uint64_t bytes_that_came(const struct wants *w) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < w->count; i++)
+        bytes += w->came[i] ? w->items[i].size : 0;
+    return bytes;
+}
+
 static int check_disk(const struct redeal *d, const struct wants *w, struct err *e) {
     uint64_t need = bytes_of(w) + REDEAL_DISK_SPARE_BYTES, free = 0;
     char want[STR_HUMAN_BYTES_MAX], have[STR_HUMAN_BYTES_MAX];
@@ -248,6 +257,8 @@ static void note(struct redeal *d, enum keeper_note kind, const char *input, siz
                          .number = d->keeper->round,
                          .file = (int64_t)files,
                          .bytes = (int64_t)bytes,
+                         .group_rank = d->keeper->rank,
+                         .group_world = d->keeper->nodes,
                          .reason = reason};
     keeper_tell(d->keeper, &m);
 }
@@ -274,6 +285,42 @@ static int say_nowhere(const struct shares *s, const struct wants *w, struct err
                    w->left, name_of(s, &w->items[first]), s->input->name, s->input->deal->replicas);
 }
 
+static int64_t time_of(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000
+                                : 0;
+}
+
+// When the newest bytes of the share came, by the wall clock.
+static int64_t newest_ms(struct redeal *d, const struct wants *w, const char *folder) {
+    int64_t newest = time_of(folder);
+    for (size_t i = 0; i < w->count; i++) {
+        int64_t ms = w->came[i] ? 0 : time_of(cas_part_path(&d->cas, w->items[i].hash, ".part"));
+        newest = ms > newest ? ms : newest;
+    }
+    cas_forget_paths(&d->cas);
+    return newest;
+}
+
+// The operator's side sends the share as a whole, with its folder.
+static bool comes_from_source(struct redeal *d, const struct shares *s, const struct wants *w) {
+    const struct keeper_state *k = d->keeper;
+    struct arena a = {0};
+    const char *folder = job_share_folder(&a, s->input->path, s->nodes, k->rank);
+    int64_t until = clock_mono_ms() + k->spec->source_ms, newest = newest_ms(d, w, folder), now;
+    bool placed = false;
+    note(d, KEEPER_LACKS, s->input->name, w->left, 0, "");
+    while (!(placed = shares_is_placed(s, &d->cas, k->rank)) && clock_mono_ms() < until) {
+        usleep(REDEAL_LOOK_MS * 1000);
+        now = newest_ms(d, w, folder);
+        if (now != newest)
+            until = clock_mono_ms() + k->spec->source_ms;
+        newest = now;
+    }
+    arena_fini(&a);
+    return placed;
+}
+
 static int bring_share(struct redeal *d, struct shares *s, struct err *e) {
     const struct keeper_state *k = d->keeper;
     struct arena a = {0};
@@ -287,15 +334,16 @@ static int bring_share(struct redeal *d, struct shares *s, struct err *e) {
         rc = check_disk(d, &w, e);
         if (rc == 0)
             take(d, &w);
-        if (rc == 0 && w.left)
+        bool placed = rc == 0 && w.left && comes_from_source(d, s, &w);
+        if (rc == 0 && w.left && !placed)
             rc = say_nowhere(s, &w, e);
-        if (rc == 0)
+        if (rc == 0 && !placed)
             rc = shares_place(s, &d->cas, k->rank, e);
     }
     if (rc == 0)
         rc = shares_write_list(s, k->spec->run_dir, k->rank, e);
     if (rc == 0)
-        note(d, KEEPER_DEALT, s->input->name, w.count, bytes_of(&w), "");
+        note(d, KEEPER_DEALT, s->input->name, w.count - w.left, bytes_that_came(&w), "");
     arena_fini(&a);
     return rc < 0 ? err_wrap(e, "input '%s'", s->input->name) : 0;
 }

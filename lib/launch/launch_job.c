@@ -201,14 +201,16 @@ static void take_keeper(struct launch *l, const struct job_spec *s, const char *
         return;
     l->agent.coordinator.copies = s->state_replicas > 0;
     l->agent.coordinator.deals = count > 0;
-    l->agent.keeper = (struct keeper_spec){.run_dir = run_dir,
-                                           .node = s->node,
-                                           .every_ms = s->state_every_ms,
-                                           .replicas = s->state_replicas,
-                                           .store = file_join(l->arena, root, "cas"),
-                                           .inputs = dealt,
-                                           .input_count = count,
-                                           .secret = l->agent.coordinator.secret};
+    l->agent.keeper =
+        (struct keeper_spec){.run_dir = run_dir,
+                             .node = s->node,
+                             .every_ms = s->state_every_ms,
+                             .replicas = s->state_replicas,
+                             .store = file_join(l->arena, root, "cas"),
+                             .inputs = dealt,
+                             .input_count = count,
+                             .source_ms = l->agent.coordinator.rendezvous.rejoin_timeout_ms,
+                             .secret = l->agent.coordinator.secret};
     l->agent.keeper.secret.magic = WIRE_MAGIC_COPIES;
 }
 

@@ -170,6 +170,8 @@ enum node_state {
       "this node has its state back from a copy; of: the node whose state it was")                 \
     X(EVENT_INPUT_DEALT, "input-dealt", "each", "round input files bytes",                         \
       "this node has its share of an input for the round; what came from other nodes")             \
+    X(EVENT_INPUT_LACKS, "input-lacking", "each", "round input files group_rank nodes",            \
+      "no node has these files of this node's share; the dtctl that began the run may send them")  \
     X(EVENT_INPUT_KEPT, "input-kept", "each", "round input files bytes",                           \
       "this node has the copies of other shares that it is to keep; what came from other nodes")   \
     X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \

@@ -109,6 +109,45 @@ int input_elastic_add(struct run_start *l, struct run_start_input *in, size_t no
     return 0;
 }
 
+struct manifest *input_elastic_share(const struct run_start *l, const struct run_start_input *in,
+                                     size_t nodes, size_t rank, struct err *e) {
+    struct arena a = {0};
+    const struct manifest *m = in->manifest;
+    const char *folder = job_share_folder(&a, in->path, (int)nodes, (int)rank);
+    struct deal_item *items = arena_new(&a, struct deal_item, m->count + 1);
+    struct deal_share *shares = arena_new(&a, struct deal_share, nodes);
+    bool *mine = arena_new(&a, bool, m->count + 1);
+    size_t *entries = arena_new(&a, size_t, m->count + 1), count = 0;
+    const struct job_deal *d = input_elastic_rule(l->context->arena, in->config);
+    struct deal_rule rule = {.what = "files",
+                             .shard = (enum deal_shard)d->shard,
+                             .uneven = (enum deal_uneven)d->uneven,
+                             .shuffled = d->shuffled,
+                             .seed = (uint64_t)d->seed};
+    struct manifest *share = manifest_new();
+    for (size_t i = 0; i < m->count; i++) {
+        mine[i] = m->entries[i].kind == MANIFEST_FOLDER;
+        entries[count] = i;
+        if (!mine[i])
+            items[count++] = (struct deal_item){m->entries[i].path, m->entries[i].size};
+    }
+    int rc = deal_out(&a, items, count, &rule, shares, nodes, e);
+    for (size_t i = 0; rc == 0 && i < shares[rank].count; i++)
+        mine[entries[shares[rank].items[i]]] = true;
+    for (size_t i = 0; rc == 0 && i < m->count; i++) {
+        struct manifest_entry copy = m->entries[i];
+        copy.path = arena_printf(&a, "%s/%s", folder, copy.path);
+        rc = mine[i] ? manifest_append(share, &copy, e) : 0;
+    }
+    if (rc == 0)
+        rc = manifest_sort(share, e);
+    arena_fini(&a);
+    if (rc == 0)
+        return share;
+    manifest_free(share);
+    return NULL;
+}
+
 // One pass: shares[i] is the share that node i gets; SIZE_MAX: none.
 static int send_shares(struct run_start *l, struct fleet *f, const size_t *shares, struct err *e) {
     struct manifest **all = arena_new(l->context->arena, struct manifest *, f->count + 1);

@@ -335,6 +335,8 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     a->follow.goes_on = o->goes_on;
     if (result == 0 && o->launch)
         agent_restart_init(&a->revive, o->launch, &a->follow);
+    if (result == 0 && o->launch)
+        input_resend_open(&a->view.resend, o->launch, &a->follow);
     if (result == 0 && o->replace_nodes)
         node_replace_init(&a->replace, &a->follow);
     if (result == 0 && !o->offline && !o->until_now)
@@ -346,6 +348,7 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
         result = check_started(a, e);
     results_drain_close(&a->view.rescue);
     agent_restart_close(&a->revive);
+    input_resend_close(&a->view.resend);
     screen_erase(s->screen);
     timer_stop(&a->leave);
     monitor_view_tail(&a->view);

@@ -52,6 +52,7 @@ int monitor_run(struct fleet *f, struct run *run, const struct attend_options *o
     X("not-started", "reason", "the start was called off")                                         \
     X("stop-asked", "by", "a command or a signal asked the run to stop")                           \
     X("agent-started-again", "peer try reason", "an agent that died on a living host runs again")  \
+    X("input-sent-again", "peer input", "a node was sent files of its share that no node had")     \
     X("replacing-nodes", "peers", "`dtctl up` was started for nodes that are gone")                \
     X("nodes-replaced", "", "`dtctl up` has succeeded")                                            \
     X("state-published", "peer files bytes",                                                       \

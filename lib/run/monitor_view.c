@@ -259,6 +259,8 @@ static void on_event(void *ctx, const struct follow_node *n, const char *kind,
                      const struct json *event) {
     struct attend_view *v = ctx;
     struct screen *screen = v->follow->context->screen;
+    if (strcmp(kind, "input-lacking") == 0)
+        input_resend_node(&v->resend, n, event);
     if (screen->style == SCREEN_JSON) {
         struct strbuf text = {0};
         struct json_out j;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Inputs from a bucket: the deal, the bytes that nodes read and keep, and faults.
-# shellcheck disable=SC2016 # workers expand their own variables
+# shellcheck disable=SC2016,SC2317 # workers expand their own variables; functions are called by ok
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/s3.sh"
 

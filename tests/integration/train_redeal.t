@@ -176,19 +176,36 @@ is "$(shares 1 3)" "$(cat all)" 'spare: the nodes have every file'
 touch enough
 ok 'spare: the run ends' wait_for $WAIT finished "${used[0]}"
 
-# ---- files that are nowhere ---------------------------------------------------------------------
+# ---- files that are on no node ------------------------------------------------------------------
 for n in 0 1 2 3; do rm -rf ".dtctl/default/nodes/node$n"/{cas,inputs}; done
-begin lost --nodes 2:3 --set inputs.set.replicas=0
-ok 'lost: three nodes' wait_for $WAIT begun 0 3
+begin lost --nodes 2:3 --set inputs.set.replicas=0 --rdzv-conf rejoin_timeout=1
+ok 'lost: three nodes are there' wait_for $WAIT begun 0 3
 kill -KILL "$(agent 1)"
 failed() { grep -q '"state":"failed"' "$(folder 0)/status.json"; }
-ok 'lost: without copies the run fails' wait_for $WAIT failed
+ok 'lost: without copies, and with no dtctl, the run fails' wait_for $WAIT failed
 run dtctl logs -f "$id"
 like "$out$err" \
     "input 'set': [0-9]+ of the files of this node's share, such as '[a-z/0-9-]+', are on no node" \
     'lost: the reason has the input, how many files, and one of them'
 like "$out$err" 'start the run again, which sends them; a larger inputs.set.replicas than 0 keeps' \
     'lost: it says what to do'
+for n in 0 1 2 3; do rm -rf ".dtctl/default/nodes/node$n"/{cas,inputs}; done
+rm -f enough
+dtctl train --name sent --nodes 2:3 --input set=set:sharded --set inputs.set.replicas=0 \
+    --file work.sh -- sh work.sh "$WORK/enough" >sent.log 2>&1 &
+operator=$!
+made() { [ -n "$(newest sent)" ]; }
+ok 'sent: another run begins' wait_for $WAIT made
+id=$(basename "$(newest sent)")
+ok 'sent: three nodes are there' wait_for $WAIT begun 0 3
+kill -KILL "$(agent 1)"
+ok 'sent: without copies, two go on' wait_for $WAIT begun 1 2 || diag "$(cat sent.log)"
+is "$(shares 1 2)" "$(cat all)" 'sent: they have every file once between them'
+like "$(cat sent.log)" 'sending files of input set to node[02], since no node has them' \
+    'sent: dtctl has sent what was lost'
+touch enough
+wait $operator
+is "$?" 0 'sent: the run ends well'
 
 # ---- a node that fails before the start ---------------------------------------------------------
 mv .dtctl/default/nodes/node2 aside && : >.dtctl/default/nodes/node2
