@@ -208,6 +208,17 @@ int hash_cache_save(struct hash_cache *c, struct err *e) {
     return rc;
 }
 
+void hash_cache_renew(struct hash_cache *c) {
+    struct hash_cache fresh;
+    struct stat st;
+    if (!c->path || !c->read || stat(c->path, &st) < 0 ||
+        (c->read_inode == st.st_ino && c->read_mtime_ns == stamp_ns(st.st_mtim)))
+        return;
+    hash_cache_open(&fresh, c->path, c->bound_to_boot);
+    hash_cache_fini(c);
+    *c = fresh;
+}
+
 void hash_cache_fini(struct hash_cache *c) {
     free(c->slots);
     free(c->path);

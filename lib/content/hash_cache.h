@@ -57,6 +57,8 @@ bool hash_cache_get(struct hash_cache *c, const struct stat *st, unsigned char h
 void hash_cache_put(struct hash_cache *c, const struct stat *st,
                     const unsigned char hash[HASH_BYTES], int64_t now_ns);
 int hash_cache_save(struct hash_cache *c, struct err *e); // only when changed
+// When other processes have saved the file since, its entries count in place of the unsaved ones.
+void hash_cache_renew(struct hash_cache *c);
 void hash_cache_fini(struct hash_cache *c);
 
 int64_t hash_cache_now_ns(void);

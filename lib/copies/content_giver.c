@@ -41,6 +41,8 @@ int content_giver_ask(struct content_giver *g, struct channel *l, const struct w
     if (count == 0 || count > CONTENT_ITEMS_MAX || (size_t)m->data_len != count * HASH_BYTES)
         return err_set(e, ERR_FORMAT, "a question for content has a wrong length");
     content_giver_close(g);
+    struct err ignored;               // of the cache: content is hashed again
+    hash_cache_renew(g->cas->hashes); // other processes add content
     if (cas_load(g->cas, e) < 0 || cas_reload(g->cas, e) < 0)
         return -1;
     g->asked = heap_alloc(count * sizeof *g->asked);
@@ -55,6 +57,7 @@ int content_giver_ask(struct content_giver *g, struct channel *l, const struct w
         g->asked[i] = *known;
         bits[i / 8] |= (unsigned char)(1U << (i % 8));
     }
+    (void)hash_cache_save(g->cas->hashes, &ignored);
     struct wire_msg r = {
         .type = WIRE_CONTENT_HAVE, .data = bits, .data_len = (int64_t)(count + 7) / 8};
     channel_send(l, &r);

@@ -44,7 +44,18 @@ static void begin(struct keeper_state *s) {
         tell_failure(s, e.text);
 }
 
+// An open store is not pruned, so copies stay.
+static void hold_store(struct keeper_state *s) {
+    struct err e;
+    if (s->store_open)
+        return;
+    s->store_open = cas_open(&s->store, s->spec->store, &e) == 0;
+    if (!s->store_open)
+        log_warn("cannot open the content store", "reason=\"%s\"", e.text);
+}
+
 void keeper_deal(struct keeper_state *s) {
+    hold_store(s);
     if (!s->redeals) {
         begin(s);
         return;

@@ -68,8 +68,10 @@ static void add(struct cas *c, size_t size, unsigned seed) {
     unsigned char *p = arena_new(&arena, unsigned char, size);
     struct cas_part part;
     const char *path;
-    for (size_t i = 0; i < size; i++)
-        p[i] = (unsigned char)(seed = seed * 1103515245 + 12345) ^ (unsigned char)(seed >> 16);
+    for (size_t i = 0; i < size; i++) {
+        seed = seed * 1103515245 + 12345;
+        p[i] = (unsigned char)(seed >> 16);
+    }
     hash_of(item->hash, p, size);
     item->size = size;
     if (!c)
@@ -173,6 +175,31 @@ static void test_all(void) {
     is_int(holders[0] + holders[32] + holders[33] + holders[34], 2,
            "the giver is counted as a holder");
     is_int(pieces, 0, "nothing is sent");
+}
+
+// Another process adds content to the giver's store, and damages some.
+static void test_others(void) {
+    struct cas other = {0};
+    item_count = 0;
+    if (cas_open(&other, arena_printf(&arena, "%s/from", folder), &e) < 0)
+        bail_out("%s", e.text);
+    add(&other, 777, 200);
+    add(&other, CAS_UNIT_BYTES, 201);
+    add(&other, CAS_UNIT_BYTES + 1, 202);
+    if (cas_flush(&other, &e) < 0 || hash_cache_save(other.hashes, &e) < 0)
+        bail_out("%s", e.text);
+    giver.known = known(item_count);
+    giver.known_count = item_count;
+    ok(shell(arena_printf(&arena,
+                          "f=%s && chmod u+w $f && printf x | dd of=$f conv=notrunc "
+                          "status=none",
+                          cas_object_path(&other, items[2].hash))) == 0,
+       "content is damaged");
+    begin("others");
+    is_int(copy(), 0, "content of another process is copied%s", taken_err.text);
+    ok(came[0] && came[1], "whole content comes");
+    ok(!came[2], "damaged content is not given");
+    cas_close(&other, false, &e);
 }
 
 // ---- hostile givers -----------------------------------------------------------------------------
@@ -281,6 +308,7 @@ int main(void) {
     test_all();
     test_hostile();
     test_giver();
+    test_others();
     cas_close(&from, false, &e);
     cas_close(&to, false, &e);
     shell(arena_printf(&arena, "rm -rf %s", folder));
