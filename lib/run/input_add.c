@@ -118,9 +118,8 @@ static int give_share(struct run_start *l, struct run_start_input *in, size_t no
     for (size_t i = 0; rc == 0 && i < m->count; i++) {
         const struct manifest_entry *entry = &m->entries[i];
         if (entry->kind == MANIFEST_FOLDER)
-            rc = in->elastic
-                     ? input_elastic_add(l, in, node, i, e)
-                     : copy_entry(l->shards[node], l->context->arena, entry, in->path, e);
+            rc = in->elastic ? input_elastic_add(l, in, node, i, e)
+                             : copy_entry(l->shards[node], l->context->arena, entry, in->path, e);
         else if (!in->elastic && input_stream_is_index(entry))
             rc = give(l, in, node, entry, e);
     }
