@@ -128,7 +128,7 @@ static void test_env(void) {
 static void test_job(void) {
     static const char *const command[] = {"python3", "a \"b\"\n", NULL};
     struct job_pair env[] = {{"A", "1"}, {"quoted.name", "x=y"}};
-    struct job_input inputs[] = {{"train", "inputs/a", "sharded", false}};
+    struct job_input inputs[] = {{.name = "train", .path = "inputs/a", .mode = "sharded"}};
     struct job_spec s, back;
     job_spec_init(&s);
     s.run = "run-1", s.name = "task", s.node = "gpu01", s.node_rank = 3, s.nnodes_min = 2;

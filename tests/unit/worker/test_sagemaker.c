@@ -48,8 +48,9 @@ static struct sagemaker run_of(const char *name) {
     s.work = made(arena_printf(&a, "%s/work", name), true);
     made(arena_printf(&a, "%s/model/weights", name), false);
     chmod(file_dir(&a, s.root), 0777);
-    inputs[0] = (struct job_input){"train-set", made("data/train", true), "sharded", false};
-    inputs[1] = (struct job_input){"one", made("data/file", false), NULL, false};
+    inputs[0] = (struct job_input){
+        .name = "train-set", .path = made("data/train", true), .mode = "sharded"};
+    inputs[1] = (struct job_input){.name = "one", .path = made("data/file", false)};
     made("data/train/deep/x", false);
     s.inputs = inputs;
     s.input_count = 2;
