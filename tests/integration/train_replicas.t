@@ -44,6 +44,8 @@ begins() { # NODE: what its newest worker says
 began() { # NODE TIMES
     [ "$(grep -lc . "$(folder "$1")"/attempt_*/0/stdout.log | wc -l)" -ge "$2" ]
 }
+kept() { find "$(folder 1)/copies/node$1" -maxdepth 1 -name '[0-9]*' | wc -l; } # NODE: on node1
+two_are_kept() { [ "$(kept "$1")" = 2 ]; }
 run dtctl up
 is "$status" 0 'three hosts are up' || diag "$err"
 
@@ -61,6 +63,7 @@ ok 'another host has a copy of the state of node1' wait_for $WAIT copied 1 2
 lost=2 spare=3 # whichever came first
 [ ! -e "$(folder 3)/attempt_0" ] || lost=3 spare=2
 ok "node1 has a copy of the state of node$lost" wait_for $WAIT copied $lost 2
+ok "node1 keeps two generations of node$lost" wait_for $WAIT two_are_kept $lost
 is "$(ls -d "$(folder $spare)"/copies/* 2>/dev/null)" '' 'the spare holds nothing'
 newest=$(copies $lost | tail -n 1)
 link_down $lost
@@ -78,7 +81,7 @@ like "$(begins 1)" 'begins with [0-9]+ whole' 'the other node has its own state'
 ok 'the copies are placed anew' wait_for $WAIT copied $spare $((figure + 2))
 ok 'both nodes hold copies' wait_for $WAIT test -e "$(folder $spare)/copies/node1"
 is "$(halves)" 0 'every copy and every generation is whole'
-is "$(find "$(folder 1)/copies/node$lost" -maxdepth 1 -name '[0-9]*' | wc -l)" 2 'two are kept'
+is "$(kept $lost)" 2 'node1 still keeps two generations of the lost node'
 run dtctl stop "$id"
 is "$(host_processes 1 'dtrun-')$(host_processes $spare 'dtrun-')" '' 'nothing is left running'
 run dtctl fetch "$id"
