@@ -78,7 +78,8 @@ like "$out" '"code":"auth".*big.bin.*403 AccessDenied.*request R1' 'a refusal ha
 s3_fault bytes some/pre%2Bfix/middle
 list s3://bucket/some/pre+fix/middle
 get
-like "$out" '"code":"hash".*middle.*the received bytes have the MD5' 'an object with an MD5 is compared with it'
+like "$out" '"code":"hash".*middle.*the received bytes have the MD5' \
+    'an object with an MD5 is compared with it'
 
 # An interrupted read continues.
 list s3://bucket/some/pre+fix/big.bin
