@@ -175,9 +175,9 @@ static void on_end(struct channel *l, const struct err *e) {
 
 static const struct channel_events events = {on_ready, on_message, on_end};
 
-static int connect_to(struct keeper_state *s, struct err *e) {
+int keeper_connect(const struct keeper_state *s, const struct holder *h, struct channel *link,
+                   struct loop *loop, const struct channel_events *on, struct err *e) {
     struct net_address address;
-    const struct holder *h = peer(s);
     if (!net_is_numeric(h->address) || h->port < 1 || h->port > 65535)
         return err_set(e, ERR_FORMAT, "'%.60s' is not an address", h->address);
     if (net_resolve(h->address, h->port, &address, e) < 0)
@@ -185,8 +185,7 @@ static int connect_to(struct keeper_state *s, struct err *e) {
     int fd = net_connect_start(&address, e);
     if (fd < 0)
         return -1;
-    s->link.ctx = s;
-    int rc = channel_open(&s->link, s->loop, fd, CHANNEL_AGENT, true, &s->spec->secret, &events, e);
+    int rc = channel_open(link, loop, fd, CHANNEL_AGENT, true, &s->spec->secret, on, e);
     if (rc < 0)
         close(fd);
     return rc;
@@ -198,8 +197,9 @@ static void on_step(struct timer *t) {
     int rc = 0;
     if (s->task == TASK_GIVE)
         rc = giver_open(&s->giver, s->own, s->best_number, &e);
+    s->link.ctx = s;
     if (rc == 0)
-        rc = connect_to(s, &e);
+        rc = keeper_connect(s, peer(s), &s->link, s->loop, &events, &e);
     if (rc < 0)
         lost(s, e.text);
     else

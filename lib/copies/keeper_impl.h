@@ -104,5 +104,8 @@ void keeper_visit(struct keeper_state *s, int fd); // takes fd
 void keeper_give(struct keeper_state *s);   // to the next holder that lacks the newest generation
 void keeper_search(struct keeper_state *s); // for this node's state; KEEPER_READY follows
 void keeper_stop(struct keeper_state *s);   // drops the task
+// Begins a connection to the keeper of another node; link->ctx is the caller's.
+int keeper_connect(const struct keeper_state *s, const struct holder *h, struct channel *link,
+                   struct loop *loop, const struct channel_events *on, struct err *e);
 
 #endif

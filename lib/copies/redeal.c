@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "copies/shares.h"
 #include "sys/file.h"
-#include "sys/net.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,23 +134,7 @@ static void on_end(struct channel *l, const struct err *e) {
     visit_over(l->ctx, e->code ? e : &closed);
 }
 
-static int open_link(struct visit *v, const struct holder *h, struct err *e) {
-    static const struct channel_events events = {on_ready, on_message, on_end};
-    struct net_address address;
-    if (!net_is_numeric(h->address) || h->port < 1 || h->port > 65535)
-        return err_set(e, ERR_FORMAT, "'%.60s' is not an address", h->address);
-    if (net_resolve(h->address, h->port, &address, e) < 0)
-        return -1;
-    int fd = net_connect_start(&address, e);
-    if (fd < 0)
-        return -1;
-    v->link.ctx = v;
-    int rc = channel_open(&v->link, v->redeal->loop, fd, CHANNEL_AGENT, true,
-                          &v->redeal->keeper->spec->secret, &events, e);
-    if (rc < 0)
-        close(fd);
-    return rc;
-}
+static const struct channel_events events = {on_ready, on_message, on_end};
 
 // Takes or counts what this node has.
 static int visit(struct redeal *d, struct wants *w, const struct holder *h, struct err *e) {
@@ -162,7 +145,8 @@ static int visit(struct redeal *d, struct wants *w, const struct holder *h, stru
                       .places = arena_new(&a, size_t, CONTENT_ITEMS_MAX),
                       .came = arena_new(&a, bool, CONTENT_ITEMS_MAX),
                       .holders = arena_new(&a, int, CONTENT_ITEMS_MAX)};
-    int rc = open_link(&v, h, e);
+    v.link.ctx = &v;
+    int rc = keeper_connect(d->keeper, h, &v.link, d->loop, &events, e);
     if (rc == 0) {
         timer_start(d->loop, &v.limit, KEEPER_IDLE_MS_MAX, on_limit);
         while (!v.over)
