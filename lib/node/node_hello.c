@@ -8,9 +8,9 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "launch/launch.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
-#include "sys/file_entries.h"
 #include "sys/proc.h"
 
 #include <errno.h>
@@ -99,15 +99,6 @@ static int install(struct hello *h, struct arena *a, struct err *e) {
     return file_sync_dir(file_dir(a, path), e);
 }
 
-static int count_gpus(void) {
-    int count = 0;
-    struct file_entries in = file_entries_open("/proc/driver/nvidia/gpus");
-    while (file_entries_next(&in))
-        count += in.name[0] != '.';
-    (void)file_entries_close(&in, 0, NULL);
-    return count;
-}
-
 static int print(const struct hello *h, const char *root, struct err *e) {
     struct utsname u = {0};
     struct sysinfo s = {0};
@@ -130,7 +121,7 @@ static int print(const struct hello *h, const char *root, struct err *e) {
     json_str(&j, "hostname", u.nodename);
     json_str(&j, "user", pw ? pw->pw_name : "?");
     json_int(&j, "cpus", proc_cpu_count());
-    json_int(&j, "gpus", count_gpus());
+    json_int(&j, "gpus", launch_gpu_count(NULL));
     json_int(&j, "memory_bytes", (int64_t)((uint64_t)s.totalram * s.mem_unit));
     json_int(&j, "disk_free_bytes", (int64_t)free_bytes);
     json_int(&j, "clock_ms", clock_wall_ms());

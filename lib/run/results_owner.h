@@ -16,7 +16,8 @@ const char *results_owner_of(struct arena *a, const char *dir);
 bool results_owner_is_foreign(const char *dir);
 // The run is over, and its results are in their folder on this side.
 bool results_owner_is_here(struct arena *a, const struct run *run);
-// The folder has an entry beside the mark of its owner.
+// The folder has an entry beside the mark of its owner; also for a file, and for what cannot be
+// read.
 bool results_owner_has_files(const char *dir);
 int results_owner_set(const char *dir, const char *run, struct err *e); // makes the folder
 

@@ -8,7 +8,6 @@
 #include "run/results_owner.h"
 #include "run/results_upload.h"
 #include "sys/file.h"
-#include "sys/file_entries.h"
 
 #include <math.h>
 #include <string.h>
@@ -197,18 +196,9 @@ void run_summary_json(const struct summary *s, struct strbuf *out) {
 
 // ---- the last screen ---------------------------------------------------------------------------
 
-// True for a file, or a folder that is not empty.
-static bool is_worth(const char *path) {
-    struct file_entries in = file_entries_open(path);
-    bool found = false;
-    while (!found && file_entries_next(&in))
-        found = strcmp(in.name, OWNER_MARK) != 0;
-    return file_entries_close(&in, 0, NULL) < 0 ? file_exists(path) : found;
-}
-
 static void line_file(const struct summary *s, struct strbuf *out, const char *label,
                       const char *path) {
-    if (is_worth(path))
+    if (results_owner_has_files(path))
         strbuf_addf(out, "  %-9s%s\n", label, run_near_path(s->arena, path));
 }
 

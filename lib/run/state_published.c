@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "content/generation.h"
 #include "run/monitor.h"
 #include "sys/file.h"
-#include "sys/file_entries.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,21 +20,10 @@ static const char *folder_of(struct arena *a, const struct context *s, const str
     return file_join(a, run_path(&s->cluster, run, "published"), node);
 }
 
-static int64_t newest_number(const char *folder) {
-    int64_t newest = 0, number;
-    struct err ignored;
-    struct file_entries in = file_entries_open(folder);
-    while (file_entries_next(&in))
-        if (str_parse_i64(in.name, 1, INT64_MAX - 1, &number, &ignored) == 0 && number > newest)
-            newest = number;
-    (void)file_entries_close(&in, 0, NULL);
-    return newest;
-}
-
 const char *state_published_newest(struct context *s, const struct run *run, const char *node) {
     const char *folder = folder_of(s->arena, s, run, node);
-    int64_t number = newest_number(folder);
-    return number ? arena_printf(s->arena, "%s/%lld", folder, (long long)number) : NULL;
+    int64_t number = generation_newest(folder);
+    return number > 0 ? arena_printf(s->arena, "%s/%lld", folder, (long long)number) : NULL;
 }
 
 int state_published_remove(struct context *s, const struct run *run, const char *node,
@@ -230,8 +219,9 @@ void state_published_open(struct published *p, struct follow *f) {
     for (size_t i = 0; i < f->count; i++) {
         struct published_node *x = &p->nodes[i];
         const char *folder = folder_of(s->arena, s, f->run, f->nodes[i].node->info->name);
+        int64_t number = generation_newest(folder);
         *x = (struct published_node){
-            .all = p, .node = &f->nodes[i], .number = newest_number(folder), .newest_ms = now};
+            .all = p, .node = &f->nodes[i], .number = number > 0 ? number : 0, .newest_ms = now};
         again(x);
     }
 }
