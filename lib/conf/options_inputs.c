@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // [inputs.NAME]: where data comes from and how it is shared among the nodes.
 #include "conf/config.h"
+#include "conf/deal_words.h"
 
 #include <ctype.h>
 #include <stddef.h>
@@ -16,9 +17,7 @@ enum { REPLICAS_DEFAULT = 1 };
 
 static const char *const modes[] = {"replicated", "sharded", "FullyReplicated", "ShardedByS3Key",
                                     NULL};
-static const char *const shards[] = {"size", "key", "count", NULL};
 static const char *const units[] = {"file", "sample", NULL};
-static const char *const unevens[] = {"allow", "pad", "drop", "refuse", NULL};
 
 // ---- checks -------------------------------------------------------------------------------------
 
@@ -94,7 +93,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(shard),
      .text = "size",
-     .choices = shards,
+     .choices = deal_shard_words,
      .help = "How a sharded input is dealt. size: equal bytes; key: contiguous by name, counts "
              "differ by at most one; count: the files in turn, counts differ by at most one."},
     {.key = "unit",
@@ -115,7 +114,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(uneven),
      .text = "allow",
-     .choices = unevens,
+     .choices = deal_uneven_words,
      .help = "When nodes get different counts. allow: they do; pad: the first ones of the order "
              "are repeated until all have the same count; drop: the last ones are left out; "
              "refuse: the run does not start."},

@@ -135,6 +135,22 @@ static int even_out(struct deal *d, const char *what, int uneven, struct err *e)
     return 0;
 }
 
+size_t deal_items(struct arena *a, const struct manifest *m,
+                  bool (*is_left_out)(const struct manifest_entry *entry), struct deal_item **items,
+                  size_t **entries) {
+    size_t count = 0;
+    *items = arena_new(a, struct deal_item, m->count + 1);
+    *entries = arena_new(a, size_t, m->count + 1);
+    for (size_t i = 0; i < m->count; i++) {
+        const struct manifest_entry *n = &m->entries[i];
+        if (n->kind == MANIFEST_FOLDER || (is_left_out && is_left_out(n)))
+            continue;
+        (*entries)[count] = i;
+        (*items)[count++] = (struct deal_item){n->path, n->size};
+    }
+    return count;
+}
+
 int deal_out(struct arena *a, const struct deal_item *items, size_t count,
              const struct deal_rule *rule, struct deal_share *shares, size_t nodes, struct err *e) {
     struct deal d = {.arena = a, .items = items, .count = count, .nodes = nodes, .shares = shares};

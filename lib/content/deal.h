@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "content/manifest.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,6 +39,12 @@ struct deal_share {
     size_t count;
 };
 
+// The files and links of a manifest as items, but those that the caller leaves out (NULL: none).
+// entries[k] is the manifest's entry of item k. Returns how many there are; memory is from the
+// arena.
+size_t deal_items(struct arena *a, const struct manifest *m,
+                  bool (*is_left_out)(const struct manifest_entry *entry), struct deal_item **items,
+                  size_t **entries);
 // shares has one element for each node; memory is from the arena. With DEAL_UNEVEN_PAD one item
 // may belong to several nodes, with DEAL_UNEVEN_DROP to none. ERR_CONFIG when a node would have
 // nothing, or with DEAL_UNEVEN_REFUSE when counts differ; the text has the numbers.

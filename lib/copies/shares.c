@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-_Static_assert(DEAL_SIZE == 0 && DEAL_KEY == 1 && DEAL_COUNT == 2, "as job_shards");
+_Static_assert(DEAL_SIZE == 0 && DEAL_KEY == 1 && DEAL_COUNT == 2, "as deal_shard_words");
 _Static_assert(DEAL_UNEVEN_ALLOW == 0 && DEAL_UNEVEN_PAD == 1 && DEAL_UNEVEN_DROP == 2 &&
                    DEAL_UNEVEN_REFUSE == 3,
-               "as job_unevens");
+               "as deal_uneven_words");
 
 // ---- the deal -----------------------------------------------------------------------------------
 
@@ -30,14 +30,7 @@ int shares_open(struct shares *s, const struct job_input *input, const char *run
         arena_fini(&s->arena);
         return err_wrap(e, "the list of input '%s'", input->name);
     }
-    const struct manifest *m = s->manifest;
-    s->entries = arena_new(&s->arena, size_t, m->count + 1);
-    s->items = arena_new(&s->arena, struct deal_item, m->count + 1);
-    for (size_t i = 0; i < m->count; i++)
-        if (m->entries[i].kind != MANIFEST_FOLDER) {
-            s->entries[s->count] = i;
-            s->items[s->count++] = (struct deal_item){m->entries[i].path, m->entries[i].size};
-        }
+    s->count = deal_items(&s->arena, s->manifest, NULL, &s->items, &s->entries);
     return 0;
 }
 

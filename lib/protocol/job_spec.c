@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 
+#include "conf/deal_words.h"
 #include "conf/toml.h"
 #include "sys/net.h"
 
@@ -108,9 +109,6 @@ static int parse_pairs(struct arena *a, const struct toml *t, const char *table,
     return 0;
 }
 
-const char *const job_shards[] = {"size", "key", "count", NULL};
-const char *const job_unevens[] = {"allow", "pad", "drop", "refuse", NULL};
-
 static int word_at(const struct toml *t, const char *path, const char *const *words, int *out,
                    struct err *e) {
     const char *word = text_at(t, path, words[0]);
@@ -126,8 +124,8 @@ static int parse_deal(struct arena *a, const struct toml *t, struct job_input *i
         return 0;
     d->shuffled = toml_get(t, "seed") != NULL;
     in->deal = d;
-    return word_at(t, "shard", job_shards, &d->shard, e) < 0 ||
-                   word_at(t, "uneven", job_unevens, &d->uneven, e) < 0 ||
+    return word_at(t, "shard", deal_shard_words, &d->shard, e) < 0 ||
+                   word_at(t, "uneven", deal_uneven_words, &d->uneven, e) < 0 ||
                    int_at(t, "replicas", 0, JOB_REPLICAS_MAX, &d->replicas, e) < 0 ||
                    (d->shuffled && toml_need_int(t, "seed", 0, INT64_MAX, &d->seed, e) < 0)
                ? -1
@@ -241,8 +239,8 @@ static void format_input(struct strbuf *out, const struct job_input *in) {
         toml_write_bool(out, "streamed", true);
     if (!in->deal)
         return;
-    toml_write_str(out, "shard", job_shards[in->deal->shard]);
-    toml_write_str(out, "uneven", job_unevens[in->deal->uneven]);
+    toml_write_str(out, "shard", deal_shard_words[in->deal->shard]);
+    toml_write_str(out, "uneven", deal_uneven_words[in->deal->uneven]);
     if (in->deal->shuffled)
         toml_write_int(out, "seed", in->deal->seed);
     toml_write_int(out, "replicas", in->deal->replicas);

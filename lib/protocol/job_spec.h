@@ -44,14 +44,12 @@ struct job_pair {
 
 // The rule by which each round deals a sharded input to its nodes (content/deal.h).
 struct job_deal {
-    int shard;     // of job_shards
-    int uneven;    // of job_unevens
+    int shard;     // of deal_shard_words
+    int uneven;    // of deal_uneven_words
     bool shuffled; // with this seed
     int64_t seed;  // 0 …
     int replicas;  // other nodes that keep the files of a share
 };
-extern const char *const job_shards[];  // "size", "key", "count", NULL
-extern const char *const job_unevens[]; // "allow", "pad", "drop", "refuse", NULL
 
 struct job_input {
     const char *name, *path, *mode; // mode: "replicated" or "sharded"

@@ -99,7 +99,7 @@ static void count_file(struct run_start_share *share, const struct manifest_entr
     share->bytes += bytes;
 }
 
-static struct deal_rule rule_of(const struct run_start_input *in) {
+struct deal_rule input_add_rule(const struct run_start_input *in) {
     struct deal_rule rule = {
         .what = in->config->unit == CONFIG_UNIT_SAMPLE ? "samples" : "files",
         .shard = (enum deal_shard)config_input_shard(in->config), // input_elastic.c compares them
@@ -135,18 +135,13 @@ static int give_share(struct run_start *l, struct run_start_input *in, size_t no
 // Files and links are the items. Spare nodes have no share.
 static int deal_files(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
-    const struct manifest *m = in->manifest;
     size_t nodes = in->elastic ? (size_t)l->run.nodes_max : l->node_count;
-    struct deal_item *items = arena_new(a, struct deal_item, m->count + 1);
-    size_t *entries = arena_new(a, size_t, m->count + 1), count = 0;
+    struct deal_item *items;
+    size_t *entries;
+    size_t count =
+        deal_items(a, in->manifest, in->elastic ? NULL : input_stream_is_index, &items, &entries);
     struct deal_share *deal = arena_new(a, struct deal_share, nodes);
-    struct deal_rule rule = rule_of(in);
-    for (size_t i = 0; i < m->count; i++)
-        if (m->entries[i].kind != MANIFEST_FOLDER &&
-            (in->elastic || !input_stream_is_index(&m->entries[i]))) {
-            entries[count] = i;
-            items[count++] = (struct deal_item){m->entries[i].path, m->entries[i].size};
-        }
+    struct deal_rule rule = input_add_rule(in);
     if (in->elastic && input_elastic_check_deal(l, in, items, count, &rule, e) < 0)
         return -1;
     if (deal_out(a, items, count, &rule, deal, nodes, e) < 0)
@@ -176,7 +171,7 @@ static int deal_samples(struct run_start *l, struct run_start_input *in, struct 
     const struct manifest *m = in->manifest;
     struct input_samples s = {0};
     struct deal_share *deal = arena_new(a, struct deal_share, l->node_count);
-    struct deal_rule rule = rule_of(in);
+    struct deal_rule rule = input_add_rule(in);
     int result = input_samples_index(&s, a, m, e);
     if (result == 0 && !l->context->config->dry_run)
         result = input_parts_open(&l->parts, &l->context->cluster, l->run.id, e);

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "content/generation.h"
 #include "fleet/hashing.h"
+#include "run/input_add.h"
 #include "run/input_remote.h"
 #include "sys/file.h"
 
@@ -109,28 +110,19 @@ int input_elastic_add(struct run_start *l, struct run_start_input *in, size_t no
     return 0;
 }
 
-struct manifest *input_elastic_share(const struct run_start *l, const struct run_start_input *in,
-                                     size_t nodes, size_t rank, struct err *e) {
+struct manifest *input_elastic_share(const struct run_start_input *in, size_t nodes, size_t rank,
+                                     struct err *e) {
     struct arena a = {0};
     const struct manifest *m = in->manifest;
     const char *folder = job_share_folder(&a, in->path, (int)nodes, (int)rank);
-    struct deal_item *items = arena_new(&a, struct deal_item, m->count + 1);
+    struct deal_item *items;
+    size_t *entries, count = deal_items(&a, m, NULL, &items, &entries);
     struct deal_share *shares = arena_new(&a, struct deal_share, nodes);
     bool *mine = arena_new(&a, bool, m->count + 1);
-    size_t *entries = arena_new(&a, size_t, m->count + 1), count = 0;
-    const struct job_deal *d = input_elastic_rule(l->context->arena, in->config);
-    struct deal_rule rule = {.what = "files",
-                             .shard = (enum deal_shard)d->shard,
-                             .uneven = (enum deal_uneven)d->uneven,
-                             .shuffled = d->shuffled,
-                             .seed = (uint64_t)d->seed};
+    struct deal_rule rule = input_add_rule(in);
     struct manifest *share = manifest_new();
-    for (size_t i = 0; i < m->count; i++) {
+    for (size_t i = 0; i < m->count; i++)
         mine[i] = m->entries[i].kind == MANIFEST_FOLDER;
-        entries[count] = i;
-        if (!mine[i])
-            items[count++] = (struct deal_item){m->entries[i].path, m->entries[i].size};
-    }
     int rc = deal_out(&a, items, count, &rule, shares, nodes, e);
     for (size_t i = 0; rc == 0 && i < shares[rank].count; i++)
         mine[entries[shares[rank].items[i]]] = true;

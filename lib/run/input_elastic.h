@@ -24,8 +24,8 @@ const struct job_deal *input_elastic_rule(struct arena *a, const struct config_i
 int input_elastic_add(struct run_start *l, struct run_start_input *in, size_t node, size_t i,
                       struct err *e);
 // The share of a node in a round with so many nodes, with its folder; NULL with an error.
-struct manifest *input_elastic_share(const struct run_start *l, const struct run_start_input *in,
-                                     size_t nodes, size_t rank, struct err *e);
+struct manifest *input_elastic_share(const struct run_start_input *in, size_t nodes, size_t rank,
+                                     struct err *e);
 // Sends the shares, then the lists. Failures are kept per node.
 int input_elastic_send(struct run_start *l, struct fleet *f, struct err *e);
 void input_elastic_close(struct run_start *l);

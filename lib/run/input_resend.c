@@ -47,7 +47,7 @@ static void send(struct input_resend_node *x, const struct json *event) {
     struct err e = {0};
     if (!in || nodes < 1 || nodes > (int64_t)l->node_count || rank < 0 || rank >= nodes)
         return;
-    x->share = input_elastic_share(l, in, (size_t)nodes, (size_t)rank, &e);
+    x->share = input_elastic_share(in, (size_t)nodes, (size_t)rank, &e);
     struct xfer_push_spec spec = {.program = n->facts.program,
                                   .root = n->facts.root,
                                   .dest = "",

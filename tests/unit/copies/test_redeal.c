@@ -9,6 +9,7 @@
 #include "sys/net.h"
 #include "sys/proc.h"
 #include "tests/tap.h"
+#include "tests/unit/copies/input_list.h"
 #include "tests/unit/shell.h"
 
 #include <stdlib.h>
@@ -111,25 +112,16 @@ static void open_peer(int i) {
 // ---- files --------------------------------------------------------------------------------------
 
 static void write_files(void) {
-    struct manifest *m = manifest_new();
-    struct strbuf list = {0};
-    const char *path = job_deal_list(&arena, spec.run_dir, "set");
     if (!holds("mkdir set && for i in 0 1 2 3; do head -c 1$i /dev/zero >set/f$i; done && for i in "
-               "4 5; do head -c 600000 /dev/zero | tr '\\0' $i >set/f$i; done") ||
-        manifest_add_path(m, arena_printf(&arena, "%s/set", folder), "",
-                          &(struct manifest_rules){0}, &e) < 0 ||
-        manifest_hash(m, NULL, NULL, NULL, &e) < 0)
-        bail_out("no files: %s", e.text);
-    generation_encode(m, &list);
-    if (file_make_dirs(file_dir(&arena, path), 0755, &e) < 0 ||
-        file_write_atomic(path, list.data, list.len, 0644, &e) < 0)
-        bail_out("no list: %s", e.text);
+               "4 5; do head -c 600000 /dev/zero | tr '\\0' $i >set/f$i; done"))
+        bail_out("no files");
+    struct manifest *m = input_list_write(&arena, arena_printf(&arena, "%s/set", folder),
+                                          job_deal_list(&arena, spec.run_dir, "set"));
     for (size_t i = 0; i < FILES; i++) {
         memcpy(items[i].hash, m->entries[i].hash, HASH_BYTES);
         items[i].size = m->entries[i].size;
     }
     qsort(items, FILES, sizeof *items, content_order);
-    strbuf_fini(&list);
     manifest_free(m);
 }
 

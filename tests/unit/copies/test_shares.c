@@ -6,6 +6,7 @@
 #include "content/generation.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/copies/input_list.h"
 #include "tests/unit/shell.h"
 
 #include <stdlib.h>
@@ -27,22 +28,12 @@ static bool holds(const char *line) {
 }
 
 static void write_list(void) {
-    struct manifest *m = manifest_new();
-    struct strbuf list = {0};
-    const char *path = job_deal_list(&arena, run_dir, "set");
     if (!holds("mkdir -p set/sub/hollow && for i in 0 1 2 3; do head -c $((i * 10 + 10)) "
                "/dev/zero | tr '\\0' $i >set/f$i; done && for i in 4 5; do head -c 300000 "
-               "/dev/zero | tr '\\0' $i >set/sub/f$i; done && : >set/empty && ln -s f1 set/link") ||
-        manifest_add_path(m, arena_printf(&arena, "%s/set", folder), "",
-                          &(struct manifest_rules){0}, &e) < 0 ||
-        manifest_hash(m, NULL, NULL, NULL, &e) < 0)
-        bail_out("no files: %s", e.text);
-    generation_encode(m, &list);
-    if (file_make_dirs(file_dir(&arena, path), 0755, &e) < 0 ||
-        file_write_atomic(path, list.data, list.len, 0644, &e) < 0)
-        bail_out("no list: %s", e.text);
-    strbuf_fini(&list);
-    manifest_free(m);
+               "/dev/zero | tr '\\0' $i >set/sub/f$i; done && : >set/empty && ln -s f1 set/link"))
+        bail_out("no files");
+    manifest_free(input_list_write(&arena, arena_printf(&arena, "%s/set", folder),
+                                   job_deal_list(&arena, run_dir, "set")));
 }
 
 static void store(const struct manifest_entry *n) {
