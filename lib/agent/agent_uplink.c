@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's connection to the coordinator on any node: opening, heartbeats in both directions,
-// and the lease that they renew (see election.c).
+// and the lease that they renew (see election_follower.c).
 #include "agent/agent_impl.h"
 
 #include "base/clock.h"

@@ -75,7 +75,7 @@ const char *option_problem_line(struct arena *a, const struct option_problem *p)
 
 int option_set_finish(struct option_set *s, struct err *e) {
     if (s->problem_count == 0)
-        option_check_rules(s);
+        option_verify_rules(s);
     if (s->problem_count == 0)
         return 0;
     struct strbuf b;

@@ -248,7 +248,7 @@ struct option_set {
 void option_set_init(struct option_set *s, struct arena *a, const char *program,
                      const char *env_prefix, char *const *env);
 // Binds the rows to a struct and puts the defaults there. A default that does not parse is a bug
-// and aborts (option_check finds it in tests). target NULL: the keys are known, and left alone.
+// and aborts (option_verify finds it in tests). target NULL: the keys are known, and left alone.
 void option_set_add(struct option_set *s, const struct option_table *table, void *target);
 // Rows of all tables together.
 size_t option_set_row_count(const struct option_set *s);
@@ -306,6 +306,6 @@ bool option_is_scalar(enum option_type type); // one flag gives the whole value
 // breaks its own bounds, a missing help sentence, a choice without words. verbs is NULL-terminated.
 // Flags are compared among the tables that are bound to a struct. Returns the number of faults and
 // writes one line each.
-int option_check(const struct option_set *s, const char *const *verbs, struct strbuf *out);
+int option_verify(const struct option_set *s, const char *const *verbs, struct strbuf *out);
 
 #endif

@@ -56,7 +56,7 @@ static void format_number(struct strbuf *b, const struct option_row *r, double v
         strbuf_addf(b, "%.15g", v);
 }
 
-int option_check_bounds(const struct option_row *r, double v, struct err *e) {
+int option_verify_bounds(const struct option_row *r, double v, struct err *e) {
     bool open = (r->marks & OPTION_OPEN_MAX) && v >= r->max;
     bool low = v<r->min, high = v> r->max || open;
     if ((r->min == 0 && r->max == 0) || (!low && !high))
@@ -73,7 +73,7 @@ int option_check_bounds(const struct option_row *r, double v, struct err *e) {
     return -1;
 }
 
-int option_check_items(const struct option_row *r, size_t count, struct err *e) {
+int option_verify_items(const struct option_row *r, size_t count, struct err *e) {
     if (count > OPTION_ITEMS_MAX)
         return err_set(e, ERR_CONFIG, "%zu items are above the maximum %d", count,
                        OPTION_ITEMS_MAX);
@@ -97,7 +97,7 @@ static int parse_bool(const char *text, bool *out, struct err *e) {
 static int parse_int(const struct option_row *r, const char *text, int64_t *out, struct err *e) {
     if (str_parse_i64(text, INT64_MIN, INT64_MAX, out, e) < 0)
         return -1;
-    return option_check_bounds(r, (double)*out, e);
+    return option_verify_bounds(r, (double)*out, e);
 }
 
 static int parse_real(const struct option_row *r, const char *text, double *out, struct err *e) {
@@ -105,7 +105,7 @@ static int parse_real(const struct option_row *r, const char *text, double *out,
         return -1;
     if (!isfinite(*out))
         return err_set(e, ERR_CONFIG, "'%.100s' is not a finite number", text);
-    return option_check_bounds(r, *out, e);
+    return option_verify_bounds(r, *out, e);
 }
 
 static int parse_bytes(const struct option_row *r, const char *text, int64_t *out, struct err *e) {
@@ -113,14 +113,14 @@ static int parse_bytes(const struct option_row *r, const char *text, int64_t *ou
     if (str_parse_bytes(text, &v, e) < 0)
         return -1;
     *out = (int64_t)v;
-    return option_check_bounds(r, (double)*out, e);
+    return option_verify_bounds(r, (double)*out, e);
 }
 
 static int parse_duration(const struct option_row *r, const char *text, int64_t *out,
                           struct err *e) {
     if (str_parse_duration_ms(text, out, e) < 0)
         return -1;
-    return option_check_bounds(r, (double)*out, e);
+    return option_verify_bounds(r, (double)*out, e);
 }
 
 // ---- words -----------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ static int parse_numbers(struct arena *a, const struct option_row *r, const char
                          struct err *e) {
     char **parts;
     size_t count = *text ? str_split(a, text, ',', &parts) : 0;
-    if (option_check_items(r, count, e) < 0)
+    if (option_verify_items(r, count, e) < 0)
         return -1;
     int64_t *ints = arena_new(a, int64_t, count + 1);
     double *reals = arena_new(a, double, count + 1);
@@ -264,7 +264,7 @@ int option_parse(struct arena *a, const struct option_row *r, const char *text, 
     option_value_unset(r->type, dest);
     char **parts;
     size_t count = *text ? option_split(a, text, &parts) : 0;
-    if (option_check_items(r, count, e) < 0)
+    if (option_verify_items(r, count, e) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
         if (option_append(a, r, parts[i], dest, e) < 0)

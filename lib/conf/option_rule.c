@@ -45,7 +45,7 @@ static void check(struct option_set *s, const struct option_bound *b, const stru
     }
 }
 
-void option_check_rules(struct option_set *s) {
+void option_verify_rules(struct option_set *s) {
     for (size_t t = 0; t < s->table_count; t++) {
         const struct option_bound *b = &s->tables[t];
         for (size_t i = 0; b->target && i < b->table->count; i++) {

@@ -70,7 +70,7 @@ static int read_number(struct option_reader *rd, const struct option_row *r, con
     }
     if (!isfinite(number))
         return complain(rd, v, name, "expected a finite number");
-    if (option_check_bounds(r, number, &e) < 0)
+    if (option_verify_bounds(r, number, &e) < 0)
         return complain(rd, v, name, e.text);
     if (r->type == OPTION_REAL)
         *(double *)dest = number;
@@ -136,7 +136,7 @@ static int read_list(struct option_reader *rd, const struct option_row *r, const
     struct err e;
     if (v->type != TOML_ARRAY)
         return wrong_type(rd, v, name, option_type_text(r->type));
-    if (option_check_items(r, v->len, &e) < 0)
+    if (option_verify_items(r, v->len, &e) < 0)
         return complain(rd, v, name, e.text);
     option_value_unset(r->type, dest);
     if (r->type == OPTION_INTS)

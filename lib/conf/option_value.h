@@ -29,12 +29,12 @@ int option_parse_choice(struct arena *a, const struct option_row *r, const char 
 int option_parse_scalar(struct arena *a, const struct option_row *r, const char *text, void *dest,
                         struct err *e);
 // Checks the bounds of a parsed number.
-int option_check_bounds(const struct option_row *r, double v, struct err *e);
-int option_check_items(const struct option_row *r, size_t count, struct err *e);
+int option_verify_bounds(const struct option_row *r, double v, struct err *e);
+int option_verify_items(const struct option_row *r, size_t count, struct err *e);
 // Splits a list at commas outside brackets and quotes. Returns at least one element; an element
 // that is quoted as a whole loses its quotes.
 size_t option_split(struct arena *a, const char *text, char ***parts);
-void option_check_rules(struct option_set *s); // a problem for each rule that is broken
+void option_verify_rules(struct option_set *s); // a problem for each rule that is broken
 // "~" and "~/…" at the beginning of each path in a value of this row, with the set's HOME.
 void option_expand_home(const struct option_set *s, const struct option_row *r, void *value);
 

@@ -2,7 +2,7 @@
 // [metrics]: numbers to take out of the workers' lines. A table of its own, since its check brings
 // PCRE2 along, which only dtctl is linked with.
 #include "conf/config.h"
-#include "conf/metric_expression.h"
+#include "conf/metric_regex.h"
 
 #include <stddef.h>
 
@@ -14,8 +14,8 @@ static const struct option_row rows[] = {
      .offset = offsetof(struct config, metrics),
      .arg = "NAME=REGEX",
      .items_max = METRIC_COUNT_MAX,
-     .check_name = metric_expression_check_name,
-     .check = metric_expression_check,
+     .check_name = metric_regex_check_name,
+     .check = metric_regex_check,
      .help = "Metric to read from the workers' lines: a regular expression as in Python (PCRE2), "
              "whose first named group, or else first group, is the number; may be repeated."},
 };

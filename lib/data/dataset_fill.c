@@ -2,7 +2,7 @@
 // Decodes a whole source once: first the contents of compressed archives, front to back in batches
 // that all threads decode, then all other samples.
 #include "data/dataset_store.h"
-#include "data/parallel.h"
+#include "data/decode_threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,15 +49,15 @@ static int fill_item(void *ctx, uint64_t i, int thread, struct err *e) {
 static int fill_run(struct fill *f, int (*item)(void *, uint64_t, int, struct err *),
                     uint64_t count, uint64_t done, struct err *e) {
     const struct dataset_config *c = &f->store->config;
-    const struct parallel p = {.threads = f->threads,
-                               .count = count,
-                               .item = item,
-                               .ctx = f,
-                               .progress = c->progress,
-                               .progress_ctx = c->progress_ctx,
-                               .progress_base = done,
-                               .progress_total = f->store->source.samples};
-    return parallel_run(&p, e);
+    const struct decode_threads p = {.threads = f->threads,
+                                     .count = count,
+                                     .item = item,
+                                     .ctx = f,
+                                     .progress = c->progress,
+                                     .progress_ctx = c->progress_ctx,
+                                     .progress_base = done,
+                                     .progress_total = f->store->source.samples};
+    return decode_threads_run(&p, e);
 }
 
 static int fill_batch_item(void *ctx, uint64_t i, int thread, struct err *e) {
@@ -121,7 +121,7 @@ int dataset_fill(struct dataset_store *store, uint8_t *pixels, int32_t *labels, 
                      .pixels = pixels,
                      .image_bytes = (size_t)store->plan.width * (size_t)store->plan.height *
                                     (size_t)s->channels,
-                     .threads = parallel_threads(store->config.threads)};
+                     .threads = decode_threads_count(store->config.threads)};
     f.reader = heap_alloc((size_t)f.threads * sizeof *f.reader);
     int bad = 0;
     for (; f.opened < f.threads && bad == 0; f.opened++)

@@ -4,7 +4,7 @@
 
 #include "base/str.h"
 #include "data/dataset_store.h"
-#include "data/parallel.h"
+#include "data/decode_threads.h"
 #include "data/tool_source.h"
 
 #include <pthread.h>
@@ -122,14 +122,14 @@ static int inspect_run(struct inspect *n, struct err *e) {
     const struct source *s = &n->source.store->source;
     if (s->kind->streams && s->kind->streams(s))
         return tool_each(&n->source, inspect_streamed, n, e);
-    const struct parallel p = {.threads = n->threads,
-                               .count = s->samples,
-                               .item = inspect_item,
-                               .ctx = n,
-                               .progress = c->progress,
-                               .progress_ctx = c->progress_ctx,
-                               .progress_total = s->samples};
-    return parallel_run(&p, e);
+    const struct decode_threads p = {.threads = n->threads,
+                                     .count = s->samples,
+                                     .item = inspect_item,
+                                     .ctx = n,
+                                     .progress = c->progress,
+                                     .progress_ctx = c->progress_ctx,
+                                     .progress_total = s->samples};
+    return decode_threads_run(&p, e);
 }
 
 static void inspect_first(struct inspect *n, uint32_t i) {
@@ -181,7 +181,7 @@ static void inspect_names(struct inspect *n) {
 
 int tool_inspect(const struct dataset_config *c, struct arena *a, struct tool_inspection *out,
                  struct err *e) {
-    struct inspect n = {.out = out, .arena = a, .threads = parallel_threads(c->threads)};
+    struct inspect n = {.out = out, .arena = a, .threads = decode_threads_count(c->threads)};
     memset(out, 0, sizeof *out);
     n.jpeg = heap_alloc((size_t)n.threads * sizeof *n.jpeg);
     n.reader = heap_alloc((size_t)n.threads * sizeof *n.reader);

@@ -10,7 +10,7 @@ enum { NODE_RUNS_MAX = 100000 };
 
 struct node_run {
     const char *run, *name, *node, *state, *reason;
-    const char *owner; // id of its cluster (claim.h); "" without an owner file
+    const char *owner; // id of its cluster (owner.h); "" without an owner file
     size_t node_index; // index in the fleet
     int node_rank, pid, round, restarts, max_restarts, agent_starts;
     int exit_status; // -1: not over

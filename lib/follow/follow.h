@@ -120,7 +120,7 @@ int follow_name_logs(struct follow *f, struct err *e);
 // The state of the whole run, derived from the nodes' states; "" while it is not over.
 const char *follow_state(const struct follow *f, int *exit_status);
 
-// ---- between follow.c and follow_lines.c ----
+// ---- between follow.c and follow_dispatch.c ----
 // A mirror_line_cb; its context is a struct follow_node.
 void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len);
 void follow_keep_error(struct follow *f, const struct err *e);

@@ -3,6 +3,7 @@
 #include "follow/log_mirror.h"
 
 #include "base/json.h"
+#include "follow/log_lines.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
 
@@ -40,47 +41,6 @@ static void close_file(struct mirror *m, struct mirror_file *f) {
     f->fd = -1;
 }
 
-static void give(struct mirror_file *f, enum mirror_part part, mirror_line_cb *cb, void *ctx) {
-    f->part = part;
-    cb(ctx, f, strbuf_cstr(&f->line), f->line.len);
-    f->part = MIRROR_LINE;
-    if (part != MIRROR_PARTIAL)
-        strbuf_clear(&f->line);
-}
-
-static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_line_cb *cb,
-                       void *ctx) {
-    bool of_worker = f->file.kind == FOLLOW_STDOUT || f->file.kind == FOLLOW_STDERR;
-    while (len > 0) {
-        if (f->returned && *p != '\n' && *p != '\r') {
-            give(f, MIRROR_UPDATE, cb, ctx);
-            f->returned = false;
-        }
-        const char *end = memchr(p, '\n', len);
-        size_t part = end ? (size_t)(end - p) : len;
-        const char *back = of_worker ? memchr(p, '\r', part) : NULL;
-        f->at += back ? (size_t)(back - p) + 1 : part + (end != NULL);
-        if (back) {
-            strbuf_add(&f->line, p, (size_t)(back - p)); // bytes over the limit are dropped
-            f->is_bar = true;
-            f->returned = f->line.len > 0;
-            part = (size_t)(back - p) + 1;
-        } else if (end && f->line.len == 0) {
-            cb(ctx, f, p, part < MIRROR_LINE_BYTES_MAX ? part : MIRROR_LINE_BYTES_MAX);
-        } else {
-            strbuf_add(&f->line, p, part);
-            if (end)
-                give(f, MIRROR_LINE, cb, ctx);
-        }
-        if (end && !back) {
-            part++;
-            f->returned = f->is_bar = false;
-        }
-        p += part;
-        len -= part;
-    }
-}
-
 static void ignore(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     (void)ctx, (void)f, (void)line, (void)len;
 }
@@ -97,7 +57,7 @@ static int read_tail(struct mirror_file *f, struct err *e) {
         return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
     const char *end = memrchr(tail, '\n', (size_t)n);
     const char *begin = end ? end + 1 : tail;
-    give_lines(f, begin, (size_t)(tail + n - begin), ignore, NULL);
+    log_lines_take(f, begin, (size_t)(tail + n - begin), ignore, NULL);
     return 0;
 }
 
@@ -285,7 +245,7 @@ static int end_line(struct mirror *m, struct mirror_file *f, mirror_line_cb *cb,
         return -1;
     f->ours = !there;
     if (f->line.len) // else it was handed out
-        give_lines(f, "\n", 1, cb, ctx);
+        log_lines_take(f, "\n", 1, cb, ctx);
     return 0;
 }
 
@@ -324,20 +284,16 @@ int log_mirror_write(struct mirror *m, const struct follow_record *r, mirror_lin
     if (there < 0)
         return -1;
     f->ours = false;
-    give_lines(f, (const char *)p, (size_t)there, cb, ctx);
+    log_lines_take(f, (const char *)p, (size_t)there, cb, ctx);
     f->ours = (size_t)there < len;
-    give_lines(f, (const char *)p + there, len - (size_t)there, cb, ctx);
-    if (f->is_bar && f->line.len)
-        give(f, MIRROR_PARTIAL, cb, ctx);
+    log_lines_take(f, (const char *)p + there, len - (size_t)there, cb, ctx);
+    log_lines_show(f, cb, ctx);
     return 0;
 }
 
 void log_mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx) {
-    for (struct mirror_file *f = m->files; f; f = f->next) {
-        if (f->line.len)
-            give(f, MIRROR_LINE, cb, ctx);
-        f->returned = f->is_bar = false;
-    }
+    for (struct mirror_file *f = m->files; f; f = f->next)
+        log_lines_flush(f, cb, ctx);
 }
 
 static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, struct err *e) {
@@ -353,7 +309,7 @@ static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, str
         ssize_t n = read(fd, part, left < sizeof part ? (size_t)left : sizeof part);
         if (n <= 0)
             break;
-        give_lines(&copy, part, (size_t)n, cb, ctx);
+        log_lines_take(&copy, part, (size_t)n, cb, ctx);
         left -= (uint64_t)n;
     }
     strbuf_fini(&copy.line);

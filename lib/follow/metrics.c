@@ -12,8 +12,7 @@ int metrics_add(struct metric_set *set, struct arena *a, const char *name, const
     if (set->count == METRIC_COUNT_MAX)
         return err_set(e, ERR_CONFIG, "more than %d metrics", METRIC_COUNT_MAX);
     *m = (struct metric){.name = arena_strdup(a, name)};
-    if (metric_expression_check_name(name, e) < 0 ||
-        metric_expression_compile(&m->expression, regex, e) < 0)
+    if (metric_regex_check_name(name, e) < 0 || metric_regex_compile(&m->expression, regex, e) < 0)
         return err_wrap(e, "metric '%.80s'", name);
     set->count++;
     return 0;
@@ -21,7 +20,7 @@ int metrics_add(struct metric_set *set, struct arena *a, const char *name, const
 
 void metrics_fini(struct metric_set *set) {
     for (size_t i = 0; i < set->count; i++)
-        metric_expression_fini(&set->metrics[i].expression);
+        metric_regex_fini(&set->metrics[i].expression);
     set->count = 0;
 }
 
@@ -49,7 +48,7 @@ void metrics_match(struct metric_set *set, const char *line, size_t len, metric_
         double value = 0;
         if (m->overruns >= METRIC_OVERRUNS_MAX)
             continue;
-        switch (metric_expression_find(&m->expression, line, len, &value)) {
+        switch (metric_regex_find(&m->expression, line, len, &value)) {
         case METRIC_NONE: break;
         case METRIC_FOUND:
             note_value(m, value);

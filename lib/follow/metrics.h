@@ -5,14 +5,14 @@
 //     metrics_add(&set, "loss", "Loss ([0-9.]+)", e);
 //     metrics_match(&set, line, len, on_value, ctx); // once for each metric that matches
 //
-// conf/metric_expression.h describes names and expressions. The caller owns the set: metrics_fini
+// conf/metric_regex.h describes names and expressions. The caller owns the set: metrics_fini
 // frees the compiled expressions.
 #ifndef FOLLOW_METRICS_H
 #define FOLLOW_METRICS_H
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "conf/metric_expression.h"
+#include "conf/metric_regex.h"
 
 #include <stdint.h>
 
@@ -24,7 +24,7 @@ enum {
 
 struct metric {
     const char *name;
-    struct metric_expression expression;
+    struct metric_regex expression;
     double first, last, min, max;
     uint64_t count;
     int overruns; // lines that were skipped because the search reached a limit

@@ -65,8 +65,8 @@ void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
                       const struct memory_plan_spec *s);
 // Runs the step on paper, with micro-batches in all slots. Each pass has to find the tensors that
 // it reads, whole, where the plan has them. ERR_FAILED names the layer of a pass that does not.
-int memory_plan_check(const struct memory_plan *plan, const struct nn_model *m,
-                      const struct memory_plan_spec *s, struct err *e);
+int memory_plan_verify(const struct memory_plan *plan, const struct nn_model *m,
+                       const struct memory_plan_spec *s, struct err *e);
 void memory_plan_free(struct memory_plan *plan); // safe on a zeroed one
 
 // Offsets for blocks so that those alive together do not overlap; returns the arena's size.

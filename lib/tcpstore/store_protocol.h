@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's TCPStore protocol, numbers only: shared by the server and the client. Integers on the
 // wire are little-endian, text and values are u64 length + bytes. Facts: PyTorch >= 2.2 (columns
-// "modern"), 2.1 and <= 2.0 have other numbers for the same requests (store_proto.c).
+// "modern"), 2.1 and <= 2.0 have other numbers for the same requests (store_requests.c).
 #ifndef TCPSTORE_STORE_PROTOCOL_H
 #define TCPSTORE_STORE_PROTOCOL_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs Terraform. Its output goes to terraform.log; sys/changes reports when the file grows;
+// Runs Terraform. Its output goes to terraform.log; sys/file_changes reports when the file grows;
 // complete lines are parsed and passed on. A pidfd reports the end of the process, after which the
 // rest of the file is read. The loop is never blocked.
 #include "terraform/terraform.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of training as a list that one executor runs, item after item. The list decides the work
 // of each rank and its order. Pure, so the lists of all ranks can be run against each other without
-// a rank (program_check).
+// a rank (program_verify).
 //
 // Plain training is LOAD FORWARD {BACKWARD REDUCE}… NORM… JUDGE UPDATE…; accumulation repeats the
 // first three, and only the last micro-batch has REDUCE behind BACKWARD. Where ranks share out the
@@ -90,8 +90,8 @@ void program_free(struct step_program *p);
 // Checks the programs of all ranks against each other; specs[rank] is the specification of
 // ranks[rank]. Every micro-batch passes every stage once, no rank waits forever, no slot is reused
 // while in use, every gradient is reduced once, when complete, and applied once.
-int program_check(const struct step_program *ranks, const struct step_spec *specs,
-                  const struct mesh *l, struct err *e);
+int program_verify(const struct step_program *ranks, const struct step_spec *specs,
+                   const struct mesh *l, struct err *e);
 
 const char *step_op_name(enum step_op op);
 

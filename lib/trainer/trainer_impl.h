@@ -186,11 +186,11 @@ struct trainer {
     struct meter_eval last_eval;
 };
 
-// trainer_pipe.c: the stages of each rank, and the connections between stages.
-int trainer_pipe_plan(struct trainer *t, struct err *e); // from the options alone; refuses
-int trainer_pipe_cut(struct trainer *t, struct err *e);  // the model into stages
-int trainer_pipe_open(struct trainer *t, struct err *e); // groups of ranks
-void trainer_pipe_close(struct trainer *t);
+// trainer_stages.c: the stages of each rank, and the connections between stages.
+int trainer_stages_plan(struct trainer *t, struct err *e); // from the options alone; refuses
+int trainer_stages_cut(struct trainer *t, struct err *e);  // the model into stages
+int trainer_stages_open(struct trainer *t, struct err *e); // groups of ranks
+void trainer_stages_close(struct trainer *t);
 // trainer_step.c: runs the items of a program.
 enum run_mode {
     RUN_TRAIN,

@@ -188,7 +188,7 @@ int trainer_open_network(struct trainer *t, struct err *e) {
                        "train.dtype is f16, and %s: the scale of the loss has no place there (try: "
                        "train.dtype bf16)",
                        t->config->device ? t->async.why : "this run computes on processors");
-    if (trainer_pipe_cut(t, e) < 0)
+    if (trainer_stages_cut(t, e) < 0)
         return -1;
     set_rules(t);
     int64_t micros = t->options->accumulate * t->micros * trainer_local_shards(t);
@@ -228,7 +228,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
                           .copy_missing = -1,
                           .metrics_fd = -1};
     t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
-    if (trainer_pipe_plan(t, e) < 0)
+    if (trainer_stages_plan(t, e) < 0)
         return -1;
     t->shards = config->shards > 1 ? config->shards : t->mesh.data;
     must(config->shards <= 1 || !t->round.steps);
@@ -238,7 +238,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
         return -1;
     if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || trainer_feed_open(t, e) < 0 ||
         wait_for_data(t, e) < 0 || open_comm(t, e) < 0 || trainer_open_model(t, e) < 0 ||
-        trainer_open_network(t, e) < 0 || trainer_pipe_open(t, e) < 0 ||
+        trainer_open_network(t, e) < 0 || trainer_stages_open(t, e) < 0 ||
         trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0 || trainer_async_open(t, e) < 0)
         return -1;
     if (t->rank == 0)
@@ -248,7 +248,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
 
 void trainer_close(struct trainer *t) {
     checkpoint_thread_close(t->writer);
-    trainer_pipe_close(t);
+    trainer_stages_close(t);
     bool apart = t->device != NULL;
     trainer_async_close(t);
     trainer_device_close(t);

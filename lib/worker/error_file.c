@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a worker's error file to the launcher's.
+// Reads a worker's error file, and copies it to the launcher's.
 #include "worker/error_file.h"
 
 #include "base/json.h"
 #include "sys/file.h"
 
 #include <string.h>
+
+enum { MESSAGE_BYTES_MAX = 16 << 10 };
+
+const char *error_file_message(struct arena *a, const char *path) {
+    char *text;
+    size_t len;
+    struct json *root;
+    struct err e;
+    if (file_read(a, path, ERROR_FILE_BYTES_MAX, &text, &len, &e) < 0 ||
+        json_parse(a, text, len, &root, &e) < 0)
+        return "";
+    const struct json *m = json_get(root, "message");
+    if (!m)
+        return "";
+    const char *message = m->type == JSON_STR ? m->str : json_get_str(m, "message", "");
+    const struct json *extra = m->type == JSON_OBJECT ? json_get(m, "extraInfo") : NULL;
+    const char *stack = extra ? json_get_str(extra, "py_callstack", "") : "";
+    const char *best = stack[0] ? stack : message;
+    return arena_strndup(a, best, strnlen(best, MESSAGE_BYTES_MAX));
+}
 
 static void put_message(struct json_out *j, const struct json *message, int exit_code) {
     json_object(j, "message");

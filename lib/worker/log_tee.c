@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies log files to the console. One watcher serves all files (sys/changes); an event names its
-// file by the number of the watch.
+// Copies log files to the console. One watcher serves all files (sys/file_changes); an event names
+// its file by the number of the watch.
 #include "worker/log_tee.h"
 
 #include "base/arena.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies log files of workers to the console as they grow, line by line, with a prefix. Copies
 // lines with certain words also to a filtered file. Workers write their files directly, so they
-// never wait for the copy and lose nothing with it. Woken by changes of the files (sys/changes).
+// never wait for the copy and lose nothing with it. Woken by sys/file_changes.
 // While the console has no reader (console.h), its files are not read but polled at intervals.
 //
 //     struct tee *t = log_tee_open(loop, e);

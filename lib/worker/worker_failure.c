@@ -2,7 +2,6 @@
 // Describes a failed worker: its status, its error file, and the last lines of its standard error.
 // All of this is foreign text and only displayed.
 #include "base/clock.h"
-#include "base/json.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 #include "worker/error_file.h"
@@ -14,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MESSAGE_BYTES_MAX = 16 << 10, DISK_FULL_BYTES_MAX = 4096 };
+enum { DISK_FULL_BYTES_MAX = 4096 };
 
 const char *workers_tail(struct arena *a, const char *path) {
     if (!path)
@@ -42,26 +41,6 @@ const char *workers_tail(struct arena *a, const char *path) {
         if (*c == '\0')
             *c = ' ';
     return copy;
-}
-
-// torch's error file: {"message": {"message": "...", "extraInfo": {"py_callstack": "..."}}}, or the
-// message as plain text.
-static const char *error_message(struct arena *a, const char *path) {
-    char *text;
-    size_t len;
-    struct json *root;
-    struct err e;
-    if (!path || file_read(a, path, ERROR_FILE_BYTES_MAX, &text, &len, &e) < 0 ||
-        json_parse(a, text, len, &root, &e) < 0)
-        return "";
-    const struct json *m = json_get(root, "message");
-    if (!m)
-        return "";
-    const char *message = m->type == JSON_STR ? m->str : json_get_str(m, "message", "");
-    const struct json *extra = m->type == JSON_OBJECT ? json_get(m, "extraInfo") : NULL;
-    const char *stack = extra ? json_get_str(extra, "py_callstack", "") : "";
-    const char *best = stack[0] ? stack : message;
-    return arena_strndup(a, best, strnlen(best, MESSAGE_BYTES_MAX));
 }
 
 // With a full disk a worker cannot write its last lines, and the full disk is then the likely
@@ -93,7 +72,7 @@ void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
     if (x->error_path && file_exists(x->error_path)) {
         out->error_file = x->error_path;
         if (!x->text)
-            out->message = error_message(a, x->error_path);
+            out->message = error_file_message(a, x->error_path);
     }
     const char *told =
         w->config->sagemaker && !x->text ? sagemaker_failure(w->config->sagemaker, a) : "";

@@ -3,7 +3,7 @@
 // the search in any line ends soon.
 #include "base/arena.h"
 #include "base/clock.h"
-#include "conf/metric_expression.h"
+#include "conf/metric_regex.h"
 
 #include <string.h>
 
@@ -14,19 +14,19 @@ enum { SEARCH_NS_MAX = 1000000000 }; // of CPU; far above METRIC_LINE_MS_MAX: sa
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     struct arena a = {0};
     struct err e = {0};
-    struct metric_expression x;
+    struct metric_regex x;
     const unsigned char *end = memchr(data, '\n', size);
     size_t len = end ? (size_t)(end - data) : size;
     char *text = arena_strndup(&a, (const char *)data, len);
     char *line = arena_strndup(&a, end ? (const char *)end + 1 : "", end ? size - len - 1 : 0);
-    if (metric_expression_compile(&x, text, &e) < 0) {
+    if (metric_regex_compile(&x, text, &e) < 0) {
         must(e.code != ERR_NONE && e.text[0]);
     } else {
         double value = 0;
         int64_t began = clock_cpu_ns();
-        metric_expression_find(&x, line, strlen(line), &value);
+        metric_regex_find(&x, line, strlen(line), &value);
         must(clock_cpu_ns() - began < SEARCH_NS_MAX);
-        metric_expression_fini(&x);
+        metric_regex_fini(&x);
     }
     arena_fini(&a);
     return 0;

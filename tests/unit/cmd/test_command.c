@@ -11,7 +11,7 @@ int main(void) {
     config_open(&c, &a, "dtctl", NULL);
     struct option_set set = c.set;
     command_all_options(&set, &a);
-    is_int(option_check(&set, command_names(), &problems), 0, "the tables agree: %s",
+    is_int(option_verify(&set, command_names(), &problems), 0, "the tables agree: %s",
            strbuf_cstr(&problems));
     render_help(&text, &set, &command_program, 80);
     for (size_t i = 0; commands[i]; i++) {

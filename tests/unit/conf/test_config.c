@@ -161,7 +161,7 @@ static void test_rows(void) {
 static void test_tables(void) {
     struct strbuf b = {0};
     config_open(&c, &a, "dtctl", NULL);
-    if (!is_int(option_check(&c.set, verbs, &b), 0, "dtctl's tables have no faults"))
+    if (!is_int(option_verify(&c.set, verbs, &b), 0, "dtctl's tables have no faults"))
         diag("%s", strbuf_cstr(&b));
     // Variables that the agent sets for workers must not be options.
     int clashes = 0;
@@ -474,7 +474,7 @@ static void test_train(void) {
     has_str(strbuf_cstr(&out), "train.resume = auto|never|RUN", "the trainer's help has its keys");
     ok(!strstr(strbuf_cstr(&out), "cluster.nodes"), "the trainer's help: no other keys");
     struct strbuf faults = {0};
-    is_int(option_check(&s, NULL, &faults), 0, "no fault is found %s", strbuf_cstr(&faults));
+    is_int(option_verify(&s, NULL, &faults), 0, "no fault is found %s", strbuf_cstr(&faults));
     strbuf_fini(&faults), strbuf_fini(&b), strbuf_fini(&out);
 }
 

@@ -296,11 +296,11 @@ static void test_check(void) {
     static const char *const verbs[] = {"go", "other", NULL};
     struct strbuf b = {0};
     fresh();
-    is_int(option_check(&s, verbs, &b), 0, "the good table has no faults%s", strbuf_cstr(&b));
+    is_int(option_verify(&s, verbs, &b), 0, "the good table has no faults%s", strbuf_cstr(&b));
     option_set_init(&s, &a, "prog", "P_", NULL);
     // Bound by hand: option_set_add would abort on the defaults.
     s.tables[s.table_count++] = (struct option_bound){&t, &v, places};
-    ok(option_check(&s, verbs, &b) > 0, "the wrong one has");
+    ok(option_verify(&s, verbs, &b) > 0, "the wrong one has");
     static const char *const want[] = {
         "w.a: its default: 0 is below the minimum 1",
         "two rows have this key",

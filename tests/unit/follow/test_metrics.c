@@ -78,19 +78,19 @@ static void names(void) {
     static const char *const bad[] = {"", ":x", "a b", "a=b", "a\x1b", "\xc3\xa9", "a\nb"};
     struct err e = {0};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        is_int(metric_expression_check_name(good[i], &e), 0, "'%s' is a name", good[i]);
+        is_int(metric_regex_check_name(good[i], &e), 0, "'%s' is a name", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        is_int(metric_expression_check_name(bad[i], &e), -1, "name %zu is refused", i);
+        is_int(metric_regex_check_name(bad[i], &e), -1, "name %zu is refused", i);
 }
 
 static void finds_nothing(const char *regex, const char *line) {
-    struct metric_expression x;
+    struct metric_regex x;
     struct err e = {0};
     double value = 0;
-    if (ok(metric_expression_compile(&x, regex, &e) == 0, "'%s' compiles %s", regex, e.text)) {
-        is_int(metric_expression_find(&x, line, strlen(line), &value), METRIC_NONE,
+    if (ok(metric_regex_compile(&x, regex, &e) == 0, "'%s' compiles %s", regex, e.text)) {
+        is_int(metric_regex_find(&x, line, strlen(line), &value), METRIC_NONE,
                "'%s' finds nothing in '%s'", regex, line);
-        metric_expression_fini(&x);
+        metric_regex_fini(&x);
     }
 }
 
@@ -108,32 +108,31 @@ static char *long_line(struct arena *a, size_t len, const char *filler, const ch
 // A line is searched in parts; no border between two of them may hide a number.
 static void parts(void) {
     struct arena a = {0};
-    struct metric_expression x, anchored;
+    struct metric_regex x, anchored;
     struct err e = {0};
     int missed = 0, begun = 0;
-    metric_expression_compile(&x, "(?<!x)loss=(\\d+);", &e);
-    metric_expression_compile(&anchored, "^é.*loss=(\\d+);$", &e);
+    metric_regex_compile(&x, "(?<!x)loss=(\\d+);", &e);
+    metric_regex_compile(&anchored, "^é.*loss=(\\d+);$", &e);
     for (size_t len = 8; len < 300; len++) {
         char *line = long_line(&a, len, "é", "loss=5;");
         double value = 0, other = 0;
-        if (metric_expression_find(&x, line, strlen(line), &value) != METRIC_FOUND || value != 5)
+        if (metric_regex_find(&x, line, strlen(line), &value) != METRIC_FOUND || value != 5)
             missed++;
         bool filled = line[0] != 'l';
-        if ((metric_expression_find(&anchored, line, strlen(line), &other) == METRIC_FOUND) !=
-            filled)
+        if ((metric_regex_find(&anchored, line, strlen(line), &other) == METRIC_FOUND) != filled)
             begun++;
     }
     is_int(missed, 0, "a number is found at any place");
     is_int(begun, 0, "'^' is the beginning of the line, and of no part of it");
     const char *wild = "\xff\xc3\x80\xbf loss=5; \xe2\x82";
     double value = 0;
-    is_int(metric_expression_find(&x, wild, strlen(wild), &value), METRIC_FOUND,
+    is_int(metric_regex_find(&x, wild, strlen(wild), &value), METRIC_FOUND,
            "a number is found in a line that is not UTF-8 throughout");
     char *bytes = long_line(&a, 4000, "\xbf", "loss=5;");
-    is_int(metric_expression_find(&x, bytes, strlen(bytes), &value), METRIC_FOUND,
+    is_int(metric_regex_find(&x, bytes, strlen(bytes), &value), METRIC_FOUND,
            "a value is found behind thousands of bytes that begin no character");
-    metric_expression_fini(&x);
-    metric_expression_fini(&anchored);
+    metric_regex_fini(&x);
+    metric_regex_fini(&anchored);
     arena_fini(&a);
 }
 

@@ -51,7 +51,7 @@ static void test_shapes(void) {
                     forward = i % 5 == 4;
                     parted = !forward && i % 5 == 2;
                     if (make(&l, (enum pipe_order)order, micros, chunks, &e) < 0 ||
-                        program_check(program, spec, &l, &e) < 0) {
+                        program_verify(program, spec, &l, &e) < 0) {
                         diag("%d ranks, pipe %d, %d x %d: %s", world, pipe, micros, chunks, e.text);
                         bad++;
                     }
@@ -72,26 +72,26 @@ static void test_variants(void) {
     struct err e;
     parted = true;
     make(&l, PIPE_1F1B, 4, 1, &e);
-    is_int(program_check(program, spec, &l, &e), 0,
+    is_int(program_verify(program, spec, &l, &e), 0,
            "a program in which each rank updates a part passes");
     const struct step_program *p = &program[0];
     ok(p->item[p->items - 1].op == STEP_AWAIT && p->item[p->items - 2].op == STEP_GATHER,
        "the parts are collected, and waited for");
     program[0].items--;
-    is_int(program_check(program, spec, &l, &e), -1, "a missing wait for a part is found");
+    is_int(program_verify(program, spec, &l, &e), -1, "a missing wait for a part is found");
     program[0].items++;
     for (int rank = 0; rank < l.world; rank++)
         spec[rank].parted = false;
-    is_int(program_check(program, spec, &l, &e), -1,
+    is_int(program_verify(program, spec, &l, &e), -1,
            "a wait for parts that were not requested is found");
     parted = false;
     forward = true;
     make(&l, PIPE_GPIPE, 3, 1, &e);
-    is_int(program_check(program, spec, &l, &e), 0, "the program of an evaluation is right");
+    is_int(program_verify(program, spec, &l, &e), 0, "the program of an evaluation is right");
     is_int(program[0].items, 3 * 3, "a program with one slot passes");
     is_int(program[0].slots, 1, "an evaluation needs one slot");
     program[1].items--;
-    is_int(program_check(program, spec, &l, &e), -1, "a micro-batch that ends too early is found");
+    is_int(program_verify(program, spec, &l, &e), -1, "a micro-batch that ends too early is found");
     forward = false;
 }
 
@@ -106,18 +106,18 @@ static void test_rounds(void) {
         spec[rank] = (struct step_spec){.micros = 2, .chunks = 1, .buckets = {2}, .alone = true};
         program_make(&program[rank], &l, rank, &spec[rank], &e);
     }
-    is_int(program_check(program, spec, &l, &e), 0, "a step inside a round passes");
+    is_int(program_verify(program, spec, &l, &e), 0, "a step inside a round passes");
     int reduces = 0;
     for (int i = 0; i < program[0].items; i++)
         reduces += program[0].item[i].op == STEP_REDUCE;
     is_int(reduces, 0, "a step inside a round averages nothing");
     spec[0].alone = false;
-    is_int(program_check(program, spec, &l, &e), -1, "a missing average is found");
+    is_int(program_verify(program, spec, &l, &e), -1, "a missing average is found");
     for (int rank = 0; rank < 3; rank++) {
         spec[rank] = (struct step_spec){.micros = 1, .chunks = 1, .buckets = {2}, .join = true};
         program_make(&program[rank], &l, rank, &spec[rank], &e);
     }
-    is_int(program_check(program, spec, &l, &e), 0, "the end of a round passes");
+    is_int(program_verify(program, spec, &l, &e), 0, "the end of a round passes");
     int same = 0;
     for (int i = 0; i < 5 && i < program[0].items; i++)
         same += program[0].item[i].op == want[i];
@@ -125,14 +125,14 @@ static void test_rounds(void) {
     struct step_item *item = program[1].item, first = item[0];
     item[0] = item[1];
     item[1] = first;
-    is_int(program_check(program, spec, &l, &e), -1, "changes in another order are found");
+    is_int(program_verify(program, spec, &l, &e), -1, "changes in another order are found");
     item[1] = item[0];
     item[0] = first;
     program[1].items--;
-    is_int(program_check(program, spec, &l, &e), -1, "a change that is not applied is found");
+    is_int(program_verify(program, spec, &l, &e), -1, "a change that is not applied is found");
     program[1].items++;
     item[2].op = STEP_OUTER;
-    is_int(program_check(program, spec, &l, &e), -1, "a change that is not judged is found");
+    is_int(program_verify(program, spec, &l, &e), -1, "a change that is not judged is found");
     item[2].op = STEP_JUDGE;
     spec[0].alone = true;
     spec[0].join = false;
@@ -201,16 +201,16 @@ static void test_mistakes(enum pipe_order order, int chunks) {
             struct step_item item = p->item[i];
             items++;
             cut(p, i);
-            missed += program_check(program, spec, &l, &e) == 0;
+            missed += program_verify(program, spec, &l, &e) == 0;
             insert(p, i, item);
             insert(p, i, item);
-            doubled += program_check(program, spec, &l, &e) == 0;
+            doubled += program_verify(program, spec, &l, &e) == 0;
             cut(p, i);
         }
     }
     is_int(missed, 0, "order %d: each of %d items is missed", (int)order, items);
     is_int(doubled, 0, "an item that is there twice is found");
-    is_int(program_check(program, spec, &l, &e), 0, "all is well otherwise");
+    is_int(program_verify(program, spec, &l, &e), 0, "all is well otherwise");
 }
 
 static int find(const struct step_program *p, enum step_op op, int from) {
@@ -234,14 +234,14 @@ static void test_order(void) {
     struct step_item item = p->item[receive];
     cut(p, receive);
     insert(p, send, item);
-    is_int(program_check(program, spec, &l, &e), -1,
+    is_int(program_verify(program, spec, &l, &e), -1,
            "a gradient before what it is the gradient of is found");
     has_str(e.text, "waits for ever", "the error says that a rank waits for ever");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     p = &program[mesh_rank(&l, 1, 1)];
     int one = find(p, STEP_RECV_X, 0), two = find(p, STEP_RECV_X, one + 1);
     swap(p, one, two);
-    is_int(program_check(program, spec, &l, &e), -1,
+    is_int(program_verify(program, spec, &l, &e), -1,
            "micro-batches that are received in another order than sent are found");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     for (int d = 0; d < 2; d++)
@@ -250,23 +250,23 @@ static void test_order(void) {
         int rank = mesh_rank(&l, d, 1);
         program_make(&program[rank], &l, rank, &spec[rank], &e);
     }
-    is_int(program_check(program, spec, &l, &e), 0, "two buckets of a stage are accepted");
+    is_int(program_verify(program, spec, &l, &e), 0, "two buckets of a stage are accepted");
     int reduce = find(p, STEP_REDUCE, 0);
     item = p->item[reduce];
     cut(p, reduce);
     insert(p, find(p, STEP_REDUCE, 0) + 1, item);
-    is_int(program_check(program, spec, &l, &e), -1,
+    is_int(program_verify(program, spec, &l, &e), -1,
            "buckets that are reduced in another order than elsewhere are found");
     has_str(e.text, "different buckets", "the error says 'different buckets'");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     program[2].slots--;
-    is_int(program_check(program, spec, &l, &e), -1, "a slot too few is found");
+    is_int(program_verify(program, spec, &l, &e), -1, "a slot too few is found");
     has_str(e.text, "no such slot", "the error says that the slot does not exist");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     p = &program[0];
     for (int i = 0; i < p->items; i++)
         p->item[i].slot = 0;
-    is_int(program_check(program, spec, &l, &e), -1,
+    is_int(program_verify(program, spec, &l, &e), -1,
            "a program with one slot for all micro-batches is refused");
     has_str(e.text, "slot is in use", "the error says that the slot is in use");
 }

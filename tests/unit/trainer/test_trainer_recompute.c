@@ -23,7 +23,7 @@ static int check(const struct nn_model *m, int slots, bool recompute, size_t *by
     struct memory_plan p;
     struct err e;
     memory_plan_make(&p, m, &spec);
-    int r = memory_plan_check(&p, m, &spec, &e);
+    int r = memory_plan_verify(&p, m, &spec, &e);
     if (r < 0)
         diag("%s, %d slots: %s", model.text, slots, e.text);
     *bytes = p.bytes + (size_t)slots * p.kept_bytes;
@@ -72,15 +72,15 @@ static void test_mistakes(const char *name, int size) {
             continue;
         again++;
         p.layer[i].again = false;
-        found += memory_plan_check(&p, &model, &spec, &e) < 0;
+        found += memory_plan_verify(&p, &model, &spec, &e) < 0;
         p.layer[i] = good;
         p.layer[i].output_back = p.bytes;
-        moved += memory_plan_check(&p, &model, &spec, &e) < 0;
+        moved += memory_plan_verify(&p, &model, &spec, &e) < 0;
         p.layer[i] = good;
     }
     is_int(found, again, "%s: each of %d layers is missed", name, again);
     is_int(moved, again, "%s: an output outside of the arena is found", name);
-    is_int(memory_plan_check(&p, &model, &spec, &e), 0, "%s: all is well otherwise", name);
+    is_int(memory_plan_verify(&p, &model, &spec, &e), 0, "%s: all is well otherwise", name);
     memory_plan_free(&p);
 }
 

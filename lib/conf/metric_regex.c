@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The expression of a metric.
-#include "conf/metric_expression.h"
+#include "conf/metric_regex.h"
 
 #include "base/clock.h"
 
@@ -45,7 +45,7 @@ static uint32_t value_group(const pcre2_code *code) {
     return names ? first : 1;
 }
 
-static int prepare(struct metric_expression *x, const char *text, struct err *e) {
+static int prepare(struct metric_regex *x, const char *text, struct err *e) {
     uint32_t groups = 0;
     int code = 0;
     size_t at = 0;
@@ -68,19 +68,19 @@ static int prepare(struct metric_expression *x, const char *text, struct err *e)
     return 0;
 }
 
-int metric_expression_compile(struct metric_expression *x, const char *text, struct err *e) {
-    *x = (struct metric_expression){0};
+int metric_regex_compile(struct metric_regex *x, const char *text, struct err *e) {
+    *x = (struct metric_regex){0};
     if (prepare(x, text, e) == 0)
         return 0;
-    metric_expression_fini(x);
+    metric_regex_fini(x);
     return err_wrap(e, "expression '%.200s'", text);
 }
 
-void metric_expression_fini(struct metric_expression *x) {
+void metric_regex_fini(struct metric_regex *x) {
     pcre2_match_context_free(x->limits);
     pcre2_match_data_free(x->match);
     pcre2_code_free(x->code);
-    *x = (struct metric_expression){0};
+    *x = (struct metric_regex){0};
 }
 
 // The number in the text between from and to; false when it is none. As Python's float() does, it
@@ -101,7 +101,7 @@ static bool read_value(const char *from, const char *to, double *value) {
 
 // PCRE2 counts its steps anew from each place of the line, so the line is searched in parts and the
 // clock is read between them.
-static int search(const struct metric_expression *x, const char *line, size_t len) {
+static int search(const struct metric_regex *x, const char *line, size_t len) {
     int64_t began = len > METRIC_PART_BYTES ? clock_cpu_ns() : 0;
     for (size_t at = 0;; at += METRIC_PART_BYTES) {
         pcre2_set_offset_limit(x->limits, at + METRIC_PART_BYTES - 1);
@@ -113,8 +113,8 @@ static int search(const struct metric_expression *x, const char *line, size_t le
     }
 }
 
-enum metric_found metric_expression_find(const struct metric_expression *x, const char *line,
-                                         size_t len, double *value) {
+enum metric_found metric_regex_find(const struct metric_regex *x, const char *line, size_t len,
+                                    double *value) {
     int count = search(x, line, len);
     if (count < 0)
         return count == PCRE2_ERROR_NOMATCH ? METRIC_NONE : METRIC_OVERRUN;
@@ -124,7 +124,7 @@ enum metric_found metric_expression_find(const struct metric_expression *x, cons
     return METRIC_FOUND;
 }
 
-int metric_expression_check_name(const char *name, struct err *e) {
+int metric_regex_check_name(const char *name, struct err *e) {
     size_t len = strlen(name);
     bool fine = len && len <= METRIC_NAME_BYTES_MAX && isalnum((unsigned char)name[0]);
     for (size_t i = 0; i < len; i++)
@@ -137,10 +137,10 @@ int metric_expression_check_name(const char *name, struct err *e) {
                    name, METRIC_NAME_BYTES_MAX);
 }
 
-int metric_expression_check(const char *text, struct err *e) {
-    struct metric_expression x;
-    if (metric_expression_compile(&x, text, e) < 0)
+int metric_regex_check(const char *text, struct err *e) {
+    struct metric_regex x;
+    if (metric_regex_compile(&x, text, e) < 0)
         return -1;
-    metric_expression_fini(&x);
+    metric_regex_fini(&x);
     return 0;
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one function over many items on several threads, for decoding. The caller's thread takes
 // part, and only it reports progress.
-#ifndef DATA_PARALLEL_H
-#define DATA_PARALLEL_H
+#ifndef DATA_DECODE_THREADS_H
+#define DATA_DECODE_THREADS_H
 
 #include "base/err.h"
 
 #include <stdint.h>
 
-enum { PARALLEL_THREADS_MAX = 256 };
+enum { DECODE_THREADS_MAX = 256 };
 
-struct parallel {
+struct decode_threads {
     int threads; // including the caller; 0: one per CPU
     uint64_t count;
     // Item i on thread 0 … threads-1. After an error no further items are begun.
@@ -22,8 +22,8 @@ struct parallel {
     uint64_t progress_base, progress_total; // when these items are a part of a larger job
 };
 
-int parallel_threads(int wanted); // 1 … PARALLEL_THREADS_MAX
+int decode_threads_count(int wanted); // 1 … DECODE_THREADS_MAX
 // Of several errors the one with the lowest item is given.
-int parallel_run(const struct parallel *p, struct err *e);
+int decode_threads_run(const struct decode_threads *p, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/parallel.h"
+#include "data/decode_threads.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 enum { PARALLEL_GRAIN = 16, PARALLEL_PROGRESS_MS = 100 };
 
 struct parallel_job {
-    const struct parallel *p;
+    const struct decode_threads *p;
     _Atomic uint64_t next, done;
     pthread_mutex_t lock;
     uint64_t failed_item; // UINT64_MAX: none
@@ -26,9 +26,9 @@ struct parallel_thread {
     pthread_t id;
 };
 
-int parallel_threads(int wanted) {
+int decode_threads_count(int wanted) {
     int n = wanted > 0 ? wanted : proc_cpu_count();
-    return n < 1 ? 1 : n > PARALLEL_THREADS_MAX ? PARALLEL_THREADS_MAX : n;
+    return n < 1 ? 1 : n > DECODE_THREADS_MAX ? DECODE_THREADS_MAX : n;
 }
 
 static void parallel_fail(struct parallel_job *job, uint64_t item, const struct err *e) {
@@ -44,7 +44,7 @@ static void parallel_fail(struct parallel_job *job, uint64_t item, const struct 
 static void *parallel_work(void *arg) {
     struct parallel_thread *t = arg;
     struct parallel_job *job = t->job;
-    const struct parallel *p = job->p;
+    const struct decode_threads *p = job->p;
     int64_t reported = clock_mono_ms();
     struct err e;
     while (!atomic_load(&job->failed)) {
@@ -70,8 +70,8 @@ static void *parallel_work(void *arg) {
     return NULL;
 }
 
-int parallel_run(const struct parallel *p, struct err *e) {
-    int threads = parallel_threads(p->threads);
+int decode_threads_run(const struct decode_threads *p, struct err *e) {
+    int threads = decode_threads_count(p->threads);
     struct err first_error;
     err_clear(&first_error);
     struct parallel_job job = {.p = p, .failed_item = UINT64_MAX, .e = &first_error};

@@ -11,7 +11,7 @@ _Static_assert((int)PIPE_GPIPE == (int)TRAIN_PIPE_GPIPE && (int)PIPE_1F1B == (in
                    (int)PIPE_INTERLEAVED == (int)TRAIN_PIPE_INTERLEAVED,
                "the words of conf are the orders of programs");
 
-int trainer_pipe_plan(struct trainer *t, struct err *e) {
+int trainer_stages_plan(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     struct train_parallel p;
     if (train_parallel(o, t->world, &p, e) < 0)
@@ -32,7 +32,7 @@ int trainer_pipe_plan(struct trainer *t, struct err *e) {
     return 0;
 }
 
-int trainer_pipe_cut(struct trainer *t, struct err *e) {
+int trainer_stages_cut(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     int stages = t->mesh.pipe * t->chunks;
     int *first = heap_alloc(((size_t)stages + (size_t)o->cuts.count + 2) * sizeof *first);
@@ -82,7 +82,7 @@ static int open_links(struct trainer *t, bool forward, struct err *e) {
     return 0;
 }
 
-int trainer_pipe_open(struct trainer *t, struct err *e) {
+int trainer_stages_open(struct trainer *t, struct err *e) {
     t->data = t->comm;
     if (t->mesh.pipe == 1)
         return 0;
@@ -93,7 +93,7 @@ int trainer_pipe_open(struct trainer *t, struct err *e) {
     return 0;
 }
 
-void trainer_pipe_close(struct trainer *t) {
+void trainer_stages_close(struct trainer *t) {
     for (int i = 0; i < STEP_OPS; i++)
         comm_close(t->link[i]);
     if (t->data != t->comm)

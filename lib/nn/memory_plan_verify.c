@@ -132,8 +132,8 @@ static void run_backward(struct check *c, int i) {
     read_for_backward(c, i);
 }
 
-int memory_plan_check(const struct memory_plan *plan, const struct nn_model *m,
-                      const struct memory_plan_spec *s, struct err *e) {
+int memory_plan_verify(const struct memory_plan *plan, const struct nn_model *m,
+                       const struct memory_plan_spec *s, struct err *e) {
     int last = m->layers - 1;
     size_t most = (size_t)s->slots * (size_t)m->layers * (4 + NN_INS_MAX) + 1;
     struct check c = {.p = plan, .m = m, .s = s, .held = heap_alloc(most * sizeof *c.held), .e = e};

@@ -3,10 +3,10 @@
 // The check of the option and the reader of worker lines both use it, so every accepted expression
 // works.
 //
-//     struct metric_expression x;
-//     if (metric_expression_compile(&x, "Loss ([0-9.]+)", e) == 0)
-//         metric_expression_find(&x, "Loss 2.5", strlen("Loss 2.5"), &value);
-//     metric_expression_fini(&x);
+//     struct metric_regex x;
+//     if (metric_regex_compile(&x, "Loss ([0-9.]+)", e) == 0)
+//         metric_regex_find(&x, "Loss 2.5", strlen("Loss 2.5"), &value);
+//     metric_regex_fini(&x);
 //
 // The syntax is PCRE2's, of which Python's is nearly a part. Text is UTF-8, and \d, \w and \s know
 // Unicode. The value is the first named group, or the first group where none has a name.
@@ -38,7 +38,7 @@ struct pcre2_real_code_8;
 struct pcre2_real_match_data_8;
 struct pcre2_real_match_context_8;
 
-struct metric_expression {
+struct metric_regex {
     struct pcre2_real_code_8 *code;
     struct pcre2_real_match_data_8 *match;
     struct pcre2_real_match_context_8 *limits;
@@ -52,14 +52,14 @@ enum metric_found {
 };
 
 // ERR_CONFIG says what is wrong and where; nothing is to be freed then.
-int metric_expression_compile(struct metric_expression *x, const char *text, struct err *e);
-void metric_expression_fini(struct metric_expression *x);
+int metric_regex_compile(struct metric_regex *x, const char *text, struct err *e);
+void metric_regex_fini(struct metric_regex *x);
 // The number in a line. One search at a time: it uses memory of x.
-enum metric_found metric_expression_find(const struct metric_expression *x, const char *line,
-                                         size_t len, double *value);
+enum metric_found metric_regex_find(const struct metric_regex *x, const char *line, size_t len,
+                                    double *value);
 
 // Letters, digits and ._-:/@, the first a letter or digit: train:loss, val/acc@1.
-int metric_expression_check_name(const char *name, struct err *e);
-int metric_expression_check(const char *text, struct err *e); // compiles it, and frees it
+int metric_regex_check_name(const char *name, struct err *e);
+int metric_regex_check(const char *text, struct err *e); // compiles it, and frees it
 
 #endif

@@ -117,7 +117,7 @@ static void check_verbs(struct check *c, const struct option_row *r, const char 
     }
 }
 
-int option_check(const struct option_set *s, const char *const *verbs, struct strbuf *out) {
+int option_verify(const struct option_set *s, const char *const *verbs, struct strbuf *out) {
     struct check c = {.s = s, .out = out};
     for (size_t t = 0; t < s->table_count; t++)
         for (size_t i = 0; i < s->tables[t].table->count; i++) {

@@ -319,8 +319,8 @@ static int run_all(struct check *c) {
     return 0;
 }
 
-int program_check(const struct step_program *ranks, const struct step_spec *specs,
-                  const struct mesh *l, struct err *e) {
+int program_verify(const struct step_program *ranks, const struct step_spec *specs,
+                   const struct mesh *l, struct err *e) {
     size_t world = (size_t)l->world;
     struct arena a = {0};
     struct check c = {.l = l, .run = arena_new(&a, struct runner, world), .e = e};
