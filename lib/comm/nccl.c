@@ -348,12 +348,15 @@ static int stalled(const struct comm_device *d, uint64_t ticket, int64_t waited_
         size_t len;
         int64_t left = end - clock_mono_ms();
         key_of(key, d, ticket, r);
-        if (kv->get(kv->ctx, key, &byte, 1, &len, left > 1 ? (int)left : 1, e) < 0 &&
-            e->code == ERR_TIMEOUT)
-            return err_set(e, ERR_TIMEOUT,
-                           "rank %d has not come to it within %lld ms (try: what that rank does, "
-                           "or a higher train.comm_timeout)",
-                           comm_shown(d->host, r), (long long)waited_ms);
+        if (kv->get(kv->ctx, key, &byte, 1, &len, left > 1 ? (int)left : 1, e) == 0)
+            continue;
+        if (e->code != ERR_TIMEOUT)
+            return err_wrap(e, "nothing moved for %lld ms, and the store does not say why",
+                            (long long)waited_ms);
+        return err_set(e, ERR_TIMEOUT,
+                       "rank %d has not come to it within %lld ms (try: what that rank does, "
+                       "or a higher train.comm_timeout)",
+                       comm_shown(d->host, r), (long long)waited_ms);
     }
     return err_set(e, ERR_TIMEOUT,
                    "all ranks have come, and nothing moved for %lld ms (try: NCCL_DEBUG=INFO, or "

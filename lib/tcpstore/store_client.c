@@ -23,9 +23,13 @@
 
 enum { RETRY_FIRST_MS = 10, RETRY_MS_MAX = 500, REPLY_MS_MAX = 60000 };
 
+// An answer that is late or wrong would be taken for the answer to the next request, so the
+// connection ends here. ERR_TIMEOUT stays for keys that did not come.
 static int broken(struct store_client *c, struct err *e) {
-    err_wrap(e, "store at %s", c->peer);
-    return -1;
+    store_client_close(c);
+    if (e->code == ERR_TIMEOUT)
+        e->code = ERR_NET;
+    return err_wrap(e, "store at %s", c->peer);
 }
 
 static void request_key(struct strbuf *b, const char *key) {

@@ -11,8 +11,9 @@
 // One connection, one request at a time; not thread-safe. Keys are sent unchanged. PyTorch's own
 // clients prefix theirs with "/" (and more), so keys without a leading "/" other than "init/"
 // cannot collide with them. Values are at most STORE_CLIENT_VALUE_BYTES_MAX. Timeouts are in ms; -1
-// waits forever. After ERR_NET or ERR_FORMAT only store_client_close may follow; after ERR_TIMEOUT
-// of get or wait the client stays usable.
+// waits forever. ERR_TIMEOUT of get, wait or barrier says that the key did not come, and the client
+// stays usable. After ERR_NET or ERR_FORMAT, such as an answer later than reply_ms_max, the client
+// is closed: every further request is ERR_NET.
 #ifndef TCPSTORE_STORE_CLIENT_H
 #define TCPSTORE_STORE_CLIENT_H
 
