@@ -33,7 +33,8 @@ for node in node0 node1; do
     is "$(xargs <<<"$modes")" '600 600' \
         "$node: the records of the cluster and of the run are readable by the login alone"
 done
-unlike "$(base64 -d <<<"${record##* }" | strings)" 'PRIVATE|instance|terraform|cluster' \
+record=$(cut -d ' ' -f 4 <<<"$record" | base64 -d | strings)
+unlike "$record" 'PRIVATE|instance|terraform|cluster' \
     "$node: the record is unreadable without the key"
 
 # ---- the folder is lost -------------------------------------------------------------------------

@@ -77,18 +77,19 @@ static void count_shared(const u64 *address, u32 mask, u32 bytes) {
     u32 together = bytes == 16 ? 8 : bytes == 8 ? 16 : 32;
     counts.shared_requests++;
     for (u32 from = 0; from < LANES; from += together) {
-        u64 word[LANES * 4];
-        u32 n = 0, in_bank[BANKS] = {0}, most = 0;
+        u64 word[BANKS][LANES * 4 / BANKS * LANES];
+        u32 in_bank[BANKS] = {0}, most = 0;
         for (u32 l = from; l < from + together; l++) {
             for (u64 a = address[l] / 4; (mask >> l & 1) && a <= (address[l] + bytes - 1) / 4;
                  a++) {
-                u32 q = n;
-                while (q > 0 && word[q - 1] != a)
+                u64 *of_bank = word[a % BANKS];
+                u32 here = in_bank[a % BANKS], q = here;
+                while (q > 0 && of_bank[q - 1] != a)
                     q--;
                 if (q)
                     continue;
-                word[n++] = a;
-                u32 here = ++in_bank[a % BANKS];
+                of_bank[here++] = a;
+                in_bank[a % BANKS] = here;
                 most = here > most ? here : most;
             }
         }

@@ -14,26 +14,42 @@ struct format {
 static const struct format f16 = {11, -14, 15}, bf16 = {8, -126, 127}, f32 = {24, -126, 127},
                            f64 = {53, -1022, 1023}, tf32 = {11, -126, 127};
 
+// The exponent of a long double, and 2^e, from their bits: x87's extended format, where frexpl and
+// ldexpl take most of a kernel's time. A subnormal v has the exponent of the least normal one.
+static int exponent_of(long double v) {
+    u16 high;
+    memcpy(&high, (const u8 *)&v + 8, sizeof high);
+    return (high & 0x7fff) - 16383;
+}
+static long double power_of_two(int e) {
+    long double v = 0;
+    u64 significand = 1ull << 63;
+    u16 high = (u16)(e + 16383);
+    memcpy(&v, &significand, sizeof significand);
+    memcpy((u8 *)&v + 8, &high, sizeof high);
+    return v;
+}
+
+// |v| < 2^62
 static long double whole(long double v, enum rounding r) {
+    static const long double all_bits = 0x1.8p63L; // its sum with v has no place for a fraction
     switch (r) {
     case R_ZERO: return truncl(v);
     case R_DOWN: return floorl(v);
     case R_UP: return ceill(v);
     case R_AWAY: return roundl(v);
-    default: return nearbyintl(v); // ties to even
+    default: return v + all_bits - all_bits; // ties to even
     }
 }
 
 // v rounded to a number of the format; infinite beyond its range, unless rounded towards zero.
 static long double rounded(long double v, const struct format *f, enum rounding r) {
-    int e;
     if (v == 0 || !isfinite(v))
         return v;
-    frexpl(v, &e); // v = m 2^e with 1/2 <= |m| < 1
-    e = e - 1 < f->emin ? f->emin : e - 1;
-    long double unit = ldexpl(1, e - f->bits + 1);
-    long double out = whole(v / unit, r) * unit;
-    long double most = ldexpl(2 - ldexpl(1, 1 - f->bits), f->emax);
+    int e = exponent_of(v);
+    e = e < f->emin ? f->emin : e;
+    long double out = whole(v * power_of_two(f->bits - 1 - e), r) * power_of_two(e - f->bits + 1);
+    long double most = (2 - power_of_two(1 - f->bits)) * power_of_two(f->emax);
     if (fabsl(out) > most) {
         bool inward = r == R_ZERO || (r == R_DOWN && v > 0) || (r == R_UP && v < 0);
         out = copysignl(inward ? most : INFINITY, v);
