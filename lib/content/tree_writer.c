@@ -48,6 +48,8 @@ static int get_ready(struct place *p, struct err *e) {
         return err_errno(e, ERR_SYS, "cannot open the folder '%s'", p->staging);
     if (!p->replace && p->dest_fd < 0)
         p->dest_fd = fcntl(p->fd, F_DUPFD_CLOEXEC, 3);
+    if (!p->replace)
+        tree_unfinished_begin(p);
     p->ready = true;
     return 0;
 }
@@ -60,6 +62,7 @@ static void forget(struct place_parent *m) {
 
 void tree_close(struct place *p) {
     struct err ignored;
+    tree_unfinished_end(p);
     forget(&p->last);
     forget(&p->dest_last);
     if (p->fd >= 0)
@@ -165,7 +168,7 @@ ssize_t tree_read_link(struct place *p, const char *path, char *buf, size_t room
 // ---- files ------------------------------------------------------------------------------------
 
 static void temporary_name(struct place *p, char name[64]) {
-    snprintf(name, 64, ".dtctl-%ld-%lu", (long)getpid(), p->serial++);
+    snprintf(name, 64, PLACE_UNFINISHED "%s-%lu", p->token, p->serial++);
 }
 
 static int fail(struct place *p, int dir, const char *temporary, const char *path, struct err *e) {

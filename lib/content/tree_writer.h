@@ -20,8 +20,9 @@
 #include <sys/stat.h>
 
 enum {
-    PLACE_LINK_BYTES_MIN = 16 << 20
-}; // larger files are shared instead of copied, see tree_file
+    PLACE_LINK_BYTES_MIN = 16 << 20, // larger files are shared instead of copied, see tree_file
+    PLACE_TOKEN_LENGTH = 16,         // hexadecimal digits
+};
 
 struct place_parent {
     int fd; // -1: none
@@ -36,12 +37,14 @@ struct place {
     int fd;                              // of staging, after its creation
     int dest_fd;                         // of dest when it exists, else -1
     struct place_parent last, dest_last; // folder used last, below fd and below dest_fd
-    unsigned long serial;
+    unsigned long serial;                // of the next unfinished file
+    int mark_fd;                         // without replace: tree_unfinished_begin; -1: none
+    char token[PLACE_TOKEN_LENGTH + 1];
 };
 
 #define PLACE_CLOSED                                                                               \
     (struct place) {                                                                               \
-        .fd = -1, .dest_fd = -1, .last.fd = -1, .dest_last.fd = -1                                 \
+        .fd = -1, .dest_fd = -1, .last.fd = -1, .dest_last.fd = -1, .mark_fd = -1                  \
     }
 int tree_open(struct place *p, const char *dest, bool replace, struct err *e);
 void tree_close(struct place *p); // removes an unfinished staging folder
@@ -92,5 +95,12 @@ enum {
 }; // the process number may belong to another machine that shares the folder
 // Removes folders that a killed receiver left, or restores the old folder if it is the only one.
 void tree_tidy(struct place *p);
+
+// tree_unfinished.c: names of unfinished files begin with PLACE_UNFINISHED and p->token. Chooses
+// the token and marks the destination, after removing what killed writers left there. Writers that
+// still work, on any host, keep theirs.
+#define PLACE_UNFINISHED ".dtctl-"
+void tree_unfinished_begin(struct place *p);
+void tree_unfinished_end(struct place *p);
 
 #endif

@@ -158,6 +158,7 @@ static int write_disk(struct receive *r, const char *path, struct err *e) {
 }
 
 static int end(struct receive *r, struct strbuf *out, struct err *e) {
+    tree_unfinished_end(&r->place);
     if (r->bad) {
         *e = r->bad_first;
         return r->bad == 1 ? -1 : err_wrap(e, "%zu files are missing, the first one is", r->bad);

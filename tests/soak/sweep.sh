@@ -83,6 +83,7 @@ hit_detach() {
 hit_push() {
     nth dtctl push files --to there
     after push files --to there
+    wait_for 10 no_agents || fault 'the node still receives'
     diff -r files .dtctl/default/nodes/node1/there/files >out/diff 2>&1 ||
         fault "pushed files differ: $(head -n 1 out/diff)"
     rm -rf .dtctl/default/nodes/node*/there
