@@ -32,6 +32,7 @@
 //   - kernels_cpu takes denormal numbers for zero, from open to close, in the caller's arithmetic
 //     too.
 //   - Finite data is assumed: products with padding are skipped, so inf * 0 makes no NaN there.
+//     In Winograd's form an infinity makes NaN of all outputs of its tile.
 #ifndef DTCTL_KERNELS_KERNELS_H
 #define DTCTL_KERNELS_KERNELS_H
 

@@ -52,9 +52,12 @@ void winograd_pixels(const struct winograd_images *from, const struct winograd_t
 }
 
 size_t winograd_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
-    size_t forward = winograd_forward_wins(ctx, s) ? winograd_rows_floats(ctx, s->c, s->o) : 0;
-    size_t data = winograd_data_wins(ctx, s) ? winograd_rows_floats(ctx, s->o, s->c) : 0;
-    size_t weight = winograd_weight_wins(ctx, s) ? winograd_weight_floats(ctx, s) : 0;
+    struct winograd_grid y = winograd_grid_of(s->n, kernel_conv_out(s->h, 3, 1, s->pad),
+                                              kernel_conv_out(s->w, 3, 1, s->pad));
+    struct winograd_grid x = winograd_grid_of(s->n, s->h, s->w);
+    size_t forward = winograd_forward_wins(ctx, s) ? winograd_rows_floats(ctx, &y, s->c, s->o) : 0;
+    size_t data = winograd_data_wins(ctx, s) ? winograd_rows_floats(ctx, &x, s->o, s->c) : 0;
+    size_t weight = winograd_weight_wins(ctx, s) ? winograd_weight_floats(ctx, &y, s) : 0;
     size_t most = forward > data ? forward : data;
     return (most > weight ? most : weight) * sizeof(float);
 }

@@ -74,7 +74,9 @@ static inline int winograd_class(int plane) {
 }
 
 // Workspaces: of a convolution of `in` channels to `out`, and of a weight gradient.
-size_t winograd_rows_floats(const struct kernel_ctx *ctx, int in, int out);
-size_t winograd_weight_floats(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
+size_t winograd_rows_floats(const struct kernel_ctx *ctx, const struct winograd_grid *g, int in,
+                            int out);
+size_t winograd_weight_floats(const struct kernel_ctx *ctx, const struct winograd_grid *g,
+                              const struct conv2d_shape *s);
 
 #endif

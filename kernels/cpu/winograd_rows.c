@@ -42,7 +42,7 @@ static void size_up(struct tiles_job *job, int in, int out) {
     int nr = job->ctx->isa->tile_cols;
     size_t cols = round_up((size_t)out, (size_t)nr);
     int fit = (int)clamp64(run_floats / winograd_planes / (in + out), run_tiles_min, run_tiles_max);
-    job->run = fit / run_step * run_step;
+    job->run = (int)clamp64(job->grid.tiles, 1, fit / run_step * run_step);
     job->in_row = round_up((size_t)in, tile_cols_max) + spare_floats;
     job->out_row = cols + spare_floats;
     job->filter_plane = winograd_plane((size_t)in * cols);
@@ -58,8 +58,9 @@ static size_t zeros_size(int c) {
     return round_up((size_t)c, tile_cols_max);
 }
 
-size_t winograd_rows_floats(const struct kernel_ctx *ctx, int in, int out) {
-    struct tiles_job job = {.ctx = ctx};
+size_t winograd_rows_floats(const struct kernel_ctx *ctx, const struct winograd_grid *g, int in,
+                            int out) {
+    struct tiles_job job = {.ctx = ctx, .grid = *g};
     size_up(&job, in, out);
     return zeros_size(in) + winograd_planes * job.filter_plane +
            (size_t)ctx->workers * run_size(&job);
@@ -204,7 +205,8 @@ static int col_parts_of(const struct tiles_job *job) {
 
 static void run(struct kernel_ctx *ctx, struct tiles_job *job) {
     job->ctx = ctx;
-    assert(winograd_rows_floats(ctx, job->src.c, job->dst_c) * sizeof(float) <= ctx->work_bytes);
+    assert(winograd_rows_floats(ctx, &job->grid, job->src.c, job->dst_c) * sizeof(float) <=
+           ctx->work_bytes);
     size_up(job, job->src.c, job->dst_c);
     job->zeros = (float *)ctx->work;
     job->filters = job->zeros + zeros_size(job->src.c);

@@ -45,14 +45,16 @@ static size_t zeros_size(const struct conv2d_shape *s) {
 static void size_up(struct sums_job *job) {
     int c = job->s->c, o = job->s->o, nr = job->ctx->isa->tile_cols;
     job->run = (int)clamp64((int64_t)2 * c * o / (c + o), run_tiles_min, run_tiles_max);
+    job->run = (int)clamp64(job->grid.tiles, 1, job->run);
     job->x_plane = winograd_plane(round_up((size_t)c, (size_t)nr) * (size_t)job->run);
     job->dy_row = round_up((size_t)o, tile_cols_max) + spare_floats;
     job->dy_plane = winograd_plane(job->dy_row * (size_t)job->run);
     job->sum_plane = winograd_plane((size_t)o * (size_t)round_up((size_t)c, spare_floats));
 }
 
-size_t winograd_weight_floats(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
-    struct sums_job job = {.s = s, .ctx = ctx};
+size_t winograd_weight_floats(const struct kernel_ctx *ctx, const struct winograd_grid *g,
+                              const struct conv2d_shape *s) {
+    struct sums_job job = {.s = s, .ctx = ctx, .grid = *g};
     size_up(&job);
     return zeros_size(s) + winograd_planes * (job.x_plane + job.dy_plane + job.sum_plane) +
            run_tiles_max;
@@ -148,10 +150,10 @@ static void write_filters(void *arg, int worker, int workers) {
 
 void winograd_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
                               const float *dy, float *dw, int accumulate) {
-    assert(winograd_weight_floats(ctx, s) * sizeof(float) <= ctx->work_bytes);
     int oh = kernel_conv_out(s->h, 3, 1, s->pad), ow = kernel_conv_out(s->w, 3, 1, s->pad);
     struct sums_job job = {.s = s, .ctx = ctx, .dw = dw, .accumulate = accumulate};
     job.grid = winograd_grid_of(s->n, oh, ow);
+    assert(winograd_weight_floats(ctx, &job.grid, s) * sizeof(float) <= ctx->work_bytes);
     job.x = (struct winograd_images){x, s->h, s->w, s->c};
     job.dy = (struct winograd_images){dy, oh, ow, s->o};
     size_up(&job);
