@@ -2,8 +2,8 @@
 // How near the CPU kernels come to the machine. Every line is one op and shape, timed next to its
 // floor in the same run: a loop of fused multiply-adds for products, a copy of memory for the rest.
 //
-//   bench_kernels [--threads N] [--isa NAME] [--type float|bf16] [--only TEXT] [--format
-//   json|table]
+//   bench_kernels [--threads N] [--isa NAME] [--type float|bf16] [--only TEXT]
+//       [--format json|table] [--winograd auto|never]
 //
 // One thread is timed by the processor time it took, which work beside it hardly moves; several are
 // timed by the clock. JSON lines: ms (median), ms_best, gflops (done, without products with
@@ -434,18 +434,17 @@ static void bench_step(int n) {
 }
 
 static void bench_other(void) {
-    bench_gemm(1024, 1024, 1024, 0, 0);
-    bench_gemm(1024, 1024, 1024, 0, 1);
-    bench_gemm(1024, 1024, 1024, 1, 0);
+    for (int trans = 0; trans < 3; trans++)
+        bench_gemm(1024, 1024, 1024, trans == 2, trans == 1);
     bench_gemm(2048, 2048, 2048, 0, 0);
     bench_gemm(64, 4096, 1024, 0, 1);
     bench_gemm(64, 10, 512, 0, 1);
-    bench_conv(square(64, 32, 3, 64, 3, 1, 1), 0);
-    bench_conv(square(64, 32, 64, 64, 3, 1, 1), 0);
-    bench_conv(square(64, 16, 128, 128, 3, 1, 1), 0);
-    bench_conv(square(64, 4, 512, 512, 3, 1, 1), 0);
-    bench_conv(square(8, 56, 64, 64, 3, 1, 1), 0);
-    bench_conv(square(8, 7, 512, 512, 3, 1, 1), 0);
+    static const int shapes[][4] = {{64, 32, 3, 64},   {64, 32, 64, 64},   {64, 16, 128, 128},
+                                    {64, 8, 256, 256}, {64, 4, 512, 512},  {8, 56, 64, 64},
+                                    {8, 7, 512, 512},  {256, 31, 24, 64},  {256, 15, 64, 256},
+                                    {256, 15, 64, 64}, {256, 7, 256, 256}, {256, 3, 256, 256}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        bench_conv(square(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], 3, 1, 1), 0);
     bench_conv(square(8, 28, 512, 128, 1, 1, 0), 0);
     bench_conv(square(8, 224, 3, 192, 16, 16, 0), 0); // patches
     bench_tokens(8, 197, 3, 64);                      // ViT-Ti/16
@@ -462,6 +461,8 @@ int main(int argc, char **argv) {
             cfg.isa = argv[i + 1];
         else if (strcmp(argv[i], "--type") == 0)
             type = strcmp(argv[i + 1], "bf16") == 0 ? KERNEL_BF16 : KERNEL_FLOAT;
+        else if (strcmp(argv[i], "--winograd") == 0)
+            cfg.winograd = strcmp(argv[i + 1], "never") == 0 ? KERNEL_WINOGRAD_NEVER : 0;
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[i + 1];
         else if (strcmp(argv[i], "--format") == 0)
@@ -471,14 +472,13 @@ int main(int argc, char **argv) {
     }
     if (argc % 2 == 0 || threads < 1 || threads > 64) {
         fputs("usage: bench_kernels [--threads 1..64] [--isa NAME] [--type float|bf16] "
-              "[--only TEXT] [--format json|table]\n",
+              "[--only TEXT] [--format json|table] [--winograd auto|never]\n",
               stderr);
         return 2;
     }
     for (int i = 0; i < threads; i++)
         cpus[i] = i;
-    cfg.threads = threads;
-    cfg.cpus = cpus;
+    cfg.threads = threads, cfg.cpus = cpus;
     int rc = k->open(&ctx, &cfg);
     if (rc != 0) {
         fprintf(stderr, "bench_kernels: cannot open the cpu backend: %s\n", strerror(-rc));

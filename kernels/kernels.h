@@ -32,6 +32,7 @@
 //   - kernels_cpu takes denormal numbers for zero, from open to close, in the caller's arithmetic
 //     too.
 //   - Finite data is assumed: products with padding are skipped, so inf * 0 makes no NaN there.
+//     In Winograd's form an infinity makes NaN of all outputs of its tile.
 #ifndef DTCTL_KERNELS_KERNELS_H
 #define DTCTL_KERNELS_KERNELS_H
 
@@ -46,12 +47,17 @@ struct kernel_ctx;
 // has no KERNEL_HALF. Terms added to a product (bias, beta * C) are not rounded.
 enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_HALF, KERNEL_TYPES };
 
+// Where kernels_cpu computes a 3x3 convolution in fewer multiplications (in float; sums are rounded
+// differently): where its cost function says that this is faster, nowhere, or wherever it can.
+enum kernel_winograd { KERNEL_WINOGRAD_AUTO, KERNEL_WINOGRAD_NEVER, KERNEL_WINOGRAD_ALWAYS };
+
 // How to open a context. Zero-initialised = one thread, not pinned, best instruction set.
 struct kernel_config {
     int threads;     // workers including the calling thread; 0 or 1: everything runs inline
     const int *cpus; // one CPU number per worker to pin to (also pins the caller), or NULL
     const char *isa; // "base", "avx2", "avx512", "avx512-bf16", or NULL for the best one here
-    void *device;    // of backends that compute elsewhere: what they were given to compute on
+    enum kernel_winograd winograd;
+    void *device; // of backends that compute elsewhere: what they were given to compute on
 };
 
 // C = alpha * op(A) * op(B) + beta * C, then + bias per column, then ReLU.

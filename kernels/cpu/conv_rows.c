@@ -14,6 +14,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/share.h"
+#include "kernels/cpu/winograd.h"
 
 enum {
     depth_max = 2048,        // words of the longest product done in one go: its panel (256 KB)
@@ -266,6 +267,10 @@ void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, co
         conv_patch_forward(ctx, s, x, w, bias, relu, y);
         return;
     }
+    if (winograd_forward_wins(ctx, s)) {
+        winograd_forward(ctx, s, x, w, bias, relu, y);
+        return;
+    }
     struct image_source src = forward_source(s);
     struct rows_job job = {.s = s, .w = w, .bias = bias, .dst = y, .relu = relu};
     int border = src.border, pad = s->pad - border;
@@ -283,6 +288,10 @@ void cpu_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape 
                               const void *w, void *dx, int accumulate) {
     if (conv_by_patches(s)) {
         conv_patch_backward_data(ctx, s, dy, w, dx, accumulate);
+        return;
+    }
+    if (winograd_data_wins(ctx, s)) {
+        winograd_backward_data(ctx, s, dy, w, dx, accumulate);
         return;
     }
     struct image_source src = data_source(s);

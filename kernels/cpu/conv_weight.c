@@ -15,6 +15,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/share.h"
+#include "kernels/cpu/winograd.h"
 
 enum {
     block_words = 64 * 1024, // of dy at a time: 256 KB
@@ -346,6 +347,10 @@ void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shap
                                 const void *dy, void *dw, int accumulate) {
     if (conv_by_patches(s)) {
         conv_patch_backward_weight(ctx, s, x, dy, dw, accumulate);
+        return;
+    }
+    if (winograd_weight_wins(ctx, s)) {
+        winograd_backward_weight(ctx, s, x, dy, dw, accumulate);
         return;
     }
     assert(cpu_conv2d_weight_workspace(ctx, s) <= ctx->work_bytes);

@@ -8,6 +8,7 @@
 #include "kernels/cpu/conv_work.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/winograd.h"
 
 static int always(void) {
     return 1;
@@ -50,7 +51,8 @@ size_t cpu_conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_sh
     if (conv_by_patches(s))
         return conv_patch_workspace(ctx, s);
     size_t rows = cpu_conv2d_rows_workspace(ctx, s), weight = cpu_conv2d_weight_workspace(ctx, s);
-    return rows > weight ? rows : weight;
+    size_t direct = rows > weight ? rows : weight, winograd = winograd_workspace(ctx, s);
+    return direct > winograd ? direct : winograd;
 }
 
 const struct kernel_backend kernels_cpu = {

@@ -47,6 +47,39 @@ struct cols_tile {
     struct tile_out out;
 };
 
+// Winograd's convolution with 3x3 filters: tiles of four outputs (six points) or three (five) along
+// each axis. The value of a tile at point i of y and j of x is in plane 6 i + j. A
+// plane of the sixth point has no row for a tile of five: planes are of four classes, 0 to 3, one
+// more where i is the last point and two more where j is.
+enum { winograd_points = 6, winograd_planes = 36, winograd_classes = 4, winograd_outputs = 4 };
+
+// Pixels or taps -> values at points, a vector of channels at a time; channels are filled up with
+// zero to whole vectors.
+enum winograd_in_kind { WINOGRAD_SOURCE, WINOGRAD_GRAD, WINOGRAD_FILTER };
+struct winograd_in {
+    enum winograd_in_kind kind;
+    int ny, nx; // points
+    int channels;
+    // [y][6]: ny x nx pixels, ny - 2 x nx - 2 gradients, or 3 x 3 taps
+    const float *at[winograd_planes];
+    const float *soon[winograd_planes]; // `at` of the next tile, to be fetched; not of filters
+    float *out[winograd_classes];       // the row of this tile in plane 0, as if that had the class
+    ptrdiff_t plane;
+    ptrdiff_t panel; // from tile_cols channels to the next tile_cols
+};
+
+// Products at points -> outputs, or the gradient of taps.
+enum winograd_out_kind { WINOGRAD_RESULT, WINOGRAD_FILTER_GRAD };
+struct winograd_out {
+    enum winograd_out_kind kind;
+    int ny, nx, channels;
+    const float *from[winograd_classes];
+    ptrdiff_t plane;
+    float *at[winograd_outputs * winograd_outputs]; // [y][4]; NULL: not wanted
+    const float *bias;                              // or NULL
+    int relu, accumulate;
+};
+
 // A matrix operation of batch norm over a few rows; see norm.c for the meaning of the vectors.
 struct bn_span {
     int64_t rows;
@@ -95,6 +128,9 @@ struct cpu_isa {
     // src[j * stride + k] (transposed) or src[k * stride + j] (copied).
     void (*pack_transposed)(int k, int cols, const float *src, ptrdiff_t stride, float *dst);
     void (*pack_copied)(int k, int cols, const float *src, ptrdiff_t stride, float *dst);
+
+    void (*winograd_in)(const struct winograd_in *t);
+    void (*winograd_out)(const struct winograd_out *t);
 
     // Column sums of a block, and moments: mean of the block and sum of squared differences.
     void (*column_sums)(int64_t rows, int cols, const float *x, float *sum);

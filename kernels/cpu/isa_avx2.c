@@ -30,6 +30,7 @@ static inline vmask first_lanes(int n) {
 #include "kernels/cpu/micro_body.h"
 #include "kernels/cpu/span_body.h"
 #include "kernels/cpu/token_body.h"
+#include "kernels/cpu/winograd_body.h"
 
 static int usable(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -26,6 +26,7 @@ typedef __mmask16 vmask;
 #include "kernels/cpu/micro_body.h"
 #include "kernels/cpu/span_body.h"
 #include "kernels/cpu/token_body.h"
+#include "kernels/cpu/winograd_body.h"
 
 static int usable(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -59,6 +59,7 @@ static inline vec sqrt_lanes(vec v) {
 #include "kernels/cpu/micro_body.h"
 #include "kernels/cpu/span_body.h"
 #include "kernels/cpu/token_body.h"
+#include "kernels/cpu/winograd_body.h"
 
 static int usable(void) {
     return 1;

@@ -194,6 +194,8 @@ static void token_softmax_grad(int n, float scale, float lse, float dot, float *
         .type[KERNEL_BF16] = {1, micro_rows, micro_cols, micro_round, micro_round_panel},          \
         .pack_transposed = micro_pack_transposed,                                                  \
         .pack_copied = micro_pack_copied,                                                          \
+        .winograd_in = winograd_to_points,                                                         \
+        .winograd_out = winograd_from_points,                                                      \
         .column_sums = span_column_sums,                                                           \
         .column_moments = span_column_moments,                                                     \
         .bn_apply = span_bn_apply,                                                                 \

@@ -447,10 +447,12 @@ static const struct option_row rows[] = {
      AT(dtype),
      .text = "f32",
      .choices = train_dtype_words,
-     .help = "Type of the factors in matrix products and convolutions. bf16 rounds them to "
-             "bfloat16; sums, weights, statistics, optimizer and checkpoints stay float32. bf16 is "
-             "faster on processors with AVX512-BF16. f16 is for GPUs without bfloat16 (T4): half "
-             "precision, and a scale of the loss that adapts, so that small gradients are kept."},
+     .help =
+         "Type of the factors in matrix products and convolutions. bf16 rounds them to "
+         "bfloat16; sums, weights, statistics, optimizer and checkpoints stay float32. bf16 is "
+         "faster on processors with AVX512-BF16, but for networks of 3x3 convolutions. f16 is for "
+         "GPUs without bfloat16 (T4): half precision, and a scale of the loss that adapts, so "
+         "that small gradients are kept."},
     {.key = "train.threads",
      .type = OPTION_INT,
      AT(threads),
