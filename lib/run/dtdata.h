@@ -21,4 +21,11 @@ struct dtdata_call {
 // becomes e.
 int dtdata_run(struct context *s, const struct dtdata_call *call, char **text, struct err *e);
 
+// The source of the AWS credentials, in words, and their end. The error has the remedy.
+struct dtdata_account {
+    const char *from, *region;
+    int64_t ends_ms; // wall clock; 0: no end is known
+};
+int dtdata_account(struct context *s, struct dtdata_account *out, struct err *e);
+
 #endif
