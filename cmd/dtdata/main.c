@@ -5,6 +5,7 @@
 //     dtdata list SOURCE        the objects of s3://BUCKET/PREFIX, or the one of https://…
 //     dtdata get STORE          reads what standard input lists into a content store
 //     dtdata serve STORE RUN_DIR   serves what standard input lists to a run's processes (serve.h)
+//     dtdata renew RUN_DIR      gives that server new addresses
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
 //     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
@@ -29,6 +30,7 @@
 #include "object/object_get.h"
 #include "object/object_list.h"
 #include "object/object_put.h"
+#include "renew.h"
 #include "serve.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
@@ -319,6 +321,7 @@ static const struct verb {
 } verbs[] = {{"list", 1, true, list, "SOURCE"},
              {"get", 1, false, get, "STORE"},
              {"serve", 2, false, serve, "STORE RUN_DIR"},
+             {"renew", 1, false, renew, "RUN_DIR"},
              {"put", 2, true, put, "DIR s3://…"},
              {"check", 1, true, check, "s3://…"},
              {"results", 3, true, results, "DIR LOGS s3://…"},

@@ -55,7 +55,8 @@ static int failure(struct arena *a, const char *text, int status, struct err *e)
 
 struct collected {
     struct context *context;
-    int to;                    // standard input of the program
+    int to; // standard input of the program
+    bool alone;
     struct strbuf text, begun; // complete lines; the line that is not complete yet
     uint64_t done, total;
     int64_t waited_ms; // for the user
@@ -82,7 +83,7 @@ static void take_lines(struct collected *out) {
             read_progress(out, line, (size_t)(end - line));
         else if ((strncmp(line, ASK, sizeof ASK - 1) == 0 ||
                   strncmp(line, FOUND, sizeof FOUND - 1) == 0) &&
-                 dtdata_user_take(out->context, line, (size_t)(end - line), out->to,
+                 dtdata_user_take(out->context, line, (size_t)(end - line), out->to, out->alone,
                                   &out->waited_ms))
             explicit_bzero((char *)(uintptr_t)line, (size_t)(end - line));
         else
@@ -133,6 +134,7 @@ static int run(struct context *s, struct arena *a, const char *const *argv,
     auto_close int to = answers[1];
     out->context = s;
     out->to = to;
+    out->alone = call->alone;
     struct proc_spec spec = {.argv = argv,
                              .env = s->env,
                              .in = answers[0],

@@ -59,7 +59,8 @@ static void answer_code(struct context *s, const char *serial, int to) {
     strbuf_fini(&text);
 }
 
-bool dtdata_user_take(struct context *s, const char *line, size_t len, int to, int64_t *waited_ms) {
+bool dtdata_user_take(struct context *s, const char *line, size_t len, int to, bool alone,
+                      int64_t *waited_ms) {
     struct arena a = {0};
     struct json *j;
     struct err ignored;
@@ -74,6 +75,8 @@ bool dtdata_user_take(struct context *s, const char *line, size_t len, int to, i
     else if (ask && strcmp(ask, "account") == 0)
         (void)file_write_all(to, account ? account : "{}\n", account ? strlen(account) : 3,
                              &ignored);
+    else if (ask && alone)
+        (void)file_write_all(to, "{}\n", 3, &ignored);
     else if (ask && strcmp(ask, "code") == 0) {
         int64_t began = clock_mono_ms();
         answer_code(s, json_get_str(j, "serial", "?"), to);
