@@ -137,12 +137,11 @@ int s3_account_find(struct s3_account *s, const char *ca, size_t ca_len, struct 
 int s3_account_renew(struct s3_account *s, const char *ca, size_t ca_len, struct err *e) {
     int64_t now = clock_wall_ms(), ends = s->found.ends_ms;
     struct err why = {0};
-    if (!ends || now < ends - S3_ACCOUNT_RENEW_MS || now < s->again_ms)
+    if (!ends || now < ends - S3_ACCOUNT_RENEW_MS || (now < s->again_ms && now < ends))
         return 0;
     s->again_ms = now + S3_ACCOUNT_RENEW_AGAIN_MS;
     if (find_or_take(s, ca, ca_len, &why) == 0 || now < ends)
         return 0;
-    s->again_ms = 0;
     *e = why;
     return err_wrap(e, "the key of %s has ended and is not renewed", s->found.from);
 }

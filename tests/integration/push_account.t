@@ -102,6 +102,7 @@ unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_ENDPOINT_URL
 export AWS_ENDPOINT_URL_S3=$S3
 cat >keys.sh <<'END'
 #!/bin/sh
+if [ -e "$0.once" ] && [ -s "$0.runs" ]; then echo 'no more keys' >&2; exit 5; fi
 echo x >>"$0.runs"
 ends=$(date -u -d "$(cat "$0.life")" +%Y-%m-%dT%H:%M:%SZ)
 printf '{"Version":1,"AccessKeyId":"AKTEST","SecretAccessKey":"SECRETTEST",'
@@ -127,4 +128,11 @@ run dtdata put up s3://bucket/over
 like "$status$out" "^[1-9].*the key of AWS profile 'short' \(credential_process\) has expired" \
     'a key that has ended is refused before it is used'
 unlike "$out" SECRETTEST 'the error has no secret'
+echo 'now + 3 seconds' >keys.sh.life
+: >keys.sh.runs
+touch keys.sh.once
+s3_fault slow ends/2 50
+run dtdata put up s3://bucket/ends
+like "$status$out" "^[1-9].*key of AWS profile .* has ended and is not renewed: .*no more keys" \
+    'a key that ends on the way, and has no successor, is named'
 done_testing
