@@ -2,6 +2,7 @@
 // dtctl doctor: checks this computer and the nodes, and prints a remedy for each fault.
 #include "command.h"
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "build_info.h"
 #include "cluster/run_record.h"
@@ -10,6 +11,7 @@
 #include "fleet/fleet_runs.h"
 #include "fleet/network_check.h"
 #include "provider/provider.h"
+#include "run/dtdata.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 #include "ui/findings.h"
@@ -101,6 +103,45 @@ static void check_ssh(struct findings *d) {
                  has_agent ? "an agent" : "no agent");
 }
 
+// An error of a run as a finding: its "(try: …)" is the remedy.
+static void add_error(struct findings *d, enum findings_verdict v, const char *what,
+                      const char *text) {
+    static const char mark[] = " (try: ";
+    const char *remedy = strstr(text, mark), *end = text + strlen(text);
+    if (!remedy || end[-1] != ')') {
+        findings_add(d, v, what, NULL, "%s", text);
+        return;
+    }
+    const char *words = remedy + sizeof mark - 1;
+    findings_add(d, v, what, arena_strndup(d->context->arena, words, (size_t)(end - 1 - words)),
+                 "%.*s", (int)(remedy - text), text);
+}
+
+// Whether anything here is done with an AWS account.
+static bool needs_account(const struct config *c) {
+    bool needs = c->cluster.provider == CONFIG_AWS || c->output_s3[0];
+    const struct config_input *inputs = c->inputs.items;
+    for (size_t i = 0; i < c->inputs.count; i++)
+        needs = needs || str_starts(inputs[i].source, "s3://");
+    return needs;
+}
+
+static void check_account(struct findings *d) {
+    struct dtdata_account found;
+    struct err e = {0};
+    char when[CLOCK_ISO_BYTES];
+    if (!needs_account(d->context->config) || !embedded_find(DTDATA_PROGRAM))
+        return;
+    if (dtdata_account(d->context, &found, &e) < 0)
+        add_error(d, FINDING_BAD, "credentials", e.text);
+    else if (found.ends_ms)
+        findings_add(d, FINDING_GOOD, "credentials", NULL, "%s until %.19sZ, region %s", found.from,
+                     clock_iso(when, found.ends_ms), found.region);
+    else
+        findings_add(d, FINDING_GOOD, "credentials", NULL, "%s, without an end, region %s",
+                     found.from, found.region);
+}
+
 static void check_provider(struct findings *d) {
     const struct provider *p = provider_of(d->context->config);
     if (p->doctor)
@@ -183,20 +224,6 @@ static void check_node(struct findings *d, const struct fleet_node *n,
         findings_add(d, FINDING_WARN, name,
                      "its log is in the run's folder there: agent.log; dtctl gc clears it",
                      "%zu run%s whose agent vanished", lost, lost == 1 ? "" : "s");
-}
-
-// An error of a run as a finding: its "(try: …)" is the remedy.
-static void add_error(struct findings *d, enum findings_verdict v, const char *what,
-                      const char *text) {
-    static const char mark[] = " (try: ";
-    const char *remedy = strstr(text, mark), *end = text + strlen(text);
-    if (!remedy || end[-1] != ')') {
-        findings_add(d, v, what, NULL, "%s", text);
-        return;
-    }
-    const char *words = remedy + sizeof mark - 1;
-    findings_add(d, v, what, arena_strndup(d->context->arena, words, (size_t)(end - 1 - words)),
-                 "%.*s", (int)(remedy - text), text);
 }
 
 // first: NCCL's version on the first node that has one; "": none yet.
@@ -288,6 +315,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     check_config(&d);
     check_ssh(&d);
     check_provider(&d);
+    check_account(&d);
     check_cluster(&d);
     if (check_nodes(&d, e) < 0)
         return -1;

@@ -5,12 +5,18 @@
 //     dtdata list SOURCE        the objects of s3://BUCKET/PREFIX, or the one of https://…
 //     dtdata get STORE          reads what standard input lists into a content store
 //     dtdata serve STORE RUN_DIR   serves what standard input lists to a run's processes (serve.h)
+//     dtdata renew RUN_DIR      gives that server new addresses
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
 //     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
+//     dtdata account            where the AWS credentials are from, and when they end
 //
-// Standard output is lines of JSON. `list`: {"folder":true|false,"ca":"PEM"}, then for each object
-// {"path","name","url","size","etag","id"}, then {"end":N}. `get` reads just that; a line may have
+// Before the verb: --profile NAME, a profile of ~/.aws that keys of the environment do not replace;
+// --asks, standard input answers questions (user.h).
+//
+// Standard output is lines of JSON. `list`: {"folder":true|false,"ca":"PEM",
+// "ends":MS}, when the addresses end, then for each object {"path","name","url","size","etag",
+// "id"}, then {"end":N}. `get` reads just that; a line may have
 // "sha256" as well, then content of that hash in the store is the object. It writes
 // {"i":N,"sha256":"…"} for each object, in any order; {"done":N,"total":N} on the way; and
 // {"end":N,"read":BYTES,"again":N}. `put` writes done, total and end; `results` also writes
@@ -24,9 +30,11 @@
 #include "object/object_get.h"
 #include "object/object_list.h"
 #include "object/object_put.h"
+#include "renew.h"
 #include "serve.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
+#include "user.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +42,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern char **environ;
+static struct s3_user user;
 
 // ---- lines --------------------------------------------------------------------------------------
 
@@ -72,12 +80,13 @@ static int fail(const struct err *e) {
 static int list(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     struct object_list l;
     struct json_out j;
-    int result = object_list(&l, a, args[0], environ, clock_wall_ms(), e);
+    int result = object_list(&l, a, args[0], &user, clock_wall_ms(), e);
     if (result == 0) {
         json_open(&j, line);
         json_object(&j, NULL);
         json_bool(&j, "folder", l.folder);
         json_strn(&j, "ca", l.s3.ca, l.s3.ca_len);
+        json_int(&j, "ends", object_list_ends_ms(&l));
         json_end(&j);
         result = put_line(line, e);
     }
@@ -197,13 +206,13 @@ static int with_bucket(struct object_put *p, struct arena *a, const char *text,
         return -1;
     if (to.url)
         return err_set(e, ERR_CONFIG, "'%.200s': files are written to s3:// alone", text);
-    if (s3_open(&s3, a, environ, e) < 0)
+    if (s3_open(&s3, a, &user, e) < 0)
         return -1;
     size_t len = strlen(to.key);
     p->s3 = &s3;
     p->bucket = to.bucket;
     p->prefix = arena_strndup(a, to.key, len - (len && to.key[len - 1] == '/'));
-    int result = s3_open_account(&s3, environ, e);
+    int result = s3_open_account(&s3, e);
     if (result == 0)
         result = work(p, e);
     s3_close(&s3);
@@ -278,34 +287,80 @@ static int results(struct arena *a, struct strbuf *line, char **args, struct err
     return result;
 }
 
+// ---- account ------------------------------------------------------------------------------------
+
+static int account(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    struct s3 s3;
+    struct json_out j;
+    (void)args;
+    if (s3_open(&s3, a, &user, e) < 0)
+        return -1;
+    int result = s3_open_account(&s3, e);
+    if (result == 0) {
+        json_open(&j, line);
+        json_object(&j, NULL);
+        json_int(&j, "end", 0);
+        json_str(&j, "from", s3.account.found.from);
+        json_int(&j, "ends", s3.account.found.ends_ms);
+        json_str(&j, "region", s3.region);
+        json_end(&j);
+        result = put_line(line, e);
+    }
+    s3_close(&s3);
+    return result;
+}
+
 // ---- words --------------------------------------------------------------------------------------
 
-int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        int args;
-        int (*run)(struct arena *a, struct strbuf *line, char **args, struct err *e);
-        const char *usage;
-    } verbs[] = {{"list", 1, list, "SOURCE"},          {"get", 1, get, "STORE"},
-                 {"serve", 2, serve, "STORE RUN_DIR"}, {"put", 2, put, "DIR s3://…"},
-                 {"check", 1, check, "s3://…"},        {"results", 3, results, "DIR LOGS s3://…"}};
+static const struct verb {
+    const char *name;
+    int args;
+    bool signs; // with the user's key
+    int (*run)(struct arena *a, struct strbuf *line, char **args, struct err *e);
+    const char *usage;
+} verbs[] = {{"list", 1, true, list, "SOURCE"},
+             {"get", 1, false, get, "STORE"},
+             {"serve", 2, false, serve, "STORE RUN_DIR"},
+             {"renew", 1, false, renew, "RUN_DIR"},
+             {"put", 2, true, put, "DIR s3://…"},
+             {"check", 1, true, check, "s3://…"},
+             {"results", 3, true, results, "DIR LOGS s3://…"},
+             {"account", 0, true, account, ""}};
+
+static int run_verb(const struct verb *v, char **args, bool asks, const char *profile) {
     struct arena a = {0};
     struct strbuf line = {0};
     struct err e = {0};
+    if (v->signs)
+        user_open(&user, asks, profile);
+    int status = v->run(&a, &line, args, &e) == 0 ? 0 : fail(&e);
+    strbuf_fini(&line);
+    arena_fini(&a);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    bool asks = false;
+    const char *profile = NULL;
     log_open("dtdata", LOG_WARN, LOG_PLAIN);
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("dtdata %s\n", DTCTL_VERSION);
         return 0;
     }
+    for (; argc > 1 && argv[1][0] == '-'; argc--, argv++)
+        if (strcmp(argv[1], "--asks") == 0)
+            asks = true;
+        else if (strcmp(argv[1], "--profile") == 0 && argc > 2) {
+            profile = argv[2];
+            argc--;
+            argv++;
+        } else
+            break;
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        if (argc == verbs[i].args + 2 && strcmp(argv[1], verbs[i].name) == 0) {
-            int status = verbs[i].run(&a, &line, argv + 2, &e) == 0 ? 0 : fail(&e);
-            strbuf_fini(&line);
-            arena_fini(&a);
-            return status;
-        }
+        if (argc == verbs[i].args + 2 && strcmp(argv[1], verbs[i].name) == 0)
+            return run_verb(&verbs[i], argv + 2, asks, profile);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        fprintf(stderr, "%s dtdata %s %s\n", i ? "      " : "usage:", verbs[i].name,
-                verbs[i].usage);
+        fprintf(stderr, "%s dtdata [--profile NAME] [--asks] %s %s\n",
+                i ? "      " : "usage:", verbs[i].name, verbs[i].usage);
     return err_status(ERR_USAGE);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Standard input is lines of JSON: {"ca":"PEM"}; then, for each input, {"input":"NAME",
-// "window":BYTES,"cache_max":BYTES,"total":OBJECTS} and its objects in the order of reading, as
-// `list` has them, each with its "index" in the whole; and {"end":true}.
+// "window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in the order of
+// reading, as `list` has them, each with its "index" in the whole; and {"end":true}.
 #include "serve.h"
 
 #include "base/log.h"
@@ -47,6 +47,7 @@ static int read_name(struct stream_store *s, const struct json *j, struct err *e
     in->window = (uint64_t)window;
     in->cache_max = (uint64_t)cache_max;
     in->total = (uint64_t)json_get_int(j, "total", 0);
+    in->ends_ms = json_get_int(j, "ends", 0);
     return 0;
 }
 
@@ -132,7 +133,7 @@ int serve(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     static struct stream_server s;
     struct lines l = {.store = &s.store, .ca = ""};
     const char *log = file_join(a, args[1], "agent.log");
-    s.listen_fd = s.agent_fd = -1;
+    s.listen_fd = s.agent_fd = s.renew.listen_fd = -1;
     if (file_make_dirs(args[1], 0755, e) < 0 || stream_store_open(&s.store, args[0], e) < 0 ||
         json_lines_read(STDIN_FILENO, a, take_line, &l, e) < 0 ||
         stream_store_look(&s.store, e) < 0 || stream_server_open(&s, args[1], e) < 0)

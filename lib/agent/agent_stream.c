@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,7 +32,9 @@ static void take_line(struct agent *a, const char *line, size_t len) {
     struct err ignored;
     if (json_parse(&scratch, line, len, &j, &ignored) == 0 && j->type == JSON_OBJECT) {
         const char *what = json_get_str(j, "what", ""), *text = json_get_str(j, "text", NULL);
-        if (text)
+        if (strcmp(what, "over") == 0 && text)
+            agent_request_stop(a, text, SIGTERM, a->config->coordinator.shutdown_timeout_ms);
+        else if (text)
             log_warn("an object of a streamed input cannot be read", "input=%s reason=\"%s\"",
                      json_get_str(j, "input", "?"), text);
         put_event(a, what, j, text);

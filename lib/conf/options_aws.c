@@ -140,7 +140,8 @@ static const struct option_row rows[] = {
      AT(aws.profile),
      .arg = "NAME",
      .help =
-         "Profile of ~/.aws with the credentials for Terraform; empty: the AWS tools' own rules."},
+         "Profile of ~/.aws with the credentials for Terraform and s3://; empty: the AWS tools' "
+         "own rules."},
     {.key = "aws.owner",
      .type = OPTION_STRING,
      AT(aws.owner),

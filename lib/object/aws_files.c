@@ -6,7 +6,9 @@
 #include "base/str.h"
 #include "sys/file.h"
 
+#include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 // ---- ini ----------------------------------------------------------------------------------------
 
@@ -20,63 +22,87 @@ static const char *trimmed(struct arena *a, const char *p, size_t len) {
     return arena_strndup(a, p, len);
 }
 
-// "[profile  x]" is "profile x".
+// "[profile  x]" and "[profile "x"]" are "profile x".
 static const char *section_name(struct arena *a, const char *line) {
-    const char *name = trimmed(a, line + 1, strcspn(line + 1, "]")), *rest;
-    if (!str_starts(name, "profile") || !strchr(" \t", name[7]) || !name[7])
-        return name;
-    rest = trimmed(a, name + 7, strlen(name + 7));
-    return arena_printf(a, "profile %s", rest);
+    static const char *const kinds[] = {"profile", "sso-session", "services"};
+    const char *name = trimmed(a, line + 1, strcspn(line + 1, "]"));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t len = strlen(kinds[i]);
+        if (!str_starts(name, kinds[i]) || !name[len] || !strchr(" \t", name[len]))
+            continue;
+        const char *rest = trimmed(a, name + len, strlen(name + len));
+        size_t rest_len = strlen(rest);
+        if (rest_len >= 2 && strchr("\"'", *rest) && rest[rest_len - 1] == *rest)
+            rest = arena_strndup(a, rest + 1, rest_len - 2);
+        return arena_printf(a, "%s %s", kinds[i], rest);
+    }
+    return name;
 }
 
-const char *aws_files_get(struct arena *a, const char *text, const char *section, const char *key,
-                          bool *found) {
+struct ini_line {
+    const char *key, *value; // of "key = value"
+    bool indented;
+};
+
+// False: no key, a comment, or nothing.
+static bool read_line(struct arena *a, const char *text, size_t len, struct ini_line *out) {
+    const char *equals = memchr(text, '=', len);
+    if (!equals || strchr("#;", *text))
+        return false;
+    out->indented = *text == ' ' || *text == '\t';
+    out->key = trimmed(a, text, (size_t)(equals - text));
+    out->value = trimmed(a, equals + 1, (size_t)(text + len - equals - 1));
+    return *out->key && !strchr("#;", *out->key);
+}
+
+const char *aws_files_get(struct arena *a, const char *text, const char *section, const char *outer,
+                          const char *key, bool *found) {
     const char *value = NULL;
-    bool inside = false;
+    bool inside = false, nested = false;
     for (const char *next; *text; text = next) {
+        struct ini_line line;
         size_t len = strcspn(text, "\n");
         next = text + len + (text[len] == '\n');
         if (*text == '[') {
             inside = strcmp(section_name(a, arena_strndup(a, text, len)), section) == 0;
+            nested = false;
             *found |= inside;
             continue;
         }
-        const char *equals = memchr(text, '=', len);
-        // Comments, and indented lines: keys of a nested table such as "s3 =".
-        if (!inside || !equals || strchr("#; \t", *text))
+        if (!inside || !read_line(a, text, len, &line))
             continue;
-        if (strcmp(trimmed(a, text, (size_t)(equals - text)), key) == 0)
-            value = trimmed(a, equals + 1, (size_t)(text + len - equals - 1));
+        if (!line.indented)
+            nested = outer && !*line.value && strcasecmp(line.key, outer) == 0;
+        bool counts = outer ? nested && line.indented : !line.indented;
+        if (counts && strcasecmp(line.key, key) == 0)
+            value = line.value;
     }
     return value && *value ? value : NULL;
 }
 
 // ---- files --------------------------------------------------------------------------------------
 
-struct files {
-    struct arena *arena;
-    char *const *env;
-    const char *profile;
-    const char *credentials, *config; // texts, "" without a file
-    bool found;                       // either has the profile
-};
-
-static const char *variable(char *const *env, const char *name) {
-    const char *value = env_get(env, name);
+const char *aws_files_variable(const struct aws_files *f, const char *name) {
+    const char *value = env_get(f->env, name);
     return value && *value ? value : NULL;
 }
 
-static int read_file(const struct files *f, const char *name, const char *usual, const char **text,
-                     struct err *e) {
-    const char *path = variable(f->env, name), *home = variable(f->env, "HOME");
+const char *aws_files_path(const struct aws_files *f, const char *path) {
+    const char *home = aws_files_variable(f, "HOME");
+    if (!str_starts(path, "~/"))
+        return path;
+    return home ? file_join(f->arena, home, path + 2) : NULL;
+}
+
+static int read_file(const struct aws_files *f, const char *name, const char *usual,
+                     const char **text, struct err *e) {
+    const char *given = aws_files_variable(f, name);
+    const char *path = aws_files_path(f, given ? given : usual);
     char *data;
     size_t len;
     *text = "";
-    if (path && str_starts(path, "~/") && home)
-        path = file_join(f->arena, home, path + 2);
-    if (!path && !home)
+    if (!path)
         return 0;
-    path = path ? path : file_join(f->arena, home, usual);
     if (file_read_regular(f->arena, path, AWS_FILES_BYTES_MAX, &data, &len, e) < 0) {
         if (e->code != ERR_NOT_FOUND)
             return -1;
@@ -87,77 +113,93 @@ static int read_file(const struct files *f, const char *name, const char *usual,
     return 0;
 }
 
-static const char *get(struct files *f, const char *key) {
-    const char *section = strcmp(f->profile, "default") == 0
-                              ? "default"
-                              : arena_printf(f->arena, "profile %s", f->profile);
-    const char *own = aws_files_get(f->arena, f->credentials, f->profile, key, &f->found);
-    const char *other = aws_files_get(f->arena, f->config, section, key, &f->found);
-    return own ? own : other;
+static const char *config_value(const struct aws_files *f, const char *profile, const char *key,
+                                bool *found) {
+    const char *section = arena_printf(f->arena, "profile %s", profile);
+    bool here = false;
+    const char *value = aws_files_get(f->arena, f->config, section, NULL, key, &here);
+    // The section of the profile "default" usually stands without the word.
+    if (!here && strcmp(profile, "default") == 0)
+        value = aws_files_get(f->arena, f->config, profile, NULL, key, &here);
+    *found |= here;
+    return value;
 }
 
-// ---- all of it ----------------------------------------------------------------------------------
-
-static int check_key(const struct sigv4_key *k, const char *from, struct err *e) {
-    return k->secret ? 0
-                     : err_set(e, ERR_CONFIG, "%s has an access key without its secret key", from);
+bool aws_files_has(const struct aws_files *f, const char *profile) {
+    bool found = false;
+    aws_files_get(f->arena, f->credentials, profile, NULL, "", &found);
+    config_value(f, profile, "", &found);
+    return found;
 }
 
-// A profile that says how to get a key, and not the key.
-static int refuse_other_ways(struct files *f, struct err *e) {
-    static const char *const ways[] = {
-        "sso_session", "sso_start_url",           "credential_process",
-        "role_arn",    "web_identity_token_file", "login_session"};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (get(f, ways[i]))
-            return err_set(e, ERR_CONFIG,
-                           "AWS profile '%s' gets its key by %s, which is not supported (try: eval "
-                           "\"$(aws configure export-credentials --profile %s --format env)\")",
-                           f->profile, ways[i], f->profile);
-    return 0;
+const char *aws_files_own(const struct aws_files *f, bool credentials, const char *profile,
+                          const char *key) {
+    bool found = false;
+    return credentials ? aws_files_get(f->arena, f->credentials, profile, NULL, key, &found)
+                       : config_value(f, profile, key, &found);
 }
 
-static int find_key(struct files *f, struct aws_settings *out, struct err *e) {
-    bool asked = variable(f->env, "AWS_PROFILE") || variable(f->env, "AWS_DEFAULT_PROFILE");
-    out->key.id = variable(f->env, "AWS_ACCESS_KEY_ID");
-    if (out->key.id) {
-        out->key.secret = variable(f->env, "AWS_SECRET_ACCESS_KEY");
-        out->key.token = variable(f->env, "AWS_SESSION_TOKEN");
-        out->from = "the environment (AWS_ACCESS_KEY_ID)";
-        return check_key(&out->key, out->from, e);
-    }
-    out->key = (struct sigv4_key){get(f, "aws_access_key_id"), get(f, "aws_secret_access_key"),
-                                  get(f, "aws_session_token")};
-    if (out->key.id) {
-        out->from = arena_printf(f->arena, "AWS profile '%s'", f->profile);
-        return check_key(&out->key, out->from, e);
-    }
-    if (asked && !f->found)
-        return err_set(e, ERR_CONFIG, "AWS_PROFILE is '%s', and ~/.aws has no profile of that name",
-                       f->profile);
-    return refuse_other_ways(f, e);
+const char *aws_files_value(const struct aws_files *f, const char *profile, const char *key) {
+    const char *own = aws_files_own(f, true, profile, key);
+    return own ? own : aws_files_own(f, false, profile, key);
 }
 
-int aws_files_read(struct arena *a, char *const *env, struct aws_settings *out, struct err *e) {
-    struct files f = {.arena = a, .env = env};
-    const char *off = variable(env, "AWS_EC2_METADATA_DISABLED");
-    *out = (struct aws_settings){.role_off = off && strcmp(off, "true") == 0};
-    f.profile = variable(env, "AWS_PROFILE");
-    if (!f.profile)
-        f.profile = variable(env, "AWS_DEFAULT_PROFILE");
-    if (!f.profile)
-        f.profile = "default";
-    if (read_file(&f, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &f.credentials, e) < 0 ||
-        read_file(&f, "AWS_CONFIG_FILE", ".aws/config", &f.config, e) < 0 ||
-        find_key(&f, out, e) < 0)
+const char *aws_files_session(const struct aws_files *f, const char *name, const char *key,
+                              bool *found) {
+    const char *section = arena_printf(f->arena, "sso-session %s", name);
+    return aws_files_get(f->arena, f->config, section, NULL, key, found);
+}
+
+int aws_files_open(struct aws_files *f, struct arena *a, char *const *env, const char *profile,
+                   struct err *e) {
+    *f = (struct aws_files){.arena = a, .env = env, .named = profile && *profile};
+    const char *const names[] = {f->named ? profile : NULL, aws_files_variable(f, "AWS_PROFILE"),
+                                 aws_files_variable(f, "AWS_DEFAULT_PROFILE")};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !f->profile; i++)
+        f->profile = names[i];
+    bool asked = f->profile != NULL;
+    f->profile = asked ? f->profile : "default";
+    if (read_file(f, "AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", &f->credentials, e) < 0 ||
+        read_file(f, "AWS_CONFIG_FILE", "~/.aws/config", &f->config, e) < 0)
         return -1;
-    const char *const region[] = {variable(env, "AWS_REGION"), variable(env, "AWS_DEFAULT_REGION")};
-    const char *const endpoint[] = {variable(env, "AWS_ENDPOINT_URL_S3"),
-                                    variable(env, "AWS_ENDPOINT_URL")};
-    out->region = region[0] ? region[0] : region[1] ? region[1] : get(&f, "region");
-    out->endpoint = endpoint[0] ? endpoint[0] : endpoint[1] ? endpoint[1] : get(&f, "endpoint_url");
-    out->ca_bundle = variable(env, "AWS_CA_BUNDLE");
-    if (!out->ca_bundle)
-        out->ca_bundle = get(&f, "ca_bundle");
-    return 0;
+    return !asked || aws_files_has(f, f->profile) ||
+                   (!f->named && aws_files_variable(f, "AWS_ACCESS_KEY_ID"))
+               ? 0
+               : err_set(e, ERR_CONFIG,
+                         "%s is '%.128s', and ~/.aws has no profile of that name (try: aws "
+                         "configure --profile %.128s)",
+                         f->named ? "aws.profile" : "AWS_PROFILE", f->profile, f->profile);
+}
+
+// ---- settings -----------------------------------------------------------------------------------
+
+const char *aws_files_region(const struct aws_files *f) {
+    const char *region = aws_files_variable(f, "AWS_REGION");
+    if (!region)
+        region = aws_files_variable(f, "AWS_DEFAULT_REGION");
+    return region ? region : aws_files_value(f, f->profile, "region");
+}
+
+const char *aws_files_endpoint(const struct aws_files *f, const char *service) {
+    const char *off = aws_files_variable(f, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    const char *url, *name = aws_files_value(f, f->profile, "services");
+    char *variable = arena_printf(f->arena, "AWS_ENDPOINT_URL_%s", service);
+    bool found = false;
+    for (char *p = variable; *p; p++)
+        *p = (char)toupper((unsigned char)*p);
+    if (off && strcasecmp(off, "true") == 0)
+        return NULL;
+    if ((url = aws_files_variable(f, variable)) ||
+        (url = aws_files_variable(f, "AWS_ENDPOINT_URL")))
+        return url;
+    if (name &&
+        (url = aws_files_get(f->arena, f->config, arena_printf(f->arena, "services %s", name),
+                             service, "endpoint_url", &found)))
+        return url;
+    return aws_files_value(f, f->profile, "endpoint_url");
+}
+
+const char *aws_files_ca_bundle(const struct aws_files *f) {
+    const char *path = aws_files_variable(f, "AWS_CA_BUNDLE");
+    return path ? path : aws_files_value(f, f->profile, "ca_bundle");
 }

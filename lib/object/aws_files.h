@@ -1,31 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings and credentials as AWS's own tools find them: the environment, then a profile of
-// ~/.aws/credentials and ~/.aws/config. The instance's role is asked by credentials.h.
+// Settings as AWS's own tools find them: the environment, then a profile of ~/.aws/credentials and
+// ~/.aws/config. aws_chain.h decides which key they lead to.
 #ifndef OBJECT_AWS_FILES_H
 #define OBJECT_AWS_FILES_H
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "object/sigv4.h"
 
 #include <stdbool.h>
 
 enum { AWS_FILES_BYTES_MAX = 1 << 20 };
 
-struct aws_settings {
-    struct sigv4_key key;                      // id NULL: none was found
-    const char *from;                          // where the key is from, for messages
-    const char *region, *endpoint, *ca_bundle; // NULL: not set
-    bool role_off;                             // AWS_EC2_METADATA_DISABLED
+struct aws_files {
+    struct arena *arena;
+    char *const *env;
+    const char *profile;              // the name that counts
+    bool named;                       // by the caller: keys of the environment do not count
+    const char *credentials, *config; // texts, "" without a file
 };
 
-// ERR_CONFIG for a file that cannot be read, a profile that does not exist, or one whose key comes
-// from a login, a command or another role.
-int aws_files_read(struct arena *a, char *const *env, struct aws_settings *out, struct err *e);
+// profile NULL: AWS_PROFILE, AWS_DEFAULT_PROFILE, or "default". ERR_CONFIG, or the error of a file
+// that cannot be read; a file that does not exist is an empty one.
+int aws_files_open(struct aws_files *f, struct arena *a, char *const *env, const char *profile,
+                   struct err *e);
 
-// Pure part: the value of a key in the section of an ini file's text; NULL: none. *found: the
-// section exists. In AWS's config a section but "default" is "profile NAME".
-const char *aws_files_get(struct arena *a, const char *text, const char *section, const char *key,
-                          bool *found);
+// A variable of the environment; NULL when it is empty or not set.
+const char *aws_files_variable(const struct aws_files *f, const char *name);
+// A folder or file of the user's home: "~/" is replaced. NULL: there is no HOME.
+const char *aws_files_path(const struct aws_files *f, const char *path);
+
+bool aws_files_has(const struct aws_files *f, const char *profile);
+// The value of a profile's key; the credentials file goes before the config file. NULL: none.
+const char *aws_files_value(const struct aws_files *f, const char *profile, const char *key);
+// The same of one file alone.
+const char *aws_files_own(const struct aws_files *f, bool credentials, const char *profile,
+                          const char *key);
+// The value of a key in [sso-session NAME]. *found: there is such a section.
+const char *aws_files_session(const struct aws_files *f, const char *name, const char *key,
+                              bool *found);
+// The region of the profile that counts: AWS_REGION, AWS_DEFAULT_REGION, its key. NULL: none.
+const char *aws_files_region(const struct aws_files *f);
+// The address of a service ("s3", "sts", "sso", "sso_oidc") that replaces AWS's own: of the
+// environment, then of the profile. NULL: none.
+const char *aws_files_endpoint(const struct aws_files *f, const char *service);
+// The file with certificates. NULL: none is set.
+const char *aws_files_ca_bundle(const struct aws_files *f);
+
+// Pure part: the value of a key in the section of an ini file's text, or in the nested table
+// `outer` of that section. NULL: none. *found: the section exists.
+const char *aws_files_get(struct arena *a, const char *text, const char *section, const char *outer,
+                          const char *key, bool *found);
 
 #endif

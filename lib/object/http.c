@@ -158,12 +158,22 @@ static void set_method(struct http_call *c) {
     }
 }
 
+static void wait_for_again(struct http *h, struct http_call *c, int64_t again_ms) {
+    c->again_ms = again_ms;
+    c->next = h->waiting;
+    h->waiting = c;
+    h->waiting_count++;
+}
+
 static void begin_try(struct http *h, struct http_call *c) {
     struct curl_blob ca = {.data = (void *)(uintptr_t)h->ca, .len = h->ca_len};
     err_clear(&c->err);
     forget_answer(c);
-    if (c->on_try)
-        c->on_try(c);
+    c->refused = c->on_try && c->on_try(c, &c->err) < 0;
+    if (c->refused) { // the next step ends it
+        wait_for_again(h, c, 0);
+        return;
+    }
     c->why[0] = '\0';
     c->easy = curl_easy_init();
     must(c->easy);
@@ -203,7 +213,7 @@ static void begin_try(struct http *h, struct http_call *c) {
 void http_begin(struct http *h, struct http_call *c) {
     c->http = h;
     c->tries = 0;
-    c->ended = false;
+    c->ended = c->refused = false;
     begin_try(h, c);
 }
 
@@ -217,6 +227,8 @@ struct server_error {
 static int on_error_field(void *ctx, const char *path, const char *text, struct err *e) {
     struct server_error *s = ctx;
     (void)e;
+    if (str_starts(path, "ErrorResponse/")) // of STS
+        path += strlen("ErrorResponse/");
     if (strcmp(path, "Error/Code") == 0)
         copy_value(s->call->code, sizeof s->call->code, text, strlen(text));
     if (strcmp(path, "Error/Message") == 0)
@@ -306,10 +318,7 @@ static void end_try(struct http *h, struct http_call *c, CURLcode code) {
         return;
     }
     h->again++;
-    c->again_ms = clock_mono_ms() + pause_ms(c->tries);
-    c->next = h->waiting;
-    h->waiting = c;
-    h->waiting_count++;
+    wait_for_again(h, c, clock_mono_ms() + pause_ms(c->tries));
 }
 
 static void wake_waiting(struct http *h) {
@@ -322,7 +331,12 @@ static void wake_waiting(struct http *h) {
         }
         *at = c->next;
         h->waiting_count--;
-        begin_try(h, c);
+        if (!c->refused) {
+            begin_try(h, c);
+            continue;
+        }
+        end_call(c);
+        at = &h->waiting; // its callback may have changed the list
     }
 }
 

@@ -50,8 +50,9 @@ struct http_call {
     bool once;            // no second try
     bool direct;          // not through a proxy
     int64_t total_ms_max; // of one try; 0: HTTP_STALL_S_MAX alone limits it
-    // Called before each try, to discard the bytes of the last one and to set headers. May be NULL.
-    void (*on_try)(struct http_call *c);
+    // Called before each try, to discard the bytes of the last one and to set headers. A negative
+    // result ends the call with the error. May be NULL.
+    int (*on_try)(struct http_call *c, struct err *e);
     // Bytes of an answer with a status of 2xx; the answer's fields are set. NULL: into `body`. A
     // negative result ends the call with the error.
     int (*on_data)(struct http_call *c, const void *p, size_t len, struct err *e);
@@ -74,7 +75,7 @@ struct http_call {
     int tries;
     int64_t again_ms;
     struct http_call *next;
-    bool ended;
+    bool ended, refused; // refused: by on_try
     char why[256];
 };
 

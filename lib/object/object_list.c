@@ -109,14 +109,18 @@ static int list_s3(struct object_list *l, struct err *e) {
 
 // ---- both ---------------------------------------------------------------------------------------
 
-int object_list(struct object_list *l, struct arena *a, const char *source, char *const *env,
-                int64_t wall_ms, struct err *e) {
+int object_list(struct object_list *l, struct arena *a, const char *source,
+                const struct s3_user *user, int64_t wall_ms, struct err *e) {
     *l = (struct object_list){.wall_ms = wall_ms};
-    if (uri_parse(a, source, &l->from, e) < 0 || s3_open(&l->s3, a, env, e) < 0)
+    if (uri_parse(a, source, &l->from, e) < 0 || s3_open(&l->s3, a, user, e) < 0)
         return -1;
     if (l->from.url)
         return list_https(l, e);
-    return s3_open_account(&l->s3, env, e) < 0 ? -1 : list_s3(l, e);
+    return s3_open_account(&l->s3, e) < 0 ? -1 : list_s3(l, e);
+}
+
+int64_t object_list_ends_ms(const struct object_list *l) {
+    return l->from.url ? 0 : s3_urls_end_ms(&l->s3, l->wall_ms);
 }
 
 // An object without an ETag cannot be recognized later.

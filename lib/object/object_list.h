@@ -18,8 +18,10 @@ struct object_list {
 
 // s3://BUCKET/KEY is the object of that key, or else the folder KEY/. https://… is one object.
 // ERR_NOT_FOUND, ERR_AUTH, ERR_NET, ERR_FORMAT for keys that cannot be paths.
-int object_list(struct object_list *l, struct arena *a, const char *source, char *const *env,
-                int64_t wall_ms, struct err *e);
+int object_list(struct object_list *l, struct arena *a, const char *source,
+                const struct s3_user *user, int64_t wall_ms, struct err *e);
+// When the addresses end, on the wall clock; 0: they do not.
+int64_t object_list_ends_ms(const struct object_list *l);
 // One line of JSON (main.c of dtdata has its members) with its newline.
 void object_list_line(const struct object_list *l, size_t i, struct strbuf *line);
 void object_list_close(struct object_list *l);

@@ -31,12 +31,14 @@ int object_check_md5(const char *etag, const unsigned char md5[OBJECT_MD5_BYTES]
                          etag);
 }
 
-static void on_try(struct http_call *c) {
+static int on_try(struct http_call *c, struct err *e) {
     struct object_range *r = c->ctx;
+    (void)e;
     if (r->got)
         r->on_bytes(r, -(int64_t)r->got); // a try begins anew
     r->got = 0;
     r->seen = false;
+    return 0;
 }
 
 // Checks with the first bytes whether the answer belongs to the request.

@@ -3,41 +3,32 @@
 #ifndef OBJECT_S3_H
 #define OBJECT_S3_H
 
-#include "base/arena.h"
-#include "base/err.h"
-#include "object/aws_files.h"
-#include "object/http.h"
-#include "object/sigv4.h"
+#include "object/s3_account.h"
 #include "object/uri.h"
 
 enum {
     S3_LIST_BYTES_MAX = 16 << 20, // of one page
     S3_OBJECTS_MAX = 200000,      // of one source; a node's list has about 700 bytes for each
-    S3_ROLE_MS_MAX = 2000,        // to ask this machine for its role's key
-    S3_URL_SECONDS = 24 * 3600,   // how long a presigned URL is good
-    S3_CA_BYTES_MAX = 4 << 20,
+    S3_URL_SECONDS = 24 * 3600,   // how long a presigned URL is good, or as long as its key
 };
 
 struct s3 {
     struct arena *arena;
     struct http *http;
-    struct aws_settings settings;
+    struct s3_account account;
     struct uri_server server;
     const char *region;
     const char *ca; // PEM; "" without any
     size_t ca_len;
 };
 
-// Reads the certificates: the file given (NULL: none), else SSL_CERT_FILE of env, else this
-// system's. *ca is "" where there is no file; that is an error for a file that was given.
-int s3_read_ca(struct arena *a, char *const *env, const char *given, const char **ca, size_t *len,
-               struct err *e);
-
-// Settings of env and files, and certificates. Sends no request: for https sources this is all.
-int s3_open(struct s3 *s, struct arena *a, char *const *env, struct err *e);
-// Ensures that there is a key: asks this machine's role where env and files have none.
-int s3_open_account(struct s3 *s, char *const *env, struct err *e);
+// Settings of the user's files, and certificates. Sends no request: for https sources this is all.
+int s3_open(struct s3 *s, struct arena *a, const struct s3_user *user, struct err *e);
+// Ensures that there is a key.
+int s3_open_account(struct s3 *s, struct err *e);
 void s3_close(struct s3 *s);
+// When addresses that are signed now end.
+int64_t s3_urls_end_ms(const struct s3 *s, int64_t wall_ms);
 
 // A signed request; set http.on_data, http.on_end and http.body_out by hand.
 struct s3_call {

@@ -147,7 +147,8 @@ enum node_state {
       "compat.sagemaker: /opt/ml is mounted, linked, or named by variables only; why no better")   \
     X(EVENT_STREAM, "stream", "each", "what input ms bytes text",                                  \
       "streamed inputs: first (a rank reads), whole (an input is on the node), failed (an object " \
-      "cannot be read), restarted (the server was killed), lost (nothing serves them); ms since "  \
+      "cannot be read), ends (the signed addresses end soon), renewed (they have new ones), over " \
+      "(they have not), restarted (the server was killed), lost (nothing serves them); ms since "  \
       "they are served")                                                                           \
     X(EVENT_JOINED, "joined", "each", "coordinator", "the coordinator has accepted this node")     \
     X(EVENT_PRESENT, "node-joined", "coordinator", "peer address present expected",                \

@@ -11,6 +11,7 @@ struct dtdata_call {
     const char *const *args; // words after the program's name, NULL-terminated
     size_t bytes_max;        // of the output, without lines of progress
     int64_t ms_max;          // 0: no limit
+    bool alone;              // the user is asked for nothing
     // At least ten times a second. total 0: nothing is known yet. NULL: not called.
     void (*on_progress)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;
@@ -20,5 +21,12 @@ struct dtdata_call {
 // also after an error. A signal ends the program (ERR_INTERRUPTED). The program's own error
 // becomes e.
 int dtdata_run(struct context *s, const struct dtdata_call *call, char **text, struct err *e);
+
+// The source of the AWS credentials, in words, and their end. The error has the remedy.
+struct dtdata_account {
+    const char *from, *region;
+    int64_t ends_ms; // wall clock; 0: no end is known
+};
+int dtdata_account(struct context *s, struct dtdata_account *out, struct err *e);
 
 #endif

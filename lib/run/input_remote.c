@@ -58,6 +58,7 @@ static int read_list(struct context *s, char *text, struct input_remote *r, stru
         else if (!r->header) {
             r->header = own;
             r->folder = json_get_bool(j, "folder", false);
+            r->ends_ms = json_get_int(j, "ends", 0);
         } else
             result = add_object(s->arena, r, j, own, m, e);
     }

@@ -23,6 +23,7 @@ struct input_remote_object {
 struct input_remote {
     bool folder;
     const char *header;                  // the first line of the list
+    int64_t ends_ms;                     // of the addresses, on the wall clock; 0: they do not end
     struct input_remote_object *objects; // by path
     size_t count;
 };

@@ -81,6 +81,7 @@ static void begin_input(struct run_start_stream *x, const struct run_start_input
     json_str(&j, "input", in->name);
     json_int(&j, "window", in->config->window);
     json_int(&j, "cache_max", in->config->cache_max);
+    json_int(&j, "ends", in->remote->ends_ms);
     json_end(&j);
     strbuf_addc(&x->input, '\n');
 }

@@ -337,6 +337,8 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
         agent_restart_init(&a->revive, o->launch, &a->follow);
     if (result == 0 && o->launch)
         input_resend_open(&a->view.resend, o->launch, &a->follow);
+    if (result == 0 && !o->offline && !o->until_now)
+        input_renew_open(&a->view.renew, o->launch, &a->follow);
     if (result == 0 && o->replace_nodes)
         node_replace_init(&a->replace, &a->follow);
     if (result == 0 && !o->offline && !o->until_now)
@@ -349,6 +351,7 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     results_drain_close(&a->view.rescue);
     agent_restart_close(&a->revive);
     input_resend_close(&a->view.resend);
+    input_renew_close(&a->view.renew);
     screen_erase(s->screen);
     timer_stop(&a->leave);
     monitor_view_tail(&a->view);

@@ -261,6 +261,8 @@ static void on_event(void *ctx, const struct follow_node *n, const char *kind,
     struct screen *screen = v->follow->context->screen;
     if (strcmp(kind, "input-lacking") == 0)
         input_resend_node(&v->resend, n, event);
+    if (strcmp(kind, "stream") == 0 && str_eq(json_get_str(event, "what", ""), "ends"))
+        input_renew_node(&v->renew, n, event);
     if (screen->style == SCREEN_JSON) {
         struct strbuf text = {0};
         struct json_out j;

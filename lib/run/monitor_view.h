@@ -6,6 +6,7 @@
 
 #include "follow/follow.h"
 #include "follow/log_tail.h"
+#include "run/input_renew.h"
 #include "run/input_resend.h"
 #include "run/monitor.h"
 #include "run/results_drain.h"
@@ -53,6 +54,7 @@ struct attend_view {
     int64_t drawn_ms;
     struct rescue rescue;
     struct input_resend resend;
+    struct input_renew renew;
     struct tail tail;
     bool told_tree; // that /opt/ml is not mounted
     bool muted;     // the user is detaching: output is kept but not shown

@@ -37,14 +37,19 @@ static void event_end(struct stream_server *s, struct strbuf *line, struct json_
     strbuf_fini(line);
 }
 
-static void on_failed(void *ctx, const struct stream_object *o) {
-    struct stream_server *s = ctx;
+void stream_server_event(struct stream_server *s, const char *what, const char *input,
+                         const char *text) {
     struct strbuf line = {0};
     struct json_out j;
-    event_begin(s, &line, &j, "failed");
-    json_str(&j, "input", o->input->name);
-    json_str(&j, "text", o->why->text);
+    event_begin(s, &line, &j, what);
+    json_str(&j, "input", input);
+    if (text)
+        json_str(&j, "text", text);
     event_end(s, &line, &j);
+}
+
+static void on_failed(void *ctx, const struct stream_object *o) {
+    stream_server_event(ctx, "failed", o->input->name, o->why->text);
 }
 
 static void on_whole(void *ctx, const struct stream_input *in) {
@@ -89,9 +94,24 @@ static void sort(struct stream_server *s) {
     qsort(s->sorted, count, sizeof *s->sorted, by_name);
 }
 
+struct stream_object *stream_server_named(struct stream_server *s, const char *input,
+                                          const char *path) {
+    size_t low = 0, high = s->store.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare_names(s->sorted[middle], input, path);
+        if (order == 0)
+            return s->sorted[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
 struct stream_object *stream_server_find(struct stream_server *s, const char *target, size_t len) {
     char path[STREAM_PATH_BYTES_MAX];
-    size_t low = 0, high = s->store.count;
     if (!stream_request_path(target, len, path, sizeof path) ||
         strlen(path) <= STREAM_SECRET_DIGITS + 2 ||
         !hash_equal(path + 1, s->secret, STREAM_SECRET_DIGITS) ||
@@ -101,17 +121,7 @@ struct stream_object *stream_server_find(struct stream_server *s, const char *ta
     if (!slash)
         return NULL;
     *slash = '\0';
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = compare_names(s->sorted[middle], input, slash + 1);
-        if (order == 0)
-            return s->sorted[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    return stream_server_named(s, input, slash + 1);
 }
 
 // One line for each object, as dtctl documents it.
@@ -231,7 +241,7 @@ int stream_server_open(struct stream_server *s, const char *run_dir, struct err 
     hash_random(random, sizeof random);
     str_hex(s->secret, random, sizeof random);
     s->run_dir = run_dir;
-    s->listen_fd = s->agent_fd = -1;
+    s->listen_fd = s->agent_fd = s->renew.listen_fd = -1;
     s->started_ms = clock_mono_ms();
     s->clients = heap_alloc(STREAM_CLIENTS_MAX * sizeof *s->clients);
     sort(s);
@@ -242,7 +252,7 @@ int stream_server_open(struct stream_server *s, const char *run_dir, struct err 
                             arena_printf(&a, "%s/stream/%s", run_dir, s->store.inputs[i].name), e);
     if (result == 0) {
         s->agent_fd = net_unix_listen(file_join(&a, run_dir, "stream.sock"), e);
-        result = s->agent_fd < 0 ? -1 : 0;
+        result = s->agent_fd < 0 ? -1 : stream_renew_open(s, run_dir, e);
     }
     arena_fini(&a);
     return result;
@@ -259,7 +269,8 @@ static int start(struct stream_server *s, const char *ca, struct err *e) {
     int fd = s->listen_fd, agent_fd = s->agent_fd;
     s->listen_fd = s->agent_fd = -1;
     if (listener_open(&s->door, s->loop, fd, "streamed inputs", on_accept, e) < 0 ||
-        listener_open(&s->agent_door, s->loop, agent_fd, "the agent", on_agent, e) < 0)
+        listener_open(&s->agent_door, s->loop, agent_fd, "the agent", on_agent, e) < 0 ||
+        stream_renew_start(s, e) < 0)
         return -1;
     timer_start(s->loop, &s->alone, STREAM_START_MS_MAX, on_alone);
     for (size_t i = 0; i < s->store.input_count; i++)
@@ -297,12 +308,14 @@ int stream_server_run(struct stream_server *s, const char *ca, struct err *e) {
             return -1;
         loop_once(s->loop, 0);
         pump_all(s);
+        stream_renew_look(s, clock_wall_ms());
     }
     return 0;
 }
 
 void stream_server_close(struct stream_server *s) {
     struct arena a = {0};
+    stream_renew_close(s);
     if (s->loop) {
         for (size_t i = 0; i < STREAM_CLIENTS_MAX; i++)
             stream_client_close(&s->clients[i]);
@@ -312,13 +325,13 @@ void stream_server_close(struct stream_server *s) {
         timer_stop(&s->alone);
         loop_close(s->loop);
     }
-    if (s->run_dir)
-        (void)unlink(file_join(&a, s->run_dir, "stream.sock"));
     if (s->listen_fd >= 0)
         close(s->listen_fd);
     if (s->agent_fd >= 0)
         close(s->agent_fd);
     stream_store_close(&s->store);
+    if (s->run_dir) // last: without it nothing is written any more
+        (void)unlink(file_join(&a, s->run_dir, "stream.sock"));
     strbuf_fini(&s->events);
     free(s->sorted);
     free(s->clients);

@@ -10,6 +10,7 @@
 #ifndef STREAM_STREAM_SERVER_H
 #define STREAM_STREAM_SERVER_H
 
+#include "stream/stream_renew.h"
 #include "stream/stream_request.h"
 #include "stream/stream_store.h"
 #include "sys/conn.h"
@@ -49,6 +50,7 @@ struct stream_server {
     struct listener door, agent_door;
     struct conn agent;
     struct timer alone;
+    struct stream_renew renew;
     const char *run_dir;
     struct stream_object **sorted; // by input and path
     struct stream_client *clients;

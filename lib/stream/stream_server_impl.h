@@ -15,6 +15,12 @@ void stream_client_late(struct stream_client *x, int64_t now_ms);
 
 // stream_server.c
 struct stream_object *stream_server_find(struct stream_server *s, const char *target, size_t len);
+// The object of that name; NULL: none.
+struct stream_object *stream_server_named(struct stream_server *s, const char *input,
+                                          const char *path);
+// An event for the agent. text NULL: none.
+void stream_server_event(struct stream_server *s, const char *what, const char *input,
+                         const char *text);
 void stream_server_served(struct stream_server *s); // bytes have gone out
 
 #endif

@@ -30,6 +30,7 @@ void stream_store_close(struct stream_store *s) {
     for (size_t i = 0; i < s->count; i++) {
         stream_coming_close(s, &s->objects[i]);
         free(s->objects[i].why);
+        free(s->objects[i].url);
     }
     if (s->cas.hashes)
         hash_cache_save(s->cas.hashes, &ignored);

@@ -52,6 +52,9 @@ struct stream_input {
     size_t missing;             // objects that are not whole
     size_t next;                // where fetching ahead continues
     bool told_whole;
+    int64_t ends_ms;                       // of its addresses, on the wall clock; 0: none
+    int64_t asked_ms;                      // for new ones; 0: not since they are as they are
+    bool told_over;                        // the end of the run was asked for
     struct stream_object *oldest, *newest; // on the disk, by their last use
 };
 
@@ -68,6 +71,7 @@ struct stream_object {
     uint32_t readers;
     unsigned char hash[HASH_BYTES]; // WHOLE
     struct stream_coming *coming;
+    char *url;       // want.url, when it was renewed; NULL: it is the first one
     struct err *why; // the newest try has failed; NULL: none has
     struct stream_object *older, *newer;
 };

@@ -167,6 +167,20 @@ static int collect(int fd, struct strbuf *buf, int64_t deadline_ms, const char *
     }
 }
 
+// Waits for a program that has closed its output, until the deadline.
+static int await_end(pid_t pid, int64_t deadline_ms, int *status, const char *name, struct err *e) {
+    enum { STEP_MS = 10 };
+    for (;;) {
+        pid_t ended = waitpid(pid, status, deadline_ms < 0 ? 0 : WNOHANG);
+        if (ended == pid || (ended < 0 && errno != EINTR))
+            return 0;
+        if (ended == 0 && clock_mono_ms() >= deadline_ms)
+            return err_set(e, ERR_TIMEOUT, "'%s' did not end in time", name);
+        if (ended == 0)
+            poll(NULL, 0, STEP_MS);
+    }
+}
+
 int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int timeout_ms,
              int *status, struct err *e) {
     int fds[2];
@@ -185,11 +199,12 @@ int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int
     int64_t deadline_ms = timeout_ms < 0 ? -1 : clock_mono_ms() + timeout_ms;
     int rc = collect(fds[0], &buf, deadline_ms, spec->argv[0], e);
     close(fds[0]);
-    if (rc < 0)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-        ;
+    if (rc == 0)
+        rc = await_end(pid, deadline_ms, status, spec->argv[0], e);
     if (rc < 0) {
+        kill(pid, SIGKILL);
+        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+            ;
         strbuf_fini(&buf);
         return -1;
     }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { ANSWER_BYTES_MAX = 64 };
@@ -92,6 +93,18 @@ bool context_can_ask(const struct context *s) {
     return s->screen->style != SCREEN_JSON && isatty(STDIN_FILENO) && isatty(s->screen->note_fd);
 }
 
+// Reads a line of the terminal into q. A signal leaves q->len at -1.
+static int read_answer(struct context *s, struct question *q, struct err *e) {
+    if (watch_start(s->loop, &q->watch, STDIN_FILENO, LOOP_READ, on_answer, e) < 0)
+        return -1;
+    while (q->len < 0 && !context_interrupt(s))
+        loop_once(s->loop, -1);
+    watch_stop(&q->watch);
+    if (q->len <= 0) // a signal, or the end of input: end the line
+        dprintf(s->screen->note_fd, "\n");
+    return q->len < 0 ? context_check(s, e) : 0;
+}
+
 int context_ask(struct context *s, const char *question, struct err *e) {
     struct question q = {.len = -1};
     if (s->config->yes)
@@ -101,14 +114,28 @@ int context_ask(struct context *s, const char *question, struct err *e) {
     screen_erase(s->screen);
     // Printed even when quiet, or the user would not know what dtctl waits for.
     dprintf(s->screen->note_fd, "%s [y/N] ", question);
-    if (watch_start(s->loop, &q.watch, STDIN_FILENO, LOOP_READ, on_answer, e) < 0)
+    if (read_answer(s, &q, e) < 0)
         return -1;
-    while (q.len < 0 && !context_interrupt(s))
-        loop_once(s->loop, -1);
-    watch_stop(&q.watch);
-    if (q.len <= 0) // a signal, or the end of input: end the line
-        dprintf(s->screen->note_fd, "\n");
-    if (q.len < 0)
-        return context_check(s, e);
     return q.len > 0 && (q.text[0] == 'y' || q.text[0] == 'Y');
+}
+
+int context_ask_text(struct context *s, const char *question, char *out, size_t room,
+                     struct err *e) {
+    struct question q = {.len = -1};
+    if (!context_can_ask(s))
+        return err_set(e, ERR_USAGE, "there is no terminal to ask '%s' on", question);
+    screen_erase(s->screen);
+    dprintf(s->screen->note_fd, "%s ", question);
+    if (read_answer(s, &q, e) < 0)
+        return -1;
+    size_t len = 0, from = 0, end = (size_t)q.len;
+    while (from < end && strchr(" \t", q.text[from]))
+        from++;
+    while (from + len < end && !strchr(" \t\r\n", q.text[from + len]))
+        len++;
+    if (len == 0 || len >= room)
+        return err_set(e, ERR_USAGE, "the answer to '%s' is empty or too long", question);
+    memcpy(out, q.text + from, len);
+    out[len] = '\0';
+    return 0;
 }

@@ -51,5 +51,9 @@ bool context_can_ask(const struct context *s);
 // Asks "<question> [y/N]" on the terminal. 1: yes (with -y without asking), 0: no. -1: a signal
 // came instead of an answer (ERR_INTERRUPTED), or there is no terminal (ERR_USAGE, which names -y).
 int context_ask(struct context *s, const char *question, struct err *e);
+// Asks for a word on the terminal. -1: a signal, no answer, one that does not fit (ERR_USAGE), or
+// there is no terminal.
+int context_ask_text(struct context *s, const char *question, char *out, size_t room,
+                     struct err *e);
 
 #endif

@@ -24,12 +24,14 @@ mkdir bin
 # shellcheck disable=SC2016 # for the stand-in
 printf '#!/bin/sh\necho "{\\"terraform_version\\": \\"${VERSION-1.11.4}\\"}"\n' >bin/terraform
 chmod +x bin/terraform
-run env PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x dtctl doctor
+run env PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=y dtctl doctor
 is "$status" 0 'doctor is content with a program, a region and credentials' || diag "$out"
 like "$out" "ok +terraform +$WORK/bin/terraform, version 1.11.4" 'doctor names the program'
-like "$out" 'ok +credentials +in the environment' 'doctor names the source of the credentials'
+like "$out" 'ok +credentials +the environment \(AWS_ACCESS_KEY_ID\)' \
+    'doctor names the source of the credentials'
 like "$out" 'ok +ssh login +by a key that dtctl up makes' 'no key of the user is needed'
-run env VERSION=1.5.7 PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x dtctl doctor
+run env VERSION=1.5.7 PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=y \
+    dtctl doctor
 like "$status $out" "bad +terraform +'$WORK/bin/terraform' is version 1.5.7; .*1.7 or newer" \
     'doctor refuses a version that is too old'
 sed -i 's/^region.*/&\nterraform = "nothing-of-that-name"/' dtctl.toml
@@ -37,7 +39,7 @@ run dtctl doctor
 is "$status" 1 'doctor without the program fails'
 like "$out" "bad +terraform .*there is no program 'nothing-of-that-name'" \
     'doctor names a missing program'
-like "$out" 'warn +credentials' 'doctor warns of missing credentials' || diag "$out"
+like "$out" 'bad +credentials +no AWS credentials' 'doctor names missing credentials' || diag "$out"
 
 # Where SSH may come from is asked of AWS where the operator agrees; up then ends at Terraform.
 sed -i '/^terraform = /d' dtctl.toml

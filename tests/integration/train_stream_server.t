@@ -18,14 +18,15 @@ listed = [json.loads(line) for line in listed.split(b"\n") if line]
 made = 0
 
 class Server:
-    def __init__(self, window=1 << 30, cache_max=0, store=None):
+    def __init__(self, window=1 << 30, cache_max=0, store=None, ends=0, objects=None):
         global made
         made += 1
         self.run = os.path.abspath(f"r{made}")
         self.store = os.path.abspath(store or f"cas{made}")
         lines = [{"ca": listed[0]["ca"]},
-                 {"input": "set", "window": window, "cache_max": cache_max}]
-        lines += [dict(o, index=i) for i, o in enumerate(listed[1:-1])] + [{"end": True}]
+                 {"input": "set", "window": window, "cache_max": cache_max, "ends": ends}]
+        objects = objects or listed[1:-1]
+        lines += [dict(o, index=i) for i, o in enumerate(objects)] + [{"end": True}]
         text = "".join(json.dumps(l) + "\n" for l in lines)
         out = subprocess.run(["dtdata", "serve", self.store, self.run], input=text, text=True,
                              check=True, stdout=subprocess.PIPE).stdout
@@ -58,6 +59,11 @@ class Server:
 
     def status(self, data):
         return int((self.raw(data).split(b" ", 2) + [b"0", b"0"])[1] or 0)
+
+    def renew(self, text):  # bytes, or lines as JSON; the answer
+        if not isinstance(text, bytes):
+            text = "".join(json.dumps(l) + "\n" for l in text).encode()
+        return subprocess.run(["dtdata", "renew", self.run], input=text, stdout=subprocess.PIPE)
 
     def end(self):
         self.agent.sendall(b"end\n")
@@ -251,6 +257,48 @@ is "$(grep -c '^not ok' out/ok.log)" 0 'every case holds'
 ok 'the server holds for few bytes' python3 few.py s3://bucket/big
 sed 's/^/# /' out/ok.log
 is "$(grep -c '^not ok' out/ok.log)" 0 'every case of few bytes holds'
+
+# ---- new addresses
+dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
+cat >renew.py <<'END'
+from client import *
+
+now, good = int(time.time() * 1000), listed[1:-1]
+bad = [dict(o, url=o["url"].replace("X-Amz-Signature=", "X-Amz-Signature=0")) for o in good]
+s = Server(window=1, objects=bad, ends=now + 300000, store="renew1")
+ok(s.event("ends")["input"] == "set", "addresses are asked for before they end")
+ok(failure(s.urls[1])[0] == 502, "an address that is over reads nothing")
+def taken(text):
+    out = s.renew(text).stdout
+    return json.loads(out)["end"] if out else None
+end = {"end": True, "ends": now + 7200000}
+ok(taken([{"input": "other"}] + good + [end]) == 0, "another input has no address here")
+ok(taken(good + [end]) == 0, "addresses belong to an input")
+ok(taken([{"input": "set"}] + [dict(o, id="0" * 64) for o in good] + [end]) == 0,
+   "an address is taken for the same content alone")
+ok(taken([{"input": "set"}] + [dict(o, path="../" + o["path"]) for o in good] + [end]) == 0,
+   "an address is taken for a known object alone")
+ok(taken(b"no JSON\n[1]\n{}\n\0\n" + b"{" * 300 + b"\n" + json.dumps(end).encode() + b"\n") == 0,
+   "other lines change nothing")
+ok(s.renew(b"x" * 200000).returncode != 0, "a line has a limit")
+ok(failure(s.urls[1])[0] == 502, "the addresses are still the old ones")
+ok(taken([{"input": "set"}] + good + [end]) == len(good), "new addresses are taken")
+ok(s.event("renewed")["input"] == "set", "the agent is told so")
+ok(all(failure(s.urls[i]) == (200, content(i)) for i in range(6)), "they read every byte")
+s.end()
+
+s = Server(objects=good, ends=int(time.time() * 1000) + 62000, store="renew2")
+s.event("whole")
+time.sleep(2.5)  # the addresses come to their last minute
+s.end()
+ok(b'"over"' not in s.text, "objects that are here need no addresses")
+s = Server(window=1, objects=bad, ends=now + 30000, store="renew3")
+ok("end within 60 s" in s.event("over")["text"], "the agent hears of addresses that are over")
+s.end()
+END
+ok 'the server takes new addresses' python3 renew.py s3://bucket/set
+sed 's/^/# /' out/ok.log
+is "$(grep -c '^not ok' out/ok.log)" 0 'every case of new addresses holds'
 
 # ---- a full disk
 mkdir full

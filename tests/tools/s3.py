@@ -12,6 +12,7 @@ POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key (*EN
   bytes    one wrong byte             denied  403 AccessDenied
 POST /-/hold?key=KEY holds the answers to requests for a key (*END: of that end) back until /-/release.
 POST /-/refuse?peer=ADDRESS: requests from there get 403 AccessDenied from now on; no peer: from nobody.
+POST /-/revoke?key=ID: what the key of that ID has signed gets 403 ExpiredToken from now on; /-/revoke: none.
 GET /-/bytes is "ADDRESS BYTES" for each client: what it got of objects since the last /-/forget.
 GET /-/log is one line for each request: METHOD PATH RANGE STATUS.
 GET /-/role/… plays the metadata service of an instance (version 2).
@@ -34,6 +35,7 @@ SECRETS = {"AKTEST": "SECRETTEST", "AKROLE": "SECRETROLE"}
 PAGE = int(os.environ.get("PAGE", "1000"))
 objects, uploads, faults, log = {}, {}, {}, []
 given, refused = {}, set()  # by client
+revoked = set()  # key IDs
 BUCKETS = ("bucket", "public")  # exist from the start
 lock = threading.Lock()
 HOLD_S = 120  # at most
@@ -101,6 +103,8 @@ class Handler(BaseHTTPRequestHandler):
         age = time.time() - made.timestamp()
         if age > limit or age < -900:
             raise Refused(403, "RequestTimeTooSkewed")
+        if key_id in revoked:
+            raise Refused(403, "ExpiredToken")
         if "host" not in names or key_id not in SECRETS:
             raise Refused(403, "InvalidAccessKeyId")
         if not hmac.compare_digest(
@@ -208,6 +212,9 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/-/refuse":
             refused.clear()
             refused.add(fields.get("peer", ""))
+        elif path == "/-/revoke":
+            revoked.clear()
+            revoked.add(fields.get("key", ""))
         elif path == "/-/bytes":
             return self.answer(200, "\n".join(f"{c} {n}" for c, n in given.items()).encode())
         elif path == "/-/forget":

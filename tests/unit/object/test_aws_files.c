@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/object/aws_files: which key, region and server are taken; and lib/object/known.
+// lib/object/aws_files: values of profiles, region and servers; and lib/object/known.
 #include "object/aws_files.h"
 
 #include "object/known_hashes.h"
@@ -14,11 +14,14 @@ static struct arena arena;
 
 static const char credentials[] = "# keys\n[default]\naws_access_key_id = DEF\n"
                                   "aws_secret_access_key=def/secret=\n[lab]\n"
-                                  "aws_access_key_id=LAB\naws_secret_access_key=l\n"
-                                  "aws_session_token = t\n[half]\naws_access_key_id=H\n";
+                                  "AWS_Access_Key_Id=LAB\nregion = none\n";
 static const char config[] = "[default]\nregion = eu-west-1\ns3 =\n  endpoint_url = http://no\n"
                              "[profile lab]\r\nregion=us-west-2\r\nendpoint_url=http://lab:1\r\n"
-                             "[profile  login]\nsso_session = x\n";
+                             "services = own\nca_bundle = /ca\n"
+                             "[profile  \"two words\"]\nsso_session = x\n"
+                             "[sso-session x]\nsso_region = r\n"
+                             "[services own]\nsts =\n  endpoint_url = http://sts\n"
+                             "sqs =\n  endpoint_url = http://sqs\n";
 
 static void put(const char *name, const char *text) {
     struct err e = {0};
@@ -27,44 +30,70 @@ static void put(const char *name, const char *text) {
     must(file_write_atomic(file_join(&arena, dir, name), text, strlen(text), 0600, &e) == 0);
 }
 
-static int get(struct aws_settings *s, struct err *e, const char *one, const char *two) {
-    char *env[] = {arena_printf(&arena, "HOME=%s", home), (char *)one, (char *)two, NULL};
-    err_clear(e);
-    return aws_files_read(&arena, env, s, e);
+static struct err e;
+
+static int get(struct aws_files *f, const char *one, const char *two, const char *profile) {
+    static char *env[4];
+    env[0] = arena_printf(&arena, "HOME=%s", home);
+    env[1] = (char *)one;
+    env[2] = (char *)two;
+    err_clear(&e);
+    return aws_files_open(f, &arena, env, profile, &e);
 }
 
-static void test_files(void) {
-    struct aws_settings s;
-    struct err e = {0};
-    is_int(get(&s, &e, NULL, NULL), 0, "without files there is no key");
-    ok(!s.key.id && !s.region, "there is no region, either");
+static void test_values(void) {
+    struct aws_files f;
+    is_int(get(&f, NULL, NULL, NULL), 0, "no files are empty ones");
+    ok(!aws_files_has(&f, "default") && !aws_files_region(&f), "nothing is in them");
     put("credentials", credentials);
     put("config", config);
-    is_int(get(&s, &e, NULL, NULL), 0, "the default profile is read");
-    is_str(s.key.id, "DEF", "the default profile gives the key");
-    is_str(s.key.secret, "def/secret=", "a secret may have equals signs");
-    is_str(s.region, "eu-west-1", "the other file gives the region");
-    ok(!s.endpoint, "a nested table is not the profile's");
-    is_int(get(&s, &e, "AWS_PROFILE=lab", NULL), 0, "a named profile is read");
-    is_str(s.key.token, "t", "a named profile has its token");
-    is_str(s.endpoint, "http://lab:1", "a named profile has its server");
-    get(&s, &e, "AWS_PROFILE=lab", "AWS_ENDPOINT_URL_S3=http://e");
-    is_str(s.endpoint, "http://e", "the environment goes before the profile");
-    get(&s, &e, "AWS_ACCESS_KEY_ID=ENV", "AWS_SECRET_ACCESS_KEY=s");
-    is_str(s.key.id, "ENV", "a key of the environment goes first, too");
-    is_int(get(&s, &e, "AWS_ACCESS_KEY_ID=ENV", NULL), -1, "half a key is an error");
-    is_int(get(&s, &e, "AWS_PROFILE=half", NULL), -1, "half a key in a file is, too");
-    is_int(get(&s, &e, "AWS_PROFILE=none", NULL), -1, "a profile has to exist");
-    has_str(e.text, "no profile of that name", "the error names the profile");
-    is_int(get(&s, &e, "AWS_PROFILE=login", NULL), -1, "a login is no key");
-    has_str(e.text, "export-credentials", "the error says what helps");
+    is_int(get(&f, NULL, NULL, NULL), 0, "files are read");
+    is_str(aws_files_value(&f, "default", "aws_access_key_id"), "DEF", "a key of one file");
+    is_str(aws_files_value(&f, "default", "aws_secret_access_key"),
+           "def/secret=", "a value may have equals signs");
+    is_str(aws_files_region(&f), "eu-west-1", "a key of the other file");
+    ok(!aws_files_endpoint(&f, "s3"), "a nested table is not the profile's");
+    is_str(aws_files_value(&f, "lab", "aws_access_key_id"), "LAB", "keys have no case");
+    is_str(aws_files_value(&f, "lab", "region"), "none", "the credentials file goes first");
+    is_str(aws_files_own(&f, false, "lab", "region"), "us-west-2", "the config file by itself");
+    is_str(aws_files_value(&f, "two words", "sso_session"), "x", "a name may have spaces");
+    bool found = false;
+    is_str(aws_files_session(&f, "x", "sso_region", &found), "r", "a session has its section");
+    aws_files_session(&f, "y", "sso_region", &found);
+    ok(found, "found stays");
+    is_int(get(&f, "AWS_CONFIG_FILE=~/.aws/credentials", NULL, NULL), 0, "files may be elsewhere");
+    ok(!aws_files_region(&f), "the file of the variable counts");
+}
+
+static void test_settings(void) {
+    struct aws_files f;
+    get(&f, "AWS_PROFILE=lab", NULL, NULL);
+    is_str(aws_files_endpoint(&f, "s3"), "http://lab:1", "a profile has its server");
+    is_str(aws_files_endpoint(&f, "sts"), "http://sts", "a service of its own goes first");
+    is_str(aws_files_ca_bundle(&f), "/ca", "a profile has its certificates");
+    get(&f, "AWS_PROFILE=lab", "AWS_ENDPOINT_URL_SSO_OIDC=http://e", NULL);
+    is_str(aws_files_endpoint(&f, "sso_oidc"), "http://e", "the environment goes before");
+    is_str(aws_files_endpoint(&f, "s3"), "http://lab:1", "one service is not another");
+    get(&f, "AWS_PROFILE=lab", "AWS_ENDPOINT_URL=http://all", NULL);
+    is_str(aws_files_endpoint(&f, "sts"), "http://all", "the environment has all services");
+    get(&f, "AWS_PROFILE=lab", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true", NULL);
+    ok(!aws_files_endpoint(&f, "sts"), "servers can be switched off");
+    get(&f, "AWS_PROFILE=lab", "AWS_DEFAULT_REGION=x", NULL);
+    is_str(aws_files_region(&f), "x", "the region of the environment goes first");
+    is_int(get(&f, "AWS_PROFILE=none", NULL, NULL), -1, "a profile has to exist");
+    has_str(e.text, "AWS_PROFILE is 'none', and ~/.aws has no profile", "the error names it");
+    is_int(get(&f, "AWS_PROFILE=none", "AWS_ACCESS_KEY_ID=k", NULL), 0,
+           "a profile need not exist beside a key");
+    is_int(get(&f, "AWS_PROFILE=none", NULL, "lab"), 0, "a name goes before the variable");
+    ok(f.named, "a name is known as such");
+    is_int(get(&f, NULL, "AWS_ACCESS_KEY_ID=k", "gone"), -1, "a name has to exist");
+    has_str(e.text, "aws.profile is 'gone'", "the error names the setting");
 }
 
 static void test_known(void) {
     const char *path = file_join(&arena, home, "known");
     unsigned char ids[3][HASH_BYTES] = {{1}, {2}, {3}}, hash[HASH_BYTES] = {9};
     struct known k;
-    struct err e = {0};
     is_int(known_open(&k, path, &e), 0, "no file is an empty one");
     ok(!known_find(&k, ids[0]), "nothing is in it");
     known_add(&k, ids[1], ids[0], &e);
@@ -80,9 +109,9 @@ static void test_known(void) {
 }
 
 int main(void) {
-    struct err e = {0};
     must(mkdtemp(home));
-    test_files();
+    test_values();
+    test_settings();
     test_known();
     file_remove_tree(home, &e);
     arena_fini(&arena);

@@ -152,6 +152,10 @@ static void test_proc(void) {
     spec.argv = (const char *[]){"sleep", "10", NULL};
     is_int(proc_run(&spec, &out, 1000, 50, &status, &e), -1, "the program ends at its deadline");
     is_int(e.code, ERR_TIMEOUT, "a deadline ends the program");
+    spec.argv = (const char *[]){"sh", "-c", "exec >&-; sleep 10", NULL};
+    is_int(proc_run(&spec, &out, 1000, 50, &status, &e), -1,
+           "a program that has closed its output ends at its deadline");
+    is_int(e.code, ERR_TIMEOUT, "a deadline ends it as well");
     spec.argv = (const char *[]){"sh", "-c", "yes | head -c 5000", NULL};
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1,
            "a program with too much output is ended");

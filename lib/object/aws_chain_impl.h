@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to lib/object/aws_chain*.c, aws_sso.c, aws_sts.c and aws_metadata.c.
+#ifndef OBJECT_AWS_CHAIN_IMPL_H
+#define OBJECT_AWS_CHAIN_IMPL_H
+
+#include "object/aws_chain.h"
+
+// Sends the request with the answer in r->text, which the caller closes by aws_chain_forget.
+int aws_chain_send(struct aws_chain *c, struct aws_request *r, struct err *e);
+void aws_chain_forget(struct aws_request *r); // overwrites the answer
+// "https://NAME.REGION.amazonaws.com", or what is set in place of it. NULL with ERR_CONFIG.
+const char *aws_chain_server(struct aws_chain *c, const char *service, const char *name,
+                             const char *region, struct err *e);
+const char *aws_chain_value(const struct aws_chain *c, const char *profile, const char *key);
+
+// Each returns 1: found; 0: not set up; -1.
+
+// aws_sso.c: sso_session, or sso_start_url.
+int aws_sso_find(struct aws_chain *c, const char *profile, struct aws_credentials *out,
+                 struct err *e);
+// aws_metadata.c
+int aws_metadata_container(struct aws_chain *c, struct aws_credentials *out, struct err *e);
+int aws_metadata_role(struct aws_chain *c, struct aws_credentials *out, struct err *e);
+
+// aws_sts.c: 0 or -1. session NULL: a name of our own.
+struct aws_role {
+    const char *profile, *arn, *session;
+    const char *external_id, *mfa_serial, *duration; // NULL: none
+    const char *web_token;                           // else signed with `by`
+    const struct sigv4_key *by;
+};
+int aws_sts_assume(struct aws_chain *c, const struct aws_role *role, struct aws_credentials *out,
+                   struct err *e);
+
+#endif
