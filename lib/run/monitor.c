@@ -8,6 +8,7 @@
 #include "run/agent_restart.h"
 #include "run/monitor_view.h"
 #include "run/node_replace.h"
+#include "run/output_published.h"
 #include "run/results.h"
 #include "run/results_archive.h"
 #include "run/results_part.h"
@@ -55,7 +56,7 @@ struct attention {
     const struct attend_options *options;
     struct revive revive;
     struct replace replace;
-    struct published published;
+    struct publish states, outputs;
     struct timer leave; // fires when no second Ctrl-C follows
     bool asked_to_stop;
     int64_t first_ms;
@@ -317,6 +318,11 @@ static int check_rank(const struct run_history *t, const struct run *run, int ra
                          rank, highest);
 }
 
+static void publish_begin(struct attention *a) {
+    state_published_open(&a->states, &a->follow);
+    output_published_open(&a->outputs, &a->follow);
+}
+
 int monitor_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
                 int *exit_status, struct err *e) {
     struct context *s = fleet->context;
@@ -340,10 +346,11 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     if (result == 0 && o->replace_nodes)
         node_replace_init(&a->replace, &a->follow);
     if (result == 0 && !o->offline && !o->until_now)
-        state_published_open(&a->published, &a->follow);
+        publish_begin(a);
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
-    state_published_close(&a->published);
+    publish_close(&a->states);
+    publish_close(&a->outputs);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
     results_drain_close(&a->view.rescue);
