@@ -5,6 +5,7 @@
 //     dtdata list SOURCE        the objects of s3://BUCKET/PREFIX, or the one of https://…
 //     dtdata get STORE          reads what standard input lists into a content store
 //     dtdata serve STORE RUN_DIR   serves what standard input lists to a run's processes (serve.h)
+//     dtdata source RUN_DIR     carries requests of that server to dtctl, and its answers back
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
 //     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
@@ -25,9 +26,11 @@
 #include "object/object_list.h"
 #include "object/object_put.h"
 #include "serve.h"
+#include "stream/stream_source.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +281,19 @@ static int results(struct arena *a, struct strbuf *line, char **args, struct err
     return result;
 }
 
+// ---- source -------------------------------------------------------------------------------------
+
+// Its standard output is frames: an error goes to standard error.
+static int source(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    (void)a;
+    (void)line;
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    if (stream_source_carry(args[0], e) == 0)
+        return 0;
+    fprintf(stderr, "%s\n", e->text);
+    exit(err_status(e->code));
+}
+
 // ---- words --------------------------------------------------------------------------------------
 
 int main(int argc, char **argv) {
@@ -286,9 +302,13 @@ int main(int argc, char **argv) {
         int args;
         int (*run)(struct arena *a, struct strbuf *line, char **args, struct err *e);
         const char *usage;
-    } verbs[] = {{"list", 1, list, "SOURCE"},          {"get", 1, get, "STORE"},
-                 {"serve", 2, serve, "STORE RUN_DIR"}, {"put", 2, put, "DIR s3://…"},
-                 {"check", 1, check, "s3://…"},        {"results", 3, results, "DIR LOGS s3://…"}};
+    } verbs[] = {{"list", 1, list, "SOURCE"},
+                 {"get", 1, get, "STORE"},
+                 {"serve", 2, serve, "STORE RUN_DIR"},
+                 {"source", 1, source, "RUN_DIR"},
+                 {"put", 2, put, "DIR s3://…"},
+                 {"check", 1, check, "s3://…"},
+                 {"results", 3, results, "DIR LOGS s3://…"}};
     struct arena a = {0};
     struct strbuf line = {0};
     struct err e = {0};

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "fleet/fleet_runs.h"
 #include "run/agent_restart.h"
+#include "run/input_source.h"
 #include "run/monitor_view.h"
 #include "run/node_replace.h"
 #include "run/output_published.h"
@@ -57,6 +58,7 @@ struct attention {
     struct revive revive;
     struct replace replace;
     struct publish states, outputs;
+    struct input_source source;
     struct timer leave; // fires when no second Ctrl-C follows
     bool asked_to_stop;
     int64_t first_ms;
@@ -102,6 +104,9 @@ static void on_signal(void *ctx, int signal) {
                     "  follow:  dtctl logs -f %s\n"
                     "  stop:    dtctl stop %s",
                     a->follow.run->id, a->follow.run->id);
+        if (a->source.follow)
+            screen_note(s->screen, "  streamed inputs of this computer are served while dtctl "
+                                   "follows the run; reads of the ranks wait 5 minutes for it");
         timer_start(s->loop, &a->leave, ATTEND_SECOND_MS_MAX, on_leave);
     }
 }
@@ -318,9 +323,17 @@ static int check_rank(const struct run_history *t, const struct run *run, int ra
                          rank, highest);
 }
 
-static void publish_begin(struct attention *a) {
+// Work of this side for an active run.
+static int serve_open(struct attention *a, struct err *e) {
     state_published_open(&a->states, &a->follow);
     output_published_open(&a->outputs, &a->follow);
+    return input_source_open(&a->source, &a->follow, e);
+}
+
+static void serve_close(struct attention *a) {
+    publish_close(&a->states);
+    publish_close(&a->outputs);
+    input_source_close(&a->source);
 }
 
 int monitor_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
@@ -346,11 +359,10 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     if (result == 0 && o->replace_nodes)
         node_replace_init(&a->replace, &a->follow);
     if (result == 0 && !o->offline && !o->until_now)
-        publish_begin(a);
+        result = serve_open(a, e);
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
-    publish_close(&a->states);
-    publish_close(&a->outputs);
+    serve_close(a);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
     results_drain_close(&a->view.rescue);

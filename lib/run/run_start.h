@@ -63,6 +63,7 @@ struct run_start_input {
     struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
     bool elastic;                  // sharded, and dealt anew by every round
     const char *path;              // on the nodes, below their root; elastic: of job_share_folder
+    int64_t *files;                // streamed from here: by entry, its number + 1; NULL
     struct manifest *manifest;     // replicated, or complete before it is dealt out
     size_t samples;                // in it; 0 unless samples are dealt
     struct run_start_share *share; // sharded: by node rank; NULL: replicated
@@ -91,10 +92,12 @@ struct run_start {
     struct manifest *lists;           // of elastic inputs, for every node; NULL: none
     struct run_start_remote *remote;  // per node, NULL without inputs from servers
     struct run_start_stream *streams; // per node, NULL without streamed inputs
-    bool has_dtdata;                  // the program is among the files
-    struct input_fanout *shared;      // objects that every node gets; NULL: none
-    uint64_t downloaded, again;       // bytes that nodes read, and requests made again
-    uint64_t passed_on;               // bytes of them that nodes got from other nodes
+    struct strbuf sources;            // files of streamed inputs that are here (input_source.h)
+    size_t source_count;
+    bool has_dtdata;             // the program is among the files
+    struct input_fanout *shared; // objects that every node gets; NULL: none
+    uint64_t downloaded, again;  // bytes that nodes read, and requests made again
+    uint64_t passed_on;          // bytes of them that nodes got from other nodes
     struct run_start_input *inputs;
     size_t input_count;
     struct input_parts parts;            // of split archives

@@ -11,7 +11,7 @@
 #define STREAM_STREAM_SERVER_H
 
 #include "stream/stream_request.h"
-#include "stream/stream_store.h"
+#include "stream/stream_source.h"
 #include "sys/conn.h"
 #include "sys/listener.h"
 
@@ -48,6 +48,7 @@ struct stream_server {
     int port, listen_fd, agent_fd;
     struct listener door, agent_door;
     struct conn agent;
+    struct stream_source source;
     struct timer alone;
     const char *run_dir;
     struct stream_object **sorted; // by input and path
