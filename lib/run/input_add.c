@@ -8,6 +8,7 @@
 #include "run/input_elastic.h"
 #include "run/input_fanout.h"
 #include "run/input_from_run.h"
+#include "run/input_lists.h"
 #include "run/input_remote.h"
 #include "run/input_samples.h"
 #include "run/input_stream.h"
@@ -257,7 +258,7 @@ static int find_files(struct run_start *l, struct run_start_input *in, bool fold
     if (in->run && in->manifest->files == 0)
         return err_set(e, ERR_CONFIG, "'%s': run '%s' left no file there", in->config->source,
                        in->run);
-    return hashing_run(l->context, in->manifest, e);
+    return manifest_sort(in->manifest, e) < 0 ? -1 : hashing_run(l->context, in->manifest, e);
 }
 
 static int give_to_all(struct run_start *l, struct run_start_input *in, struct err *e) {
@@ -366,6 +367,7 @@ int input_add_all(struct run_start *l, struct err *e) {
                                .path = in->path,
                                .mode = in->share ? "sharded" : "replicated",
                                .deal = in->elastic ? input_elastic_rule(a, from) : NULL,
+                               .listed = input_lists_has(in),
                                .streamed = config_input_is_streamed(from)};
     }
     return 0;

@@ -5,6 +5,7 @@
 #include "data/shard_index.h"
 #include "fleet/embedded_files.h"
 #include "run/dtdata.h"
+#include "run/input_lists.h"
 #include "run/input_remote.h"
 #include "run/input_source.h"
 #include "sys/file.h"
@@ -115,7 +116,7 @@ static int add_file(struct run_start *l, struct run_start_stream *x, struct run_
     hash_hex(hex, entry->hash);
     json_open(&j, &x->input);
     json_object(&j, NULL);
-    json_int(&j, "index", (int64_t)at);
+    json_int(&j, "index", (int64_t)input_lists_number(l, in, at));
     json_str(&j, "path", entry->path);
     json_str(&j, "name", entry->path);
     json_int(&j, "file", in->files[at] - 1);

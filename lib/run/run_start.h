@@ -63,6 +63,7 @@ struct run_start_input {
     struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
     bool elastic;                  // sharded, and dealt anew by every round
     const char *path;              // on the nodes, below their root; elastic: of job_share_folder
+    size_t *numbers;               // by entry: its place among the files; NULL until asked for
     int64_t *files;                // streamed from here: by entry, its number + 1; NULL
     struct manifest *manifest;     // replicated, or complete before it is dealt out
     size_t samples;                // in it; 0 unless samples are dealt
@@ -89,6 +90,7 @@ struct run_start {
     struct manifest **shards;         // per node, NULL without sharded inputs
     bool elastic;                     // the nodes of the run may change
     struct manifest **dealt;          // per node: its shares of elastic inputs that are here; NULL
+    struct manifest **listed;         // per node: lists of copied inputs; NULL: none
     struct manifest *lists;           // of elastic inputs, for every node; NULL: none
     struct run_start_remote *remote;  // per node, NULL without inputs from servers
     struct run_start_stream *streams; // per node, NULL without streamed inputs

@@ -22,9 +22,12 @@ out = open(os.environ["DTCTL_OUTPUT_DIR"] + "/" + os.environ["RANK"], "w")
 urls = open(os.environ["DTCTL_INPUT_SET_URLS"]).read().split()
 rows = [json.loads(line) for line in open(os.environ["DTCTL_INPUT_SET_LIST"])]
 assert len(urls) == len(rows)
+names = os.environ.get("NAMES", "").split(":")
 for n, (url, row) in enumerate(zip(urls, rows)):
     path = urllib.parse.unquote(url.split("/", 5)[5])
     assert path == row["path"], (path, row)
+    if len(names) > 1:
+        assert row["index"] == names.index(path), (path, row)
     if n == 2 and len(sys.argv) > 1:  # what is read next has not come, if the window is small
         open(sys.argv[1] + "/half-" + os.environ["RANK"], "w").close()
         while not os.path.exists(sys.argv[1] + "/go"):
@@ -61,7 +64,9 @@ done
 is "$(events half | grep -c '"what":"whole"')" 2 'each node says when all was there'
 is "$(find .dtctl -name '*.sock')" '' 'the servers have ended with the run'
 run dtctl train --name shard --nproc-per-node 1 --set inputs.set.mode=sharded \
-    --set inputs.set.shard=key -- python3 read.py
+    --set inputs.set.shard=key \
+    --env "NAMES=$(cd set && find . -type f | sed 's|./||' | LC_ALL=C sort | paste -sd:)" \
+    -- python3 read.py
 is "$status" 0 'a sharded input is streamed'
 is "$(cat "$(newest shard)"/output/[01] | sort -k 2)" "$(sums set)" 'each file is on one node'
 is "$(events shard | grep '"what":"first"' | grep -c '"bytes":0')" 2 \
