@@ -118,7 +118,7 @@ static int run(struct context *s, struct arena *a, const char *const *argv,
     auto_close int from = ends[0];
     struct proc_spec spec = {.argv = argv,
                              .env = s->env,
-                             .in = -1,
+                             .in = call->in > 0 ? call->in : -1,
                              .out = ends[1],
                              .err = -1,
                              .new_group = true, // Ctrl-C is dtctl's to handle
