@@ -16,7 +16,13 @@
 #include <unistd.h>
 
 // The frames of lib/stream/stream_source.h.
-enum { ASK_BYTES = 28, HEAD_BYTES = 9, PIECE_BYTES = 128 << 10, ERROR_BYTES_MAX = 4096 };
+enum {
+    ASK_BYTES = 28,
+    ASK_URGENT = 1 << 30,
+    HEAD_BYTES = 9,
+    PIECE_BYTES = 128 << 10,
+    ERROR_BYTES_MAX = 4096
+};
 enum { ANSWER_BYTES = 1, ANSWER_CHANGED, ANSWER_FAILED };
 
 // ---- the list: "SIZE MTIME_NS PATH" of each file, with a NUL at its end -------------------------
@@ -139,12 +145,26 @@ static void answer(struct input_source_node *n, struct input_source_ask *x) {
     }
     n->out.len += len;
     x->at += len;
+    if (x->urgent)
+        x->number = ++n->number;
     if (x->at == x->end)
         end_ask(x);
 }
 
-// The requests of a node are answered in turn, piece by piece, so that a short one does not wait
-// for all of a long one.
+// Requests of readers that wait come first, in turn and piece by piece, so that a short one does
+// not wait for all of a long one. The others come one after the other: the first file is there
+// first.
+static struct input_source_ask *choose(struct input_source_node *n) {
+    struct input_source_ask *best = NULL;
+    for (size_t i = 0; i < INPUT_SOURCE_ASKS_MAX; i++) {
+        struct input_source_ask *x = &n->asks[i];
+        if (x->used && (!best || x->urgent > best->urgent ||
+                        (x->urgent == best->urgent && x->number < best->number)))
+            best = x;
+    }
+    return best;
+}
+
 static void work(struct input_source_node *n) {
     while (n->run) {
         if (n->out_sent < n->out.len) {
@@ -155,14 +175,7 @@ static void work(struct input_source_node *n) {
         }
         strbuf_clear(&n->out);
         n->out_sent = 0;
-        struct input_source_ask *x = NULL;
-        for (size_t k = 0; !x && k < INPUT_SOURCE_ASKS_MAX; k++) {
-            size_t i = (n->turn + k) % INPUT_SOURCE_ASKS_MAX;
-            if (n->asks[i].used) {
-                x = &n->asks[i];
-                n->turn = i + 1;
-            }
-        }
+        struct input_source_ask *x = choose(n);
         if (!x)
             return;
         answer(n, x);
@@ -179,13 +192,12 @@ static void drop(struct input_source_node *n) {
     strbuf_clear(&n->in);
     strbuf_clear(&n->out);
     n->out_sent = 0;
-    n->turn = 0;
     n->run = NULL;
 }
 
 // False: no request that dtdata makes.
 static bool take_ask(struct input_source_node *n, const char *p) {
-    uint32_t slot = (uint32_t)bytes_load(p, 4);
+    uint32_t word = (uint32_t)bytes_load(p, 4), slot = word & ~(uint32_t)ASK_URGENT;
     uint64_t file = bytes_load(p + 4, 8), from = bytes_load(p + 12, 8), len = bytes_load(p + 20, 8);
     struct input_source_ask *x = NULL;
     for (size_t i = 0; i < INPUT_SOURCE_ASKS_MAX; i++) {
@@ -196,7 +208,14 @@ static bool take_ask(struct input_source_node *n, const char *p) {
     if (!x || file >= n->all->count || len == 0 || from > (uint64_t)n->all->files[file].size ||
         len > (uint64_t)n->all->files[file].size - from)
         return false;
-    *x = (struct input_source_ask){true, slot, file, from, from + len, -1};
+    *x = (struct input_source_ask){.used = true,
+                                   .urgent = word & ASK_URGENT,
+                                   .slot = slot,
+                                   .file = file,
+                                   .at = from,
+                                   .end = from + len,
+                                   .number = ++n->number,
+                                   .fd = -1};
     return true;
 }
 

@@ -29,10 +29,11 @@ struct input_source_file {
 };
 
 struct input_source_ask {
-    bool used;
+    bool used, urgent; // urgent: a reader waits
     uint32_t slot;
     uint64_t file, at, end;
-    int fd; // -1: not open yet
+    uint64_t number; // of its kind, urgent or not; the lowest is answered next
+    int fd;          // -1: not open yet
 };
 
 struct input_source {
@@ -48,8 +49,8 @@ struct input_source {
         struct strbuf in, out;
         size_t out_sent;
         struct input_source_ask asks[INPUT_SOURCE_ASKS_MAX];
-        size_t turn; // which ask is answered next
-        int shut;    // tries in a row without a byte
+        uint64_t number; // of the newest request
+        int shut;        // tries in a row without a byte
         bool warned, came;
         struct strbuf err_text;
     } * nodes;

@@ -389,6 +389,7 @@ static bool fetch_for_reader(struct stream_store *s, struct stream_slot *slot) {
         uint64_t unit;
         if (o->why || r->asks || !is_in_reach(s, o) || !want_object(s, o, true))
             continue;
+        slot->urgent = true;
         if (may_ask_alone(s, r)) {
             o->input->alone += r->end - r->at;
             slot->alone = r->asks = true;
@@ -422,6 +423,7 @@ static bool fetch_ahead(struct stream_store *s, struct stream_slot *slot, struct
                 continue;
             return false; // no room
         }
+        slot->urgent = false;
         if (begins) {
             o->unread = true;
             in->unread += o->want.size;

@@ -23,7 +23,7 @@ enum {
 static void ask(void *ctx, size_t slot, const struct stream_slot *x) {
     struct stream_source *s = ctx;
     unsigned char frame[STREAM_ASK_BYTES];
-    bytes_store(frame, slot, 4);
+    bytes_store(frame, slot | (x->urgent ? STREAM_ASK_URGENT : 0), 4);
     bytes_store(frame + 4, x->object->want.file, 8);
     bytes_store(frame + 12, x->range.from, 8);
     bytes_store(frame + 20, x->range.len, 8);

@@ -3,7 +3,8 @@
 // program on this node (`dtdata source`) connects to RUN_DIR/source.sock and carries requests to
 // dtctl, and bytes back. Without a connection these objects wait; reads of them do, too.
 //
-// Frames, little-endian. To dtctl, STREAM_ASK_BYTES each: u32 slot, u64 file, u64 from, u64 len.
+// Frames, little-endian. To dtctl, STREAM_ASK_BYTES each: u32 slot, with STREAM_ASK_URGENT where a
+// reader waits; u64 file, u64 from, u64 len.
 // From dtctl: u8 kind, u32 slot, u32 len, then len bytes: of the range, in order; or the text of a
 // failure, after which the slot gets no more.
 #ifndef STREAM_STREAM_SOURCE_H
@@ -17,6 +18,7 @@
 
 enum {
     STREAM_ASK_BYTES = 28,
+    STREAM_ASK_URGENT = 1 << 30,
     STREAM_ANSWER_HEAD_BYTES = 9,
     STREAM_ANSWER_BYTES_MAX = 256 << 10, // of one frame, without its head
 };

@@ -88,6 +88,7 @@ struct stream_slot {
     struct stream_store *store;
     struct stream_object *object; // NULL: idle
     bool alone;                   // bytes of a reader, no units
+    bool urgent;                  // a reader waits for them
     struct stream_reader *reader; // NULL: it has gone
 };
 
