@@ -98,7 +98,19 @@ wait "$pid" 2>/dev/null
 touch "$WORK/go"
 sleep 1
 is "$(events killed | grep -c '"what":"whole"')" 0 'without dtctl the rest does not come'
-run dtctl logs -f "$(basename "$(newest killed)")"
+# A node whose program asks for a file of a number that no input has.
+id=$(basename "$(newest killed)")
+for program in .dtctl/default/nodes/node0/bin/dtdata-*; do mv "$program" program; done
+printf '#!/bin/sh\nhead -c 28 /dev/zero | tr "\\\\0" "\\\\377"\nexec sleep 60\n' >"$program"
+chmod 755 "$program"
+dtctl logs -f "$id" >hostile.log 2>&1 &
+pid=$!
+warned() { grep -q 'a node asks for what no streamed input has.*node=node0' hostile.log; }
+ok 'a node that asks for what there is not is named' wait_for 30 warned
+ok 'dtctl follows the run all the same' kill -HUP "$pid"
+wait "$pid"
+mv program "$program"
+run dtctl logs -f "$id"
 is "$status" 0 'a later dtctl serves the rest'
 is "$(sort -k 2 "$(newest killed)/output/1")" "$(sums set)" 'the rank has read every byte'
 
