@@ -3,6 +3,7 @@
 #include "run/output_published.h"
 
 #include "content/snapshot_closed.h"
+#include "run/monitor.h"
 #include "sys/file.h"
 
 #include <stdio.h>
@@ -107,16 +108,22 @@ static int keep(struct publish_node *x, struct err *e) {
     return rc;
 }
 
+static void note(const struct publish_node *x, const char *files, const char *bytes) {
+    const struct follow *f = x->all->follow;
+    monitor_note(f->context, f->run, "output-published", "peer", x->node->node->info->name, "files",
+                 files, "bytes", bytes, NULL);
+}
+
 void output_published_open(struct publish *p, struct follow *f) {
     static const struct publish_kind kind = {.what = "output",
                                              .option = " --closed",
                                              .folder = "closed/",
-                                             .event = "output-published",
                                              .hashes = true,
                                              .failures_max = 2,
                                              .may = may,
                                              .dest = dest,
-                                             .keep = keep};
+                                             .keep = keep,
+                                             .note = note};
     bool wanted = f->run->wanted & (RESULT_OUTPUT | RESULT_MODEL);
     publish_open(p, f, &kind, wanted ? f->run->output_every_ms : 0);
 }

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "run/monitor.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -69,7 +68,6 @@ static struct json *answer_of(struct publish_node *x, struct arena *a,
 }
 
 static void keep(struct publish_node *x) {
-    const struct follow *f = x->all->follow;
     struct arena a = {0};
     struct err e = {0};
     if (x->all->kind->keep(x, &e) < 0) {
@@ -81,9 +79,8 @@ static void keep(struct publish_node *x) {
     x->failures = 0;
     memcpy(x->known, x->digest, sizeof x->known);
     if (x->files)
-        monitor_note(f->context, f->run, x->all->kind->event, "peer", x->node->node->info->name,
-                     "files", arena_printf(&a, "%lld", (long long)x->files), "bytes",
-                     arena_printf(&a, "%lld", (long long)x->bytes), NULL);
+        x->all->kind->note(x, arena_printf(&a, "%lld", (long long)x->files),
+                           arena_printf(&a, "%lld", (long long)x->bytes));
     arena_fini(&a);
     again(x);
 }

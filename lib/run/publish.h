@@ -27,7 +27,6 @@ struct publish_kind {
     const char *what;   // "state", for messages
     const char *option; // of the verb `snapshot`, with a space in front; ""
     const char *folder; // of the run's on the node, with a slash at its end
-    const char *event;  // of ATTEND_NOTES
     bool hashes;        // of files that stay here are cached
     bool checks;        // the node is asked afterwards whether the files have stayed as they were
     int failures_max;   // in a row, without a warning
@@ -37,6 +36,8 @@ struct publish_kind {
     // The folder for the files, prepared; NULL: error.
     const char *(*dest)(struct publish_node *x, struct arena *a, struct err *e);
     int (*keep)(struct publish_node *x, struct err *e); // once the files are there
+    // Writes the event of the run (ATTEND_NOTES).
+    void (*note)(const struct publish_node *x, const char *files, const char *bytes);
 };
 
 struct publish_node {

@@ -4,6 +4,7 @@
 #include "run/state_published.h"
 
 #include "content/generation.h"
+#include "run/monitor.h"
 #include "sys/file.h"
 
 #include <stdio.h>
@@ -64,14 +65,20 @@ static int keep(struct publish_node *x, struct err *e) {
     return rc;
 }
 
+static void note(const struct publish_node *x, const char *files, const char *bytes) {
+    const struct follow *f = x->all->follow;
+    monitor_note(f->context, f->run, "state-published", "peer", x->node->node->info->name, "files",
+                 files, "bytes", bytes, NULL);
+}
+
 void state_published_open(struct publish *p, struct follow *f) {
     static const struct publish_kind kind = {.what = "state",
                                              .option = "",
                                              .folder = "snapshot/",
-                                             .event = "state-published",
                                              .checks = true,
                                              .init = init,
                                              .dest = dest,
-                                             .keep = keep};
+                                             .keep = keep,
+                                             .note = note};
     publish_open(p, f, &kind, f->context->config->state_every_ms);
 }
