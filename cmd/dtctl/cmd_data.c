@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "data/shard_index.h"
 #include "data/tool.h"
+#include "run/index_bucket.h"
+#include "run/input_remote.h"
 #include "sys/file.h"
 #include "ui/progress.h"
 
@@ -293,7 +295,8 @@ static int make_index(struct data *d, const char *dir, struct err *e) {
     struct json_out j;
     d->unit = "shards";
     begin(d, "index", dir);
-    int result = tool_index(dir, on_progress, d, &x, e);
+    int result = input_remote_is(dir) ? index_bucket(d->s, dir, on_progress, d, &x, e)
+                                      : tool_index(dir, on_progress, d, &x, e);
     end(d, result, result == 0 ? "written" : "failed");
     if (result < 0)
         return -1;
@@ -387,7 +390,9 @@ const struct command cmd_data = {
                  "(train/000000.tar, val/000000.tar). When DESTINATION ends in .dtpack, pack "
                  "writes one part as pixels of one size; training maps that file and decodes "
                  "nothing. index writes a file shards.dtindex beside the shards of FOLDER, as pack "
-                 "does: where each sample is. With it the shards can be streamed (deliver = "
+                 "does: where each sample is. FOLDER may be s3://BUCKET/PREFIX: every shard is "
+                 "read once through this computer, and the files are put into the bucket. With it "
+                 "the shards can be streamed (deliver = "
                  "stream). make-shapes writes the built-in shapes as a folder of JPEG files. "
                  "The same input gives the same bytes. SOURCE takes the values of train.data.\n\n"
                  "ls lists the inputs that earlier runs have left on the nodes, and the "
@@ -398,6 +403,7 @@ const struct command cmd_data = {
                          "dtctl data pack imagenet shards --shard-size 512M --skip-bad\n"
                          "dtctl data pack photos photos.dtpack --image-size 224 --resize 256\n"
                          "dtctl data index shards   # then copy the folder to a bucket\n"
+                         "dtctl data index s3://bucket/shards   # shards that are there already\n"
                          "dtctl data make-shapes shapes --images 1000 --image-size 64\n"
                          "dtctl data ls   # inputs on the nodes, with their sizes\n"},
     .rows = &TABLE,

@@ -7,6 +7,7 @@
 #include "fleet/fleet_runs.h"
 #include "fleet/fleet_transfer.h"
 #include "run/monitor.h"
+#include "run/output_published.h"
 #include "run/results_archive.h"
 #include "run/results_owner.h"
 #include "run/results_upload.h"
@@ -260,8 +261,10 @@ static int fetch_run(struct context *s, const char *name, const struct fetch_fla
     if (result == 0 && !run_is_over(&r.run))
         screen_note(s->screen,
                     "run %s is still going; its results come when it is over (its logs "
-                    "up to now are in %s)",
-                    r.run.id, run_path(&s->cluster, &r.run, "logs"));
+                    "up to now are in %s%s%s)",
+                    r.run.id, run_path(&s->cluster, &r.run, "logs"),
+                    r.run.output_every_ms ? ", files that came in " : "",
+                    r.run.output_every_ms ? output_published_path(s, &r.run, NULL) : "");
     fleet_close(&r.fleet);
     if (result < 0)
         return -1;

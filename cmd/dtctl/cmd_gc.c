@@ -289,26 +289,29 @@ static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
     return file_entries_close(&in, result, e);
 }
 
-// Leftovers of broken fetches of runs whose results have all come since. Of lost results, nothing
-// else may be left.
+// Leftovers of broken fetches of runs whose results have all come since, and of what came while a
+// run went on. Of lost results, nothing else may be left.
 static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     struct context *s = g->context;
     struct run_walk walk;
     struct run r;
     struct err busy = {0};
+    static const char *const folders[] = {"incoming", "live"};
     if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
     while (run_walk_next(&walk, &r)) {
-        const char *path = run_path(&s->cluster, &r, "incoming");
         auto_close int lock = -1;
-        if (!r.fetched || r.lost_count || file_is_absent(path) ||
-            run_lock(&s->cluster, r.id, "removing leftovers", &lock, &busy) < 0)
-            continue;
-        (*removed)++;
-        if (s->config->dry_run)
-            screen_out(s->screen, "would remove the folder %s\n", path);
-        else if (file_remove_tree(path, e) < 0)
-            return -1;
+        for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+            const char *path = run_path(&s->cluster, &r, folders[i]);
+            if (!r.fetched || r.lost_count || file_is_absent(path) ||
+                (lock < 0 && run_lock(&s->cluster, r.id, "removing leftovers", &lock, &busy) < 0))
+                continue;
+            (*removed)++;
+            if (s->config->dry_run)
+                screen_out(s->screen, "would remove the folder %s\n", path);
+            else if (file_remove_tree(path, e) < 0)
+                return -1;
+        }
     }
     return 0;
 }

@@ -3,10 +3,12 @@
 #include "command.h"
 
 #include "run/input_from_run.h"
+#include "run/output_published.h"
 #include "run/results_owner.h"
+#include "sys/file.h"
 
 struct path_flags {
-    bool s3;
+    bool s3, live;
 };
 
 static const struct option_row ROWS[] = {
@@ -17,6 +19,14 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct path_flags, s3),
      .marks = OPTION_NO_ENV,
      .help = "Print the s3:// address to which the results were uploaded (outputs.s3)."},
+    {.flag = "live",
+     .verbs = "path",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct path_flags, live),
+     .marks = OPTION_NO_ENV,
+     .help = "Print the folder with what has come of a run that goes on (outputs.every): "
+             "NODE/output and NODE/model."},
 };
 static const struct option_table TABLE = {"Path", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -73,14 +83,33 @@ static int print_s3(struct context *s, const struct run *r, struct err *e) {
     return 0;
 }
 
+static int print_live(struct context *s, const struct run *r, struct err *e) {
+    const char *live = output_published_path(s, r, NULL);
+    if (!r->output_every_ms)
+        return err_set(e, ERR_NOT_FOUND, "run '%s' was started without outputs.every", r->id);
+    if (run_is_over(r) && r->fetched)
+        return err_set(e, ERR_NOT_FOUND, "run '%s' is over, and its results are in %s", r->id,
+                       r->output_dir);
+    if (file_is_absent(live))
+        return err_set(e, ERR_NOT_FOUND,
+                       "nothing of run '%s' has come yet (try: dtctl logs -f %s, which fetches it)",
+                       r->id, r->id);
+    screen_out(s->screen, "%s\n", live);
+    return 0;
+}
+
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct path_flags *f = flags;
     struct run r;
+    if (f->live && f->s3)
+        return err_set(e, ERR_USAGE, "path takes --live or --s3, not both");
     if (input_from_run_named(s, rest->count ? rest->args[0] : "", &r, e) < 0)
         return -1;
     bool owner = results_owner_is_here(s->arena, &r), elsewhere = is_elsewhere(&r);
     bool here = owner && !elsewhere;
     tell(s, &r, here);
+    if (f->live)
+        return print_live(s, &r, e);
     if (f->s3)
         return print_s3(s, &r, e);
     if (here) {

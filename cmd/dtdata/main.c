@@ -6,6 +6,7 @@
 //     dtdata get STORE          reads what standard input lists into a content store
 //     dtdata serve STORE RUN_DIR   serves what standard input lists to a run's processes (serve.h)
 //     dtdata renew RUN_DIR      gives that server new addresses
+//     dtdata source RUN_DIR     carries requests of that server to dtctl, and its answers back
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
 //     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
@@ -32,10 +33,12 @@
 #include "object/object_put.h"
 #include "renew.h"
 #include "serve.h"
+#include "stream/stream_source.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
 #include "user.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,6 +313,19 @@ static int account(struct arena *a, struct strbuf *line, char **args, struct err
     return result;
 }
 
+// ---- source -------------------------------------------------------------------------------------
+
+// Its standard output is frames: an error goes to standard error.
+static int source(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    (void)a;
+    (void)line;
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    if (stream_source_carry(args[0], e) == 0)
+        return 0;
+    fprintf(stderr, "%s\n", e->text);
+    exit(err_status(e->code));
+}
+
 // ---- words --------------------------------------------------------------------------------------
 
 static const struct verb {
@@ -322,6 +338,7 @@ static const struct verb {
              {"get", 1, false, get, "STORE"},
              {"serve", 2, false, serve, "STORE RUN_DIR"},
              {"renew", 1, false, renew, "RUN_DIR"},
+             {"source", 1, false, source, "RUN_DIR"},
              {"put", 2, true, put, "DIR s3://…"},
              {"check", 1, true, check, "s3://…"},
              {"results", 3, true, results, "DIR LOGS s3://…"},

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Standard input is lines of JSON: {"ca":"PEM"}; then, for each input, {"input":"NAME",
 // "window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in the order of
-// reading, as `list` has them, each with its "index" in the whole; and {"end":true}.
+// reading, as `list` has them, each with its "index" in the whole; and {"end":true}. An object
+// without "url" is the "file" of that number on the operator's computer (stream/stream_source.h),
+// with "sha256".
 #include "serve.h"
 
 #include "base/log.h"
@@ -29,8 +31,13 @@ static int read_object(struct stream_store *s, const struct json *j, struct err 
                                .etag = json_get_str(j, "etag", "")};
     const char *path = json_get_str(j, "path", ""), *id = json_get_str(j, "id", "");
     int64_t size = json_get_int(j, "size", -1), index = json_get_int(j, "index", -1);
-    if (!want.name || !want.url || size < 0 || index < 0 || !hash_is_hex(id) ||
-        !file_is_safe_relative(path, strlen(path)) || str_unhex(want.id, HASH_BYTES, id, e) < 0)
+    int64_t file = json_get_int(j, "file", -1);
+    const char *hash = json_get_str(j, "sha256", "");
+    want.hashed = hash_is_hex(hash) && str_unhex(want.hash, HASH_BYTES, hash, e) == 0;
+    want.file = (uint64_t)file;
+    if (!want.name || (!want.url && (file < 0 || !want.hashed)) || size < 0 || index < 0 ||
+        !hash_is_hex(id) || !file_is_safe_relative(path, strlen(path)) ||
+        str_unhex(want.id, HASH_BYTES, id, e) < 0)
         return err_set(e, ERR_FORMAT, "line %zu of the input is no object", s->count + 2);
     want.size = (uint64_t)size;
     return stream_store_add(s, &want, path, (uint64_t)index, e);
@@ -133,7 +140,7 @@ int serve(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     static struct stream_server s;
     struct lines l = {.store = &s.store, .ca = ""};
     const char *log = file_join(a, args[1], "agent.log");
-    s.listen_fd = s.agent_fd = s.renew.listen_fd = -1;
+    s.listen_fd = s.agent_fd = s.renew.listen_fd = s.source.listen_fd = -1;
     if (file_make_dirs(args[1], 0755, e) < 0 || stream_store_open(&s.store, args[0], e) < 0 ||
         json_lines_read(STDIN_FILENO, a, take_line, &l, e) < 0 ||
         stream_store_look(&s.store, e) < 0 || stream_server_open(&s, args[1], e) < 0)

@@ -145,6 +145,8 @@ void run_format(const struct run *r, struct strbuf *text) {
     }
     toml_write_int(text, "work_left", r->work_left);
     toml_write_bool(text, "bring_work", r->bring_work);
+    if (r->output_every_ms)
+        toml_write_int(text, "output_every_ms", r->output_every_ms);
     toml_write_str(text, "merge", config_merge_words[r->merge]);
     if (r->archive) {
         toml_write_str(text, "archive", config_archive_words[r->archive]);
@@ -257,6 +259,9 @@ int run_parse(struct arena *a, const char *text, size_t len, const char *path, s
     bool apart = toml_get_bool(t, "apart", false); // of an older dtctl
     r->merge =
         read_word(t, "merge", config_merge_words, apart ? CONFIG_MERGE_BY_NODE : CONFIG_MERGE_AUTO);
+    r->output_every_ms = toml_get_int(t, "output_every_ms", 0);
+    if (r->output_every_ms < 0 || r->output_every_ms > CONFIG_OUTPUT_EVERY_MS_MAX)
+        return err_set(e, ERR_FORMAT, "'%s': output_every_ms is out of range", path);
     r->archive = read_word(t, "archive", config_archive_words, CONFIG_ARCHIVE_NONE);
     r->archives = read_word(t, "archives", ARCHIVES, RUN_ARCHIVES_NONE);
     if (read_kinds(a, t, "fetch", RESULT_ALL, &r->wanted, e) < 0 ||

@@ -45,17 +45,18 @@ struct run {
     unsigned left;     // once fetched: kinds of which some are on the nodes only
     const char **lost; // nodes whose results are lost
     size_t lost_count;
-    unsigned lost_kinds; // their kinds of results that are lost
-    int64_t work_left;   // number of new files in working folders that are on the nodes only
-    bool bring_work;     // also fetch those files
-    unsigned bring;      // not stored: kinds to fetch this time
-    bool rest;           // not stored: other results are here, and stay fetched if this fails
-    int merge;           // enum config_merge
-    int archive;         // enum config_archive
-    int archives;        // enum run_archives
-    const char *key;     // of its task (run/task.h); "": of an older dtctl
-    const char *resumes; // the run whose state it resumed, or ""
-    int exit_status;     // of the run, after its end
+    unsigned lost_kinds;     // their kinds of results that are lost
+    int64_t work_left;       // number of new files in working folders that are on the nodes only
+    bool bring_work;         // also fetch those files
+    unsigned bring;          // not stored: kinds to fetch this time
+    bool rest;               // not stored: other results are here, and stay fetched if this fails
+    int64_t output_every_ms; // interval to fetch output of an active run; 0: at the end
+    int merge;               // enum config_merge
+    int archive;             // enum config_archive
+    int archives;            // enum run_archives
+    const char *key;         // of its task (run/task.h); "": of an older dtctl
+    const char *resumes;     // the run whose state it resumed, or ""
+    int exit_status;         // of the run, after its end
     int64_t push_ms, setup_ms, start_ms, train_ms, fetch_ms; // durations, 0: not yet
     uint64_t push_bytes, fetch_bytes;
 };

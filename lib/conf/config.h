@@ -182,6 +182,7 @@ struct config {
     const char *output_dir;            // "": output/ of the run's folder
     const char *output_s3;             // "": results are not uploaded
     struct option_list output_fetch;   // kinds of results that come here (result_kinds.h)
+    const char *output_every;          // config_output_every_ms
     int output_merge;                  // enum config_merge
     int output_archive;                // enum config_archive
     bool output_work;                  // also new files of a command's working folder
@@ -193,6 +194,10 @@ struct config {
     struct option_sections sections; // [tasks.NAME]
     struct option_set set;           // places, problems
 };
+
+// The interval of outputs.every; 0: "end".
+enum { CONFIG_OUTPUT_EVERY_MS_MIN = 1000, CONFIG_OUTPUT_EVERY_MS_MAX = 86400000 };
+int64_t config_output_every_ms(const struct config *c);
 
 // Defaults only. env is the program's environment (NULL: empty) and must outlive the struct.
 void config_open(struct config *c, struct arena *a, const char *program, char *const *env);

@@ -85,6 +85,25 @@ static int check_s3(const char *text, struct err *e) {
     return 0;
 }
 
+static int check_every(const char *text, struct err *e) {
+    int64_t ms = 0;
+    struct err why;
+    if (strcmp(text, "end") == 0)
+        return 0;
+    if (str_parse_duration_ms(text, &ms, &why) < 0)
+        return err_set(e, ERR_CONFIG, "'%.100s' is neither a duration such as 60s nor 'end'", text);
+    return ms >= CONFIG_OUTPUT_EVERY_MS_MIN && ms <= CONFIG_OUTPUT_EVERY_MS_MAX
+               ? 0
+               : err_set(e, ERR_CONFIG, "'%.100s' is not between 1s and 24h", text);
+}
+
+int64_t config_output_every_ms(const struct config *c) {
+    int64_t ms = 0;
+    struct err ignored;
+    bool end = strcmp(c->output_every, "end") == 0;
+    return end || str_parse_duration_ms(c->output_every, &ms, &ignored) < 0 ? 0 : ms;
+}
+
 static int check_root(const char *text, struct err *e) {
     const char *below = str_starts(text, "~/") ? text + 2 : text[0] == '/' ? text + 1 : "";
     if (!*below || strlen(text) > ROOT_BYTES_MAX || strstr(text, "/../") || str_ends(text, "/..") ||
@@ -331,6 +350,15 @@ static const struct option_row rows[] = {
      .check = result_kinds_check,
      .help = "Kinds of results that come to this computer by themselves, such as logs,model; the "
              "others stay on the nodes, where dtctl fetch gets them. []: none."},
+    {.key = "outputs.every",
+     .type = OPTION_STRING,
+     AT(output_every),
+     .text = "end",
+     .arg = "TIME|end",
+     .check = check_every,
+     .help = "Interval at which the dtctl that follows a run fetches the files of output and model "
+             "that the nodes have finished, to live/NODE of the run's folder; they stand in for a "
+             "node that is lost. end: all come when the run is over."},
     {.key = "outputs.merge",
      .flag = "merge",
      .verbs = "train",

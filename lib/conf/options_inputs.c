@@ -125,10 +125,9 @@ static const struct option_row rows[] = {
      .arg = "copy|stream",
      .check = check_deliver,
      .help =
-         "copy: files on the disk of the node, before the first rank starts; stream: objects "
-         "of s3:// or https://, which ranks read by http://127.0.0.1 addresses while they "
-         "come, and the native trainer reads webdataset shards by their index. File and FastFile "
-         "are SageMaker's words."},
+         "copy: files on the disk of the node, before the first rank starts; stream: ranks read "
+         "objects or files by http://127.0.0.1 addresses while they come, and the native trainer "
+         "reads webdataset shards by their index. File and FastFile are SageMaker's words."},
     {.key = "window",
      .type = OPTION_BYTES,
      AT(window),

@@ -49,7 +49,7 @@ static int walk(struct snapshot *l, const char *below, int depth, struct err *e)
             array_grow_in(&l->arena, l->names, &l->room, l->count + 1);
             l->names[l->count++] = name;
             if (l->count > FILES_MAX)
-                rc = err_set(e, ERR_LIMIT, "the state has more than %d files", FILES_MAX);
+                rc = err_set(e, ERR_LIMIT, "'%s' has more than %d files", l->dir, FILES_MAX);
         }
     }
     return file_entries_close(&in, rc, e);
@@ -87,7 +87,7 @@ int snapshot_look(struct snapshot *l, const char *dir, struct err *e) {
 
 // The kernel grants a lease for reading only while no process can write. Where it has no leases for
 // this file, the quiet time alone counts.
-static bool is_open_for_writing(const char *path) {
+bool snapshot_is_written(const char *path) {
     auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return false;
@@ -140,7 +140,7 @@ const char *snapshot_take(struct snapshot *l, const char *to, struct err *e) {
     if (!why && file_remove_tree(to, e) < 0)
         why = e->text;
     for (size_t i = 0; !why && i < l->count; i++)
-        if (is_open_for_writing(file_join(&l->arena, l->dir, l->names[i])))
+        if (snapshot_is_written(file_join(&l->arena, l->dir, l->names[i])))
             why = arena_printf(&l->arena, "'%s' is being written", l->names[i]);
     if (!why && (file_make_dirs(to, 0700, e) < 0 || link_all(l, to, e) < 0 ||
                  snapshot_look(&copy, to, e) < 0))

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,5 +33,7 @@ int snapshot_look(struct snapshot *l, const char *dir, struct err *e); // absent
 // Replaces the folder `to`. Returns the reason why there is no whole generation now; NULL: done.
 const char *snapshot_take(struct snapshot *l, const char *to, struct err *e);
 void snapshot_close(struct snapshot *l);
+// Whether a process has the file open for writing. The kernel may not know it of other computers.
+bool snapshot_is_written(const char *path);
 
 #endif

@@ -84,9 +84,7 @@ int content_giver_get(struct content_giver *g, struct channel *l, const struct w
                       struct err *e) {
     char piece[WIRE_DATA_BYTES_MAX];
     size_t i = (size_t)m->file;
-    if (m->file < 0 || i >= g->asked_count || m->bytes < 1 || m->bytes > WIRE_DATA_BYTES_MAX ||
-        m->offset < 0 || (uint64_t)m->offset > g->asked[i].size ||
-        (uint64_t)m->bytes > g->asked[i].size - (uint64_t)m->offset)
+    if (m->file < 0 || i >= g->asked_count || !pieces_asked_rightly(m, g->asked[i].size))
         return err_set(e, ERR_FORMAT, "bytes are asked for that this node lacks");
     if (g->open != i + 1 && open_item(g, i, e) < 0)
         return -1;

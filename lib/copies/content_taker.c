@@ -3,8 +3,6 @@
 // were asked for.
 #include "copies/content_transfer.h"
 
-#include "base/clock.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,45 +13,13 @@ static void end(struct content_taker *t, const struct err *e) {
     on_end(t, &copy);
 }
 
-static const struct content_item *item_of(const struct content_taker *t, size_t k) {
-    return &t->items[t->wanted[k]];
+static int64_t number_of(const struct pieces *p, size_t k) {
+    return (int64_t)container_of(p, struct content_taker, pieces)->wanted[k];
 }
 
-static void ask(struct content_taker *t) {
-    uint64_t left = item_of(t, t->asked)->size - t->asked_at;
-    struct wire_msg m = {.type = WIRE_STATE_GET,
-                         .file = (int64_t)t->wanted[t->asked],
-                         .offset = (int64_t)t->asked_at,
-                         .bytes =
-                             (int64_t)(left < WIRE_DATA_BYTES_MAX ? left : WIRE_DATA_BYTES_MAX)};
-    t->pieces++;
-    t->asked_at += (uint64_t)m.bytes;
-    if (t->asked_at == item_of(t, t->asked)->size) {
-        t->asked++;
-        t->asked_at = 0;
-    }
-    channel_send(t->link, &m);
-}
-
-static void ask_on(struct content_taker *t) {
-    t->burst_ms = clock_mono_ms();
-    while (t->pieces < CONTENT_PIECES && t->asked < t->wanted_count)
-        ask(t);
-}
-
-static void on_pace(struct timer *timer) {
-    ask_on(container_of(timer, struct content_taker, pace));
-}
-
-// Without a pace, further pieces are asked for while the others come.
-static void go_on(struct content_taker *t) {
-    int64_t took = clock_mono_ms() - t->burst_ms;
-    if (!t->paced && t->pieces <= CONTENT_PIECES / 2)
-        ask_on(t);
-    else if (!t->pieces && took > 0)
-        timer_start(t->loop, &t->pace, took, on_pace);
-    else if (!t->pieces)
-        ask_on(t);
+static uint64_t size_of(const struct pieces *p, size_t k) {
+    const struct content_taker *t = container_of(p, struct content_taker, pieces);
+    return t->items[t->wanted[k]].size;
 }
 
 // ---- what comes ---------------------------------------------------------------------------------
@@ -70,6 +36,13 @@ static int take_have(struct content_taker *t, const struct wire_msg *m, struct e
         else if (has && !t->came[i])
             t->wanted[t->wanted_count++] = i;
     }
+    t->pieces = (struct pieces){.loop = t->loop,
+                                .link = t->link,
+                                .max = CONTENT_PIECES,
+                                .paced = t->paced,
+                                .number = number_of,
+                                .size = size_of};
+    pieces_begin(&t->pieces, t->wanted_count);
     return 0;
 }
 
@@ -87,13 +60,13 @@ static int finish_large(struct content_taker *t, struct err *e) {
 }
 
 static int take_large(struct content_taker *t, const struct content_item *item,
-                      const struct wire_msg *m, struct err *e) {
+                      const struct wire_msg *m, bool last, struct err *e) {
     if (!t->part_open && cas_part_open(t->cas, &t->part, item->hash, item->size, e) < 0)
         return -1;
     t->part_open = true;
     if (cas_part_write(&t->part, (uint64_t)m->offset, m->data, (size_t)m->data_len, e) < 0)
         return -1;
-    return t->taken_at + (uint64_t)m->data_len == item->size ? finish_large(t, e) : 0;
+    return last ? finish_large(t, e) : 0;
 }
 
 static int take_small(struct content_taker *t, const struct content_item *item,
@@ -108,21 +81,17 @@ static int take_small(struct content_taker *t, const struct content_item *item,
 }
 
 static int take_data(struct content_taker *t, const struct wire_msg *m, struct err *e) {
-    if (!t->pieces || t->taken >= t->wanted_count || m->file != (int64_t)t->wanted[t->taken] ||
-        m->offset != (int64_t)t->taken_at || m->data_len < 1 ||
-        (uint64_t)m->data_len > item_of(t, t->taken)->size - t->taken_at)
-        return err_set(e, ERR_FORMAT, "a piece comes out of turn");
-    const struct content_item *item = item_of(t, t->taken);
-    t->pieces--;
+    int last = pieces_take(&t->pieces, m, e);
+    if (last < 0)
+        return -1;
+    size_t at = t->wanted[t->pieces.taken];
+    const struct content_item *item = &t->items[at];
     if ((item->size <= CAS_SMALL_BYTES_MAX ? take_small(t, item, m, e)
-                                           : take_large(t, item, m, e)) < 0)
+                                           : take_large(t, item, m, last, e)) < 0)
         return -1;
     t->bytes += (uint64_t)m->data_len;
-    t->taken_at += (uint64_t)m->data_len;
-    if (t->taken_at < item->size)
-        return 0;
-    t->came[t->wanted[t->taken++]] = true;
-    t->taken_at = 0;
+    t->came[at] |= last;
+    pieces_took(&t->pieces, m);
     return 0;
 }
 
@@ -138,10 +107,10 @@ void content_taker_message(struct content_taker *t, const struct wire_msg *m) {
     else
         rc = err_set(&e, m->type == WIRE_STATE_END ? ERR_FAILED : ERR_FORMAT, "%s",
                      m->type == WIRE_STATE_END ? m->reason : "it breaks the protocol");
-    if (rc < 0 || t->taken == t->wanted_count)
+    if (rc < 0 || pieces_are_here(&t->pieces))
         end(t, &e);
     else
-        go_on(t);
+        pieces_continue(&t->pieces);
 }
 
 void content_taker_open(struct content_taker *t) {
@@ -152,11 +121,10 @@ void content_taker_open(struct content_taker *t) {
     struct wire_msg m = {
         .type = WIRE_CONTENT_ASK, .data = hashes, .data_len = (int64_t)(t->count * HASH_BYTES)};
     t->wanted = NULL;
-    t->wanted_count = t->asked = t->taken = 0;
-    t->asked_at = t->taken_at = t->bytes = 0;
-    t->pieces = 0;
+    t->wanted_count = 0;
+    t->bytes = 0;
+    t->pieces = (struct pieces){.count = 0};
     t->part_open = false;
-    t->burst_ms = clock_mono_ms();
     channel_send(t->link, &m);
     free(hashes);
 }
@@ -165,7 +133,7 @@ void content_taker_close(struct content_taker *t) {
     if (!t->loop)
         return;
     t->loop = NULL;
-    timer_stop(&t->pace);
+    pieces_stop(&t->pieces);
     if (t->part_open)
         cas_part_close(&t->part);
     t->part_open = false;

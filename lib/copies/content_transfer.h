@@ -13,6 +13,7 @@
 
 #include "channel/channel.h"
 #include "content/cas.h"
+#include "copies/pieces.h"
 
 enum {
     CONTENT_ITEMS_MAX = WIRE_DATA_BYTES_MAX / HASH_BYTES, // of one question
@@ -63,13 +64,10 @@ struct content_taker {
     void *ctx;
     // inner
     size_t *wanted; // items that the giver has; NULL: it has not answered. Heap
-    size_t wanted_count, asked, taken;
-    uint64_t asked_at, taken_at; // offsets in wanted[asked] and wanted[taken]
-    int pieces;
-    struct cas_part part; // of wanted[taken], when it is large
+    size_t wanted_count;
+    struct pieces pieces; // of wanted
+    struct cas_part part; // of the item that comes, when it is large
     bool part_open;
-    struct timer pace;
-    int64_t burst_ms;
     uint64_t bytes; // that have come
 };
 

@@ -58,8 +58,7 @@ int giver_get(struct giver *g, struct channel *l, const struct wire_msg *m, stru
         return err_set(e, ERR_FORMAT, "a file is asked for that the generation lacks");
     const struct manifest_entry *n = list ? NULL : &g->manifest->entries[m->file];
     int64_t size = list ? (int64_t)g->list_len : (int64_t)n->size;
-    if (m->bytes < 1 || m->bytes > TRANSFER_PIECE_BYTES || m->offset < 0 || m->offset > size ||
-        m->bytes > size - m->offset || (n && n->kind != MANIFEST_FILE))
+    if (!pieces_asked_rightly(m, (uint64_t)size) || (n && n->kind != MANIFEST_FILE))
         return err_set(e, ERR_FORMAT, "bytes are asked for that the generation lacks");
     if (list) {
         r.data = g->list + m->offset;

@@ -4,7 +4,6 @@
 // writes; no entry is below a link, as the list is sorted.
 #include "copies/transfer.h"
 
-#include "base/clock.h"
 #include "sys/file.h"
 
 #include <fcntl.h>
@@ -23,8 +22,6 @@ struct store {
     struct known *items;
     size_t count;
 };
-
-static void ask_on(struct taker *t);
 
 static void end(struct taker *t, const struct err *e) {
     struct err copy = *e;
@@ -165,51 +162,18 @@ static int publish(struct taker *t, struct err *e) {
 
 // ---- pieces -------------------------------------------------------------------------------------
 
-static uint64_t size_of(const struct taker *t, size_t k) {
+static int64_t number_of(const struct pieces *p, size_t k) {
+    const struct taker *t = container_of(p, struct taker, pieces);
+    return t->manifest ? (int64_t)t->wanted[k] : TRANSFER_LIST;
+}
+
+static uint64_t size_of(const struct pieces *p, size_t k) {
+    const struct taker *t = container_of(p, struct taker, pieces);
     return t->manifest ? t->manifest->entries[t->wanted[k]].size : (uint64_t)t->list_len;
 }
 
-static size_t count_of(const struct taker *t) {
-    return t->manifest ? t->wanted_count : 1;
-}
-
-static void ask(struct taker *t) {
-    uint64_t left = size_of(t, t->asked) - t->asked_at;
-    struct wire_msg m = {.type = WIRE_STATE_GET,
-                         .file = t->manifest ? (int64_t)t->wanted[t->asked] : TRANSFER_LIST,
-                         .offset = (int64_t)t->asked_at,
-                         .bytes =
-                             (int64_t)(left < TRANSFER_PIECE_BYTES ? left : TRANSFER_PIECE_BYTES)};
-    t->pieces++;
-    t->asked_at += (uint64_t)m.bytes;
-    if (t->asked_at == size_of(t, t->asked)) {
-        t->asked++;
-        t->asked_at = 0;
-    }
-    channel_send(t->link, &m);
-}
-
-static void on_pace(struct timer *timer) {
-    ask_on(container_of(timer, struct taker, pace));
-}
-
-static void ask_on(struct taker *t) {
-    t->burst_ms = clock_mono_ms();
-    while (t->pieces < TRANSFER_PIECES && t->asked < count_of(t))
-        ask(t);
-}
-
-// After the last piece of a burst.
-static void go_on(struct taker *t) {
-    int64_t took = clock_mono_ms() - t->burst_ms;
-    if (t->paced && took > 0)
-        timer_start(t->loop, &t->pace, took, on_pace);
-    else
-        ask_on(t);
-}
-
-static int take_piece(struct taker *t, const struct wire_msg *m, struct err *e) {
-    const struct manifest_entry *n = &t->manifest->entries[t->wanted[t->taken]];
+static int take_piece(struct taker *t, const struct wire_msg *m, bool last, struct err *e) {
+    const struct manifest_entry *n = &t->manifest->entries[t->wanted[t->pieces.taken]];
     unsigned char digest[HASH_BYTES];
     if (t->fd < 0 && open_file(t, n, e) < 0)
         return -1;
@@ -217,7 +181,7 @@ static int take_piece(struct taker *t, const struct wire_msg *m, struct err *e) 
     if (file_write_all(t->fd, m->data, (size_t)m->data_len, e) < 0)
         return -1;
     t->fetched += (uint64_t)m->data_len;
-    if (t->taken_at + (uint64_t)m->data_len < n->size)
+    if (!last)
         return 0;
     hash_final(&t->hash, digest);
     int rc = finish_file(t->fd, n, e);
@@ -229,29 +193,18 @@ static int take_piece(struct taker *t, const struct wire_msg *m, struct err *e) 
 }
 
 static int take(struct taker *t, const struct wire_msg *m, struct err *e) {
-    int64_t file =
-        t->manifest && t->taken < t->wanted_count ? (int64_t)t->wanted[t->taken] : TRANSFER_LIST;
-    if (!t->pieces || t->taken >= count_of(t) || m->file != file ||
-        m->offset != (int64_t)t->taken_at || m->data_len < 1 ||
-        (uint64_t)m->data_len > size_of(t, t->taken) - t->taken_at)
-        return err_set(e, ERR_FORMAT, "a piece comes out of turn");
-    t->pieces--;
-    if (t->manifest) {
-        if (take_piece(t, m, e) < 0)
-            return -1;
-    } else {
+    int last = pieces_take(&t->pieces, m, e);
+    if (last < 0 || (t->manifest && take_piece(t, m, last, e) < 0))
+        return -1;
+    if (!t->manifest)
         strbuf_add(&t->list, m->data, (size_t)m->data_len);
-    }
-    t->taken_at += (uint64_t)m->data_len;
-    if (t->taken_at < size_of(t, t->taken))
+    pieces_took(&t->pieces, m);
+    if (!last || t->manifest)
         return 0;
-    t->taken_at = 0;
-    if (t->manifest) {
-        t->taken++;
-        return 0;
-    }
-    t->asked = 0;
-    return take_list(t, e);
+    if (take_list(t, e) < 0)
+        return -1;
+    pieces_begin(&t->pieces, t->wanted_count);
+    return 0;
 }
 
 void taker_data(struct taker *t, const struct wire_msg *m) {
@@ -259,13 +212,13 @@ void taker_data(struct taker *t, const struct wire_msg *m) {
     if (!t->loop)
         return;
     int rc = take(t, m, &e);
-    bool done = rc == 0 && t->manifest && t->taken == t->wanted_count;
+    bool done = rc == 0 && t->manifest && pieces_are_here(&t->pieces);
     if (done)
         rc = publish(t, &e);
     if (rc < 0 || done)
         end(t, &e);
-    else if (!t->pieces)
-        go_on(t);
+    else
+        pieces_continue(&t->pieces);
 }
 
 int taker_open(struct taker *t, const struct wire_msg *m, struct err *e) {
@@ -279,14 +232,19 @@ int taker_open(struct taker *t, const struct wire_msg *m, struct err *e) {
     t->arena = (struct arena){0};
     t->list = (struct strbuf){0};
     t->manifest = NULL;
-    t->wanted_count = t->asked = t->taken = 0;
-    t->asked_at = t->taken_at = t->fetched = 0;
-    t->pieces = 0;
+    t->wanted_count = 0;
+    t->fetched = 0;
     t->fd = -1;
     if (file_make_dirs(t->folder, 0700, e) < 0 || generation_begin(t->folder, e) < 0)
         return -1;
     t->loop = loop;
-    ask_on(t);
+    t->pieces = (struct pieces){.loop = loop,
+                                .link = t->link,
+                                .max = TRANSFER_PIECES,
+                                .paced = t->paced,
+                                .number = number_of,
+                                .size = size_of};
+    pieces_begin(&t->pieces, 1); // the list
     return 0;
 }
 
@@ -294,7 +252,7 @@ void taker_close(struct taker *t) {
     if (!t->loop)
         return;
     t->loop = NULL;
-    timer_stop(&t->pace);
+    pieces_stop(&t->pieces);
     if (t->fd >= 0)
         close(t->fd);
     manifest_free(t->manifest);

@@ -14,6 +14,7 @@
 
 #include "channel/channel.h"
 #include "content/generation.h"
+#include "copies/pieces.h"
 
 enum {
     TRANSFER_PIECE_BYTES = WIRE_DATA_BYTES_MAX,
@@ -55,13 +56,10 @@ struct taker {
     struct strbuf list;
     struct manifest *manifest; // NULL: the list is not complete
     size_t *wanted;            // entries to fetch
-    size_t wanted_count, asked, taken;
-    uint64_t asked_at, taken_at; // offsets in the list, or in wanted[asked] and wanted[taken]
-    int pieces;                  // on their way
-    int fd;                      // of wanted[taken]; -1: not begun
+    size_t wanted_count;
+    struct pieces pieces; // of the list, then of wanted
+    int fd;               // of the file that comes; -1: not begun
     struct hash hash;
-    struct timer pace;
-    int64_t burst_ms; // when the pieces on their way were asked for
     uint64_t fetched; // bytes
 };
 

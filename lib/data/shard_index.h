@@ -20,7 +20,7 @@
 #include <stddef.h>
 
 #define SHARD_INDEX_FILE "shards.dtindex" // in the folder of the shards
-#define SHARD_INDEX_TRY  "(try: dtctl data index FOLDER, and put the file beside the shards)"
+#define SHARD_INDEX_TRY  "(try: dtctl data index FOLDER, here or s3://BUCKET/PREFIX)"
 
 enum {
     SHARD_INDEX_BYTES_MAX = 1 << 30,

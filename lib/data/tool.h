@@ -66,6 +66,13 @@ int tool_index(const char *dir,
                int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e), void *ctx,
                struct tool_indexed *out, struct err *e);
 
+// The same of a streamed input (served.h), whose lists are in the folder `served`: its shards are
+// those at the top and in folders such as train. The indices are written below `to`, each in the
+// folder of its shards.
+int tool_index_served(const char *served, const char *to,
+                      int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e),
+                      void *ctx, struct tool_indexed *out, struct err *e);
+
 struct tool_shapes {
     const char *dir; // must not exist, or be empty
     uint32_t train, test;

@@ -118,21 +118,33 @@ static int scan_member(struct scan *s, const struct tar_entry *m, struct err *e)
     return field == WEBDATASET_LABEL ? scan_label(s, m, e) : 0;
 }
 
-int webdataset_scan(const char *path, webdataset_each *each, void *ctx, struct err *e) {
-    struct scan s = {.each = each, .ctx = ctx};
+// Closes the archive. r below 0: it cannot be read.
+static int scan(struct scan *s, int r, const char *name, struct err *e) {
     struct tar_entry m;
-    if (tar_open(&s.tar, path, e) < 0)
-        return -1;
-    int r = 1;
-    if (!s.tar.seekable)
-        r = err_set(e, ERR_FORMAT, "shards must not be compressed: unpack it with 'zstd -d'");
-    while (r > 0 && (r = tar_next(&s.tar, &m, e)) > 0)
-        if (m.type == TAR_FILE && scan_member(&s, &m, e) < 0)
+    while (r > 0 && (r = tar_next(&s->tar, &m, e)) > 0)
+        if (m.type == TAR_FILE && scan_member(s, &m, e) < 0)
             r = -1;
     if (r == 0)
-        r = scan_end(&s, e);
+        r = scan_end(s, e);
     if (r < 0)
-        err_wrap(e, "'%s', about byte %llu", path, (unsigned long long)s.tar.offset);
-    tar_close(&s.tar);
+        err_wrap(e, "'%s', about byte %llu", name, (unsigned long long)s->tar.offset);
+    tar_close(&s->tar);
     return r;
+}
+
+int webdataset_scan(const char *path, webdataset_each *each, void *ctx, struct err *e) {
+    struct scan s = {.each = each, .ctx = ctx};
+    int r = 1;
+    if (tar_open(&s.tar, path, e) < 0)
+        return -1;
+    if (!s.tar.seekable)
+        r = err_set(e, ERR_FORMAT, "shards must not be compressed: unpack it with 'zstd -d'");
+    return scan(&s, r, path, e);
+}
+
+int webdataset_scan_input(struct tar_input *in, const char *name, webdataset_each *each, void *ctx,
+                          struct err *e) {
+    struct scan s = {.each = each, .ctx = ctx};
+    tar_open_input(&s.tar, in);
+    return scan(&s, 1, name, e);
 }

@@ -17,5 +17,9 @@ typedef int webdataset_each(void *ctx, const struct webdataset_sample *s, struct
 
 // Calls each for every sample of a tar file, in order. Errors name the file and the place.
 int webdataset_scan(const char *path, webdataset_each *each, void *ctx, struct err *e);
+// The same of bytes from elsewhere; takes `in`. name: for errors.
+struct tar_input;
+int webdataset_scan_input(struct tar_input *in, const char *name, webdataset_each *each, void *ctx,
+                          struct err *e);
 
 #endif

@@ -84,7 +84,7 @@ static int take_bundle(struct launch *l, const struct job_spec *s, const char *r
     return n < 0 ? -1 : 0;
 }
 
-// The variables of an input: its folder, and the lists of a streamed one.
+// The variables of an input: its folder, its list, and the addresses of a streamed one.
 static int take_input(struct launch *l, const struct job_input *in, const char *root,
                       const char *run_dir, struct job_pair env[3]) {
     struct arena *a = l->arena;
@@ -93,8 +93,11 @@ static int take_input(struct launch *l, const struct job_input *in, const char *
     if (in->deal) // each round has its own
         return 0;
     env[0] = (struct job_pair){name, path};
+    if (in->listed)
+        env[1] = (struct job_pair){arena_printf(a, "%s_LIST", name),
+                                   job_input_list(a, run_dir, in->name)};
     if (!in->streamed)
-        return 1;
+        return in->listed ? 2 : 1;
     l->agent.stream_socket = file_join(a, run_dir, JOB_STREAM_SOCKET);
     env[1] =
         (struct job_pair){arena_printf(a, "%s_LIST", name), file_join(a, path, JOB_STREAM_LIST)};

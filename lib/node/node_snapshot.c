@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // `dtrun --node snapshot`: one generation of a run's state, as a whole, in the folder `snapshot` of
-// the run (content/snapshot.h).
+// the run (content/snapshot.h); with --closed, the finished files of its output and model, in the
+// folder `closed` (content/snapshot_closed.h).
 #include "content/snapshot.h"
+#include "content/snapshot_closed.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
 
 #include <signal.h>
+#include <string.h>
+
+const char *const node_closed_folders[] = {"output", "model", NULL};
 
 static int answer(const struct snapshot *l, bool is_new, const char *why) {
     struct strbuf line = {0};
@@ -44,6 +49,23 @@ static int make(struct snapshot *l, const struct node_args *args, struct arena *
     return 0;
 }
 
+static int closed(const struct node_args *args, struct arena *a) {
+    const char *run = node_run_dir(a, args, args->run);
+    struct snapshot_closed c = {0};
+    struct snapshot l = {0};
+    struct err e = {0};
+    if (!node_is_run(a, args, args->run)) {
+        err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
+        return node_fail(&e);
+    }
+    if (snapshot_closed_take(&c, run, node_closed_folders, args->known ? args->known : "", &e) < 0)
+        return node_fail(&e);
+    memcpy(l.digest, c.digest, sizeof l.digest);
+    l.count = (size_t)c.files;
+    l.bytes = c.bytes;
+    return answer(&l, c.is_new, NULL);
+}
+
 int node_snapshot(const struct node_call *c) {
     struct arena a = {0};
     struct snapshot l = {0};
@@ -53,6 +75,11 @@ int node_snapshot(const struct node_call *c) {
     const char *why = NULL;
     sigaction(SIGIO, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     int rc = node_args(&a, c, true, &args, &e);
+    if (rc == 0 && args.closed) {
+        rc = closed(&args, &a);
+        arena_fini(&a);
+        return rc;
+    }
     if (rc == 0)
         rc = make(&l, &args, &a, &is_new, &why, &e);
     rc = rc < 0 ? node_fail(&e) : answer(&l, is_new, why);

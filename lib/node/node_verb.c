@@ -60,6 +60,8 @@ int node_args(struct arena *a, const struct node_call *c, bool need_run, struct 
             out->gather = true;
         else if (strcmp(argv[i], "--kinds") == 0)
             out->kinds = true;
+        else if (strcmp(argv[i], "--closed") == 0)
+            out->closed = true;
         else if (strcmp(argv[i], "--join") == 0)
             out->join = true;
         else if (strcmp(argv[i], "--discard") == 0)

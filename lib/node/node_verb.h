@@ -30,8 +30,11 @@ struct node_args {    // arguments of the verbs; absent ones are NULL
     const char *root; // absolute
     const char *run;
     const char *from, *only, *grace_ms, *signal, *owner, *text, *input, *bundle, *known;
-    bool all, force, once, again, join, discard, fetched, gather, kinds;
+    bool all, force, once, again, join, discard, fetched, gather, kinds, closed;
 };
+
+// Folders of a run whose finished files are fetched while it is active.
+extern const char *const node_closed_folders[];
 
 // Parses "--root DIR --run RUN …"; need_run: --run is required.
 int node_args(struct arena *a, const struct node_call *c, bool need_run, struct node_args *out,

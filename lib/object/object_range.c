@@ -88,14 +88,7 @@ static int keep(struct object_range *r, const void *p, size_t len, struct err *e
     return 0;
 }
 
-static int on_data(struct http_call *c, const void *p, size_t len, struct err *e) {
-    struct object_range *r = c->ctx;
-    if (!r->seen) {
-        if (check_answer(r, e) < 0)
-            return -1;
-        if (r->on_answer)
-            r->on_answer(r);
-    }
+static int add(struct object_range *r, const void *p, size_t len, struct err *e) {
     if (len > r->len - r->got)
         return err_set(e, ERR_FORMAT,
                        "the server sent more than the %" PRIu64 " bytes it has "
@@ -105,6 +98,31 @@ static int on_data(struct http_call *c, const void *p, size_t len, struct err *e
         return -1;
     r->on_bytes(r, (int64_t)len);
     return 0;
+}
+
+void object_range_expect(struct object_range *r) {
+    r->call = (struct http_call){.http = NULL};
+    r->got = 0;
+    r->seen = r->whole = r->kms = false;
+    r->ranged = true;
+}
+
+int object_range_take(struct object_range *r, const void *p, size_t len, struct err *e) {
+    if (!r->seen && r->on_answer)
+        r->on_answer(r);
+    r->seen = true;
+    return add(r, p, len, e);
+}
+
+static int on_data(struct http_call *c, const void *p, size_t len, struct err *e) {
+    struct object_range *r = c->ctx;
+    if (!r->seen) {
+        if (check_answer(r, e) < 0)
+            return -1;
+        if (r->on_answer)
+            r->on_answer(r);
+    }
+    return add(r, p, len, e);
 }
 
 static void on_end(struct http_call *c, const struct err *e) {

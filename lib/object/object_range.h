@@ -17,9 +17,10 @@ enum {
 struct object_want {
     const char *name;       // for messages
     const char *url, *etag; // etag without quotes; "": none, then one request reads all of it
+    uint64_t file;          // url NULL: the number of a file of the operator's computer
     uint64_t size;
     unsigned char id[HASH_BYTES]; // stands for this content alone
-    bool hashed;                  // hash is known: another node has read it
+    bool hashed;                  // hash is known
     unsigned char hash[HASH_BYTES];
 };
 
@@ -50,6 +51,9 @@ struct object_range {
 };
 
 void object_range_begin(struct object_range *r, struct http *http);
+// The same for bytes that come by another way than http: object_range_take gives them, in order.
+void object_range_expect(struct object_range *r);
+int object_range_take(struct object_range *r, const void *p, size_t len, struct err *e);
 void object_range_close(struct object_range *r); // frees the answer; no callback any more
 
 // True when an ETag of that text is the MD5 of the content, unless a key of KMS was used.

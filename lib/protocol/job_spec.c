@@ -145,6 +145,7 @@ static int parse_inputs(struct arena *a, const struct toml *t, struct job_spec *
             return err_wrap(e, "input '%.100s'", i->key);
         in->mode = text_at(i, "mode", "replicated");
         in->streamed = toml_get_bool(i, "streamed", false);
+        in->listed = toml_get_bool(i, "listed", false);
         if (!str_is_name(in->name, 64))
             return err_set(e, ERR_CONFIG, "input '%.100s' has no plain name", in->name);
     }
@@ -167,6 +168,10 @@ char *job_share_folder(struct arena *a, const char *path, int nodes, int group_r
 char *job_share_list(struct arena *a, const char *run_dir, const char *name, int nodes,
                      int group_rank) {
     return arena_printf(a, "%s/inputs/%s-of%d.%d.jsonl", run_dir, name, nodes, group_rank);
+}
+
+char *job_input_list(struct arena *a, const char *run_dir, const char *name) {
+    return arena_printf(a, "%s/inputs/%s.jsonl", run_dir, name);
 }
 
 char *job_deal_list(struct arena *a, const char *run_dir, const char *name) {
@@ -237,6 +242,8 @@ static void format_input(struct strbuf *out, const struct job_input *in) {
     toml_write_str(out, "mode", in->mode ? in->mode : "replicated");
     if (in->streamed)
         toml_write_bool(out, "streamed", true);
+    if (in->listed)
+        toml_write_bool(out, "listed", true);
     if (!in->deal)
         return;
     toml_write_str(out, "shard", deal_shard_words[in->deal->shard]);

@@ -74,7 +74,7 @@
 //           --kinds: also "kinds":{"logs":{"files":N,"bytes":B},"output":…,"model":…,"state":…},
 //           what the run has of each kind of results on this node.
 //
-// snapshot  --run RUN [--known DIGEST] [--again]
+// snapshot  --run RUN [--known DIGEST] [--again | --closed]
 //           Links the files of the run's state into runs/RUN/snapshot, as one whole generation: for
 //           one second nothing has changed, and no process has one of them open for writing.
 //           stdout:
@@ -83,6 +83,10 @@
 //           new false: there is no state, or it is the one of DIGEST, and nothing was linked.
 //           --again: looks at the snapshot instead, which is whole unless one of its files has
 //           changed since DIGEST, and removes it.
+//
+//           --closed: links the finished files of the run's output and model into runs/RUN/closed,
+//           and writes the list of all of them there (content/snapshot_closed.h). "new" false: as
+//           of DIGEST; "whole" is always true.
 //
 // clean     --run RUN | --all [--owner ID] [--fetched] [--force] [--discard]
 //           Removes runs/RUN, or everything below root that dtctl put there, and root when that

@@ -165,6 +165,7 @@ static void send_next(struct revive_node *x) {
                                       l->dealt ? l->dealt[n->index] : NULL,
                                       l->remote && !l->elastic ? l->remote[n->index].files : NULL,
                                       l->lists,
+                                      l->listed ? l->listed[n->index] : NULL,
                                       input_fanout_files(l),
                                       x->state};
     struct xfer_push_spec spec = {

@@ -137,7 +137,7 @@ static int run(struct context *s, struct arena *a, const char *const *argv,
     out->alone = call->alone;
     struct proc_spec spec = {.argv = argv,
                              .env = s->env,
-                             .in = answers[0],
+                             .in = call->in > 0 ? call->in : answers[0],
                              .out = ends[1],
                              .err = -1,
                              .new_group = true, // Ctrl-C is dtctl's to handle

@@ -12,6 +12,7 @@ struct dtdata_call {
     size_t bytes_max;        // of the output, without lines of progress
     int64_t ms_max;          // 0: no limit
     bool alone;              // the user is asked for nothing
+    int in;                  // its standard input; 0: nothing
     // At least ten times a second. total 0: nothing is known yet. NULL: not called.
     void (*on_progress)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;

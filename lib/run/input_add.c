@@ -8,6 +8,7 @@
 #include "run/input_elastic.h"
 #include "run/input_fanout.h"
 #include "run/input_from_run.h"
+#include "run/input_lists.h"
 #include "run/input_remote.h"
 #include "run/input_samples.h"
 #include "run/input_stream.h"
@@ -77,7 +78,7 @@ static int copy_entry(struct manifest *to, struct arena *a, const struct manifes
 }
 
 // Adds an entry of the input to what a node gets.
-static int give(struct run_start *l, const struct run_start_input *in, size_t node,
+static int give(struct run_start *l, struct run_start_input *in, size_t node,
                 const struct manifest_entry *entry, struct err *e) {
     struct arena *a = l->context->arena;
     if (config_input_is_streamed(in->config))
@@ -117,6 +118,8 @@ static int give_share(struct run_start *l, struct run_start_input *in, size_t no
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < m->count; i++) {
         const struct manifest_entry *entry = &m->entries[i];
+        if (entry->kind == MANIFEST_FOLDER && config_input_is_streamed(in->config))
+            continue;
         if (entry->kind == MANIFEST_FOLDER)
             rc = in->elastic ? input_elastic_add(l, in, node, i, e)
                              : copy_entry(l->shards[node], l->context->arena, entry, in->path, e);
@@ -255,7 +258,17 @@ static int find_files(struct run_start *l, struct run_start_input *in, bool fold
     if (in->run && in->manifest->files == 0)
         return err_set(e, ERR_CONFIG, "'%s': run '%s' left no file there", in->config->source,
                        in->run);
-    return hashing_run(l->context, in->manifest, e);
+    return manifest_sort(in->manifest, e) < 0 ? -1 : hashing_run(l->context, in->manifest, e);
+}
+
+static int give_to_all(struct run_start *l, struct run_start_input *in, struct err *e) {
+    in->path = in->path ? in->path : input_stream_path(l, in);
+    for (size_t n = 0; n < l->node_count; n++)
+        for (size_t i = 0; i < in->manifest->count; i++)
+            if (in->manifest->entries[i].kind == MANIFEST_FILE &&
+                give(l, in, n, &in->manifest->entries[i], e) < 0)
+                return -1;
+    return 0;
 }
 
 // Lists the objects. Every node reads its own part.
@@ -286,10 +299,8 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
         run_start_make_shards(l);
         return deal_files(l, in, e);
     }
-    for (size_t n = 0; n < l->node_count; n++)
-        for (size_t i = 0; i < in->manifest->count; i++)
-            if (give(l, in, n, &in->manifest->entries[i], e) < 0)
-                return -1;
+    if (give_to_all(l, in, e) < 0)
+        return -1;
     if (!in->remote->folder && !streamed)
         in->path = file_join(l->context->arena, in->path, in->manifest->entries[0].path);
     return 0;
@@ -315,16 +326,22 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
         return err_set(e, ERR_CONFIG, "'%s' is one file; only a folder can be sharded", in->source);
     if (find_files(l, in, folder, e) < 0)
         return -1;
+    if (config_input_is_streamed(in->config) &&
+        (input_stream_check(l, in, e) < 0 || input_remote_add_program(l, e) < 0))
+        return -1;
     in->elastic = sharded && l->elastic;
     if (in->elastic && input_elastic_check_run(l, in, e) < 0)
         return -1;
     if (sharded) {
         in->share = arena_new(a, struct run_start_share, l->node_count);
-        in->path = node_path(l, in);
+        in->path =
+            config_input_is_streamed(in->config) ? input_stream_path(l, in) : node_path(l, in);
         run_start_make_shards(l);
         return in->config->unit == CONFIG_UNIT_SAMPLE ? deal_samples(l, in, e)
                                                       : deal_files(l, in, e);
     }
+    if (config_input_is_streamed(in->config))
+        return give_to_all(l, in, e);
     in->path = node_path(l, in);
     for (size_t i = 0; i < in->manifest->count; i++)
         if (copy_entry(l->common, a, &in->manifest->entries[i], in->path, e) < 0)
@@ -350,6 +367,7 @@ int input_add_all(struct run_start *l, struct err *e) {
                                .path = in->path,
                                .mode = in->share ? "sharded" : "replicated",
                                .deal = in->elastic ? input_elastic_rule(a, from) : NULL,
+                               .listed = input_lists_has(in),
                                .streamed = config_input_is_streamed(from)};
     }
     return 0;

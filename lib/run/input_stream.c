@@ -5,7 +5,9 @@
 #include "data/shard_index.h"
 #include "fleet/embedded_files.h"
 #include "run/dtdata.h"
+#include "run/input_lists.h"
 #include "run/input_remote.h"
+#include "run/input_source.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -51,10 +53,22 @@ static int check_native(const struct run_start_input *in, struct err *e) {
                              in->config->deliver, in->source);
 }
 
+// Entries of a folder here that have no content of their own.
+static int check_links(const struct run_start_input *in, struct err *e) {
+    const struct manifest *m = in->manifest;
+    for (size_t i = 0; i < m->count; i++)
+        if (m->entries[i].kind == MANIFEST_LINK)
+            return err_set(e, ERR_CONFIG,
+                           "deliver = %s: '%s' is a symbolic link, and files alone are streamed "
+                           "(try: exclude, or deliver = copy)",
+                           in->config->deliver, m->entries[i].path);
+    return 0;
+}
+
 int input_stream_check(const struct run_start *l, const struct run_start_input *in, struct err *e) {
     uint64_t cache_max = (uint64_t)in->config->cache_max;
     char limit[STR_HUMAN_BYTES_MAX], size[STR_HUMAN_BYTES_MAX];
-    if (l->native && check_native(in, e) < 0)
+    if ((l->native && check_native(in, e) < 0) || check_links(in, e) < 0)
         return -1;
     for (size_t i = 0; cache_max && i < in->manifest->count; i++)
         if (in->manifest->entries[i].size > cache_max)
@@ -74,7 +88,7 @@ const char *input_stream_path(const struct run_start *l, const struct run_start_
 static void begin_input(struct run_start_stream *x, const struct run_start_input *in) {
     struct json_out j;
     if (x->input.len == 0)
-        strbuf_adds(&x->input, in->remote->header);
+        strbuf_adds(&x->input, in->remote ? in->remote->header : "{\"ca\":\"\"}\n");
     x->newest = in;
     json_open(&j, &x->input);
     json_object(&j, NULL);
@@ -86,7 +100,37 @@ static void begin_input(struct run_start_stream *x, const struct run_start_input
     strbuf_addc(&x->input, '\n');
 }
 
-int input_stream_add(struct run_start *l, size_t node, const struct run_start_input *in,
+// A file of this computer, which has no address: its name on the nodes is its SHA-256.
+static int add_file(struct run_start *l, struct run_start_stream *x, struct run_start_input *in,
+                    const struct manifest_entry *entry, struct err *e) {
+    size_t at = (size_t)(entry - in->manifest->entries);
+    char hex[HASH_HEX_BYTES];
+    struct json_out j;
+    if (!in->files)
+        in->files = arena_new(l->context->arena, int64_t, in->manifest->count + 1);
+    if (!in->files[at]) { // numbers of files begin with 0, and those kept here with 1
+        int64_t number = input_source_add(&l->sources, &l->source_count, entry, e);
+        if (number < 0)
+            return -1;
+        in->files[at] = number + 1;
+    }
+    hash_hex(hex, entry->hash);
+    json_open(&j, &x->input);
+    json_object(&j, NULL);
+    json_int(&j, "index", (int64_t)input_lists_number(l, in, at));
+    json_str(&j, "path", entry->path);
+    json_str(&j, "name", entry->path);
+    json_int(&j, "file", in->files[at] - 1);
+    json_int(&j, "size", (int64_t)entry->size);
+    json_str(&j, "etag", hex);
+    json_str(&j, "id", hex);
+    json_str(&j, "sha256", hex);
+    json_end(&j);
+    strbuf_addc(&x->input, '\n');
+    return 0;
+}
+
+int input_stream_add(struct run_start *l, size_t node, struct run_start_input *in,
                      const struct manifest_entry *entry, struct err *e) {
     if (!l->streams)
         l->streams = arena_new(l->context->arena, struct run_start_stream, l->node_count + 1);
@@ -96,6 +140,8 @@ int input_stream_add(struct run_start *l, size_t node, const struct run_start_in
     if (++x->objects > INPUT_STREAM_OBJECTS_MAX)
         return err_set(e, ERR_LIMIT, "a node would have more than %d streamed objects",
                        INPUT_STREAM_OBJECTS_MAX);
+    if (!in->remote)
+        return add_file(l, x, in, entry, e);
     const struct input_remote_object *o = input_remote_find(in->remote, entry->path);
     strbuf_addf(&x->input, "{\"index\":%zu,%s", (size_t)(entry - in->manifest->entries),
                 o->line + 1);
@@ -127,6 +173,8 @@ static int start(struct fleet_node *n, struct err *e) {
 int input_stream_start(struct run_start *l, struct fleet *f, struct err *e) {
     if (!l->streams)
         return 0;
+    if (l->source_count && input_source_save(l->context, &l->run, &l->sources, e) < 0)
+        return -1;
     for (size_t i = 0; i < f->count; i++) {
         f->nodes[i].work = l;
         strbuf_adds(&l->streams[i].input, INPUT_REMOTE_END);
@@ -141,4 +189,5 @@ void input_stream_close(struct run_start *l) {
     for (size_t n = 0; l->streams && n < l->node_count; n++)
         strbuf_fini(&l->streams[n].input);
     l->streams = NULL;
+    strbuf_fini(&l->sources);
 }

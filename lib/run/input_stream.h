@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inputs with deliver = stream. Every node gets the list of its objects in the order of the deal,
-// with an address for each, and dtdata there serves them to the ranks while they come.
+// each with an address or as a file of this computer (input_source.h), and dtdata there serves them
+// to the ranks while they come.
 #ifndef RUN_INPUT_STREAM_H
 #define RUN_INPUT_STREAM_H
 
@@ -16,7 +17,7 @@ int input_stream_check(const struct run_start *l, const struct run_start_input *
 // The folder of the input on the nodes, which has its lists.
 const char *input_stream_path(const struct run_start *l, const struct run_start_input *in);
 // Adds an object to what this node reads. All of one input come in a row.
-int input_stream_add(struct run_start *l, size_t node, const struct run_start_input *in,
+int input_stream_add(struct run_start *l, size_t node, struct run_start_input *in,
                      const struct manifest_entry *entry, struct err *e);
 // Starts dtdata on every node; it waits for the agent. Failures are kept per node.
 int input_stream_start(struct run_start *l, struct fleet *f, struct err *e);

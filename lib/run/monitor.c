@@ -6,8 +6,10 @@
 #include "base/log.h"
 #include "fleet/fleet_runs.h"
 #include "run/agent_restart.h"
+#include "run/input_source.h"
 #include "run/monitor_view.h"
 #include "run/node_replace.h"
+#include "run/output_published.h"
 #include "run/results.h"
 #include "run/results_archive.h"
 #include "run/results_part.h"
@@ -55,7 +57,8 @@ struct attention {
     const struct attend_options *options;
     struct revive revive;
     struct replace replace;
-    struct published published;
+    struct publish states, outputs;
+    struct input_source source;
     struct timer leave; // fires when no second Ctrl-C follows
     bool asked_to_stop;
     int64_t first_ms;
@@ -101,6 +104,9 @@ static void on_signal(void *ctx, int signal) {
                     "  follow:  dtctl logs -f %s\n"
                     "  stop:    dtctl stop %s",
                     a->follow.run->id, a->follow.run->id);
+        if (a->source.follow)
+            screen_note(s->screen, "  streamed inputs of this computer are served while dtctl "
+                                   "follows the run; reads of the ranks wait 5 minutes for it");
         timer_start(s->loop, &a->leave, ATTEND_SECOND_MS_MAX, on_leave);
     }
 }
@@ -317,6 +323,19 @@ static int check_rank(const struct run_history *t, const struct run *run, int ra
                          rank, highest);
 }
 
+// Work of this side for an active run.
+static int serve_open(struct attention *a, struct err *e) {
+    state_published_open(&a->states, &a->follow);
+    output_published_open(&a->outputs, &a->follow);
+    return input_source_open(&a->source, &a->follow, e);
+}
+
+static void serve_close(struct attention *a) {
+    publish_close(&a->states);
+    publish_close(&a->outputs);
+    input_source_close(&a->source);
+}
+
 int monitor_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
                 int *exit_status, struct err *e) {
     struct context *s = fleet->context;
@@ -342,10 +361,10 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     if (result == 0 && o->replace_nodes)
         node_replace_init(&a->replace, &a->follow);
     if (result == 0 && !o->offline && !o->until_now)
-        state_published_open(&a->published, &a->follow);
+        result = serve_open(a, e);
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
-    state_published_close(&a->published);
+    serve_close(a);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
     results_drain_close(&a->view.rescue);

@@ -57,6 +57,8 @@ int monitor_run(struct fleet *f, struct run *run, const struct attend_options *o
     X("nodes-replaced", "", "`dtctl up` has succeeded")                                            \
     X("state-published", "peer files bytes",                                                       \
       "state.every: a whole generation of a node's state is here")                                 \
+    X("output-published", "peer files bytes",                                                      \
+      "outputs.every: what a node has finished of its output and model is here")                   \
     X("left", "", "the command that followed the run ended before the run did")                    \
     X("fetched", "complete", "the results were fetched; complete: yes or no")                      \
     X("uploaded", "to complete", "the results were uploaded to outputs.s3; complete: yes or no")

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "content/tree_merge.h"
+#include "run/output_published.h"
 #include "run/results_claim.h"
 #include "run/results_join.h"
 #include "run/results_part.h"
@@ -23,6 +24,7 @@ struct collect {
     const bool *gone;
     bool beside; // merged files are here, and not all of their nodes give them again to compare
     int rank0;   // index of the only node whose output and model are fetched; -1: all nodes' are
+    bool live;   // files that came while the run went on may be used
     struct collect_result *result;
 };
 
@@ -47,6 +49,17 @@ struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, 
     return xfer_fetch(n->link, &spec, events, ctx, e);
 }
 
+// Files that came while the run was active are the beginning of the node's part.
+static int use_live(struct fleet_node *n, const struct run *run, unsigned *kinds, struct err *e) {
+    struct context *s = n->fleet->context;
+    const char *name = n->info->name;
+    if (!output_published_has(s, run, name) || file_exists(results_part_mark(s, run, name)))
+        return 0;
+    if (*kinds)
+        *kinds |= RESULTS_JOIN_LIST;
+    return output_published_move(s, run, name, *kinds, results_part_path(s, run, name), e);
+}
+
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
                           struct err *e) {
     const struct collect *c = ctx;
@@ -55,6 +68,8 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
     if (other)
         kinds &= ~(unsigned)(RESULT_OUTPUT | RESULT_MODEL | RESULT_WORK);
     if (kinds && results_part_begin(n->fleet->context, c->run, n->info->name, kinds, e) < 0)
+        return NULL;
+    if (c->live && use_live(n, c->run, &kinds, e) < 0)
         return NULL;
     return results_collect_start(n, c->run, kinds, events, n, e);
 }
@@ -162,6 +177,35 @@ static int add_published(struct fleet *f, const struct run *run, const struct co
     return 0;
 }
 
+// True when the node may hold results of the end of the run: it was in the last round, or its round
+// is unknown while that round lacks a report. Lost and departed nodes are excluded.
+static bool is_wanted(const struct fleet *f, const struct collect *c, size_t i) {
+    const struct run_history *t = c->history;
+    int reported = 0;
+    for (size_t k = 0; k < f->count; k++)
+        reported += t->nodes[k].round == t->round;
+    if (t->nodes[i].round == t->round)
+        return true;
+    return !t->nodes[i].lost && !t->nodes[i].left && (t->round < 0 || reported < t->nodes_in_round);
+}
+
+// The folder with what came of a node's output and model while the run went on, where the node
+// gives no more; NULL: it is still to give its part, or nothing came.
+static const char *stand_in(const struct fleet_node *n, const struct run *run,
+                            const struct collect *c) {
+    struct context *s = n->fleet->context;
+    const char *name = n->info->name, *part = results_part_path(s, run, name);
+    bool other = c->rank0 >= 0 && (size_t)c->rank0 != n->index;
+    bool over = c->gone[n->index] || !is_wanted(n->fleet, c, n->index);
+    if (run->native || other || !over || !output_published_has(s, run, name))
+        return NULL;
+    if (file_is_absent(part))
+        part = output_published_path(s, run, name);
+    screen_note(s->screen, "node %s: its files that were fetched while the run went on stand in",
+                name);
+    return part;
+}
+
 // Takes the parts of the nodes that have given theirs. Of a node that left in the run, all kinds.
 static int join_parts(struct fleet *f, const struct run *run, const struct collect *c,
                       struct parts *p, struct err *e) {
@@ -171,9 +215,17 @@ static int join_parts(struct fleet *f, const struct run *run, const struct colle
         const char *name = n->info->name, *from = results_part_path(s, run, name), *renamed = NULL;
         bool marked = file_exists(results_part_mark(s, run, name));
         unsigned kinds = marked ? RESULT_ALL | RESULT_WORK : run->bring | results_with_work(run);
-        if ((n->failed && !marked) || file_is_absent(from))
+        bool live = n->failed && !marked;
+        if (live) {
+            from = stand_in(n, run, c);
+            kinds &= RESULT_OUTPUT | RESULT_MODEL;
+        }
+        if (!from || file_is_absent(from))
             continue;
-        p->folders[p->count] = results_join_part(s->arena, from, kinds, !marked, &renamed, e);
+        if (!live && !marked && output_published_settle(s, run, name, from, e) < 0)
+            return -1;
+        p->folders[p->count] =
+            results_join_part(s->arena, from, kinds, !marked && !live, &renamed, e);
         if (!p->folders[p->count])
             return -1;
         p->names[p->count++] = name;
@@ -236,18 +288,6 @@ static int find_rank0(const struct collect *c) {
     const struct history_node *n = &t->nodes[c->order[0]];
     bool known = t->round >= 0 && n->round == t->round && n->first_rank == 0;
     return c->run->merge == CONFIG_MERGE_RANK0 && known ? (int)c->order[0] : -1;
-}
-
-// True when the node may hold results of the end of the run: it was in the last round, or its round
-// is unknown while that round lacks a report. Lost and departed nodes are excluded.
-static bool is_wanted(const struct fleet *f, const struct collect *c, size_t i) {
-    const struct run_history *t = c->history;
-    int reported = 0;
-    for (size_t k = 0; k < f->count; k++)
-        reported += t->nodes[k].round == t->round;
-    if (t->nodes[i].round == t->round)
-        return true;
-    return !t->nodes[i].lost && !t->nodes[i].left && (t->round < 0 || reported < t->nodes_in_round);
 }
 
 static int fetch_all(struct fleet *f, struct collect *c, struct err *e) {
@@ -349,6 +389,19 @@ static void find_gone(struct fleet *f, const struct run *run, const bool *now, b
     }
 }
 
+// *live: no other dtctl fetches files of the run as if it still went on.
+static int hold_live(struct context *s, const struct run *run, int *lock, bool *live,
+                     struct err *e) {
+    if (file_is_absent(output_published_path(s, run, NULL)))
+        return 0;
+    *live = output_published_stop(s, run, lock, e) == 0;
+    if (*live || e->code != ERR_BUSY)
+        return *live ? 0 : -1;
+    screen_note(s->screen, "what came while the run went on is fetched again: %s", e->text);
+    err_clear(e);
+    return 0;
+}
+
 int results_collect(struct fleet *f, struct run *run, const struct run_history *history, bool *gone,
                     struct collect_result *out, struct err *e) {
     struct context *s = f->context;
@@ -360,8 +413,11 @@ int results_collect(struct fleet *f, struct run *run, const struct run_history *
         .gone = gone,
         .result = out,
     };
+    auto_close int live_lock = -1;
     *out = (struct collect_result){0};
     c.rank0 = find_rank0(&c);
+    if (hold_live(s, run, &live_lock, &c.live, e) < 0)
+        return -1;
     if (work_left_ask(f, run, c.rank0, &out->work_left, e) < 0)
         return -1;
     find_gone(f, run, out->work_left.gone, gone);
@@ -381,6 +437,8 @@ int results_collect(struct fleet *f, struct run *run, const struct run_history *
         result = file_remove_tree(incoming, e);
     if (result == 0 && out->complete && !(run->left & RESULT_STATE))
         result = state_published_remove(s, run, NULL, e);
+    if (result == 0 && out->complete && !(run->left & (RESULT_OUTPUT | RESULT_MODEL)))
+        result = output_published_remove(s, run, e);
     // The marks say of nodes that are gone that nothing of them is missing in a later fetch.
     if (result == 0 && out->complete && !run->left)
         result = file_remove_tree(run_path(&s->cluster, run, "left"), e);

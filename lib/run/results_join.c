@@ -19,6 +19,7 @@ static const struct {
     {RESULT_WORK, "gathered", "gathered/work", "work"},
     {RESULT_MODEL, "model", "model", "model"},
     {RESULT_STATE, "state", "state", "state"},
+    {RESULTS_JOIN_LIST, "closed/list", "list", "list"},
 };
 enum { FOLDERS_COUNT = sizeof FOLDERS / sizeof FOLDERS[0] };
 

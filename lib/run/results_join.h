@@ -14,6 +14,9 @@
 #include "base/arena.h"
 #include "base/err.h"
 
+// Beside kinds: the list of files of output and model (content/snapshot_closed.h), as PART/list.
+enum { RESULTS_JOIN_LIST = 32 };
+
 // The paths to fetch of these kinds (enum result_kind, RESULT_WORK) below the run's folder on a
 // node, NULL-terminated.
 const char **results_join_paths(struct arena *a, const char *run, unsigned kinds);

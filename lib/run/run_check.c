@@ -65,12 +65,21 @@ static int check_remote(const struct config *c, const struct config_input *in, s
 static int check_stream(const struct config *c, const struct config_input *in, struct err *e) {
     if (!config_input_is_streamed(in))
         return 0;
-    if (!input_remote_is(in->source))
-        return err_set(
-            e, ERR_CONFIG,
-            "deliver = %s reads from s3:// and https:// only; files of this computer are "
-            "sent before the first rank starts (try: deliver = copy)",
-            in->deliver);
+    if (in->unit == CONFIG_UNIT_SAMPLE)
+        return err_set(e, ERR_CONFIG,
+                       "deliver = %s: unit = sample makes archives for every node, which are sent "
+                       "before the first rank starts (try: unit = file)",
+                       in->deliver);
+    if (c->job.replace_nodes)
+        return err_set(e, ERR_CONFIG,
+                       "deliver = %s: a node that replaces another one would have no address of "
+                       "an object (try: without --replace-nodes)",
+                       in->deliver);
+    if (c->job.detach && !input_remote_is(in->source))
+        return err_set(e, ERR_CONFIG,
+                       "deliver = %s: dtctl serves the files of this computer while it follows the "
+                       "run (try: without --detach, or deliver = copy)",
+                       in->deliver);
     if (c->compat_sagemaker)
         return err_set(e, ERR_CONFIG,
                        "deliver = %s: with compat.sagemaker programs open files in the folder of a "

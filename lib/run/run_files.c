@@ -13,6 +13,7 @@
 #include "run/input_add.h"
 #include "run/input_elastic.h"
 #include "run/input_fanout.h"
+#include "run/input_lists.h"
 #include "run/input_remote.h"
 #include "run/input_stream.h"
 #include "sys/file.h"
@@ -149,6 +150,7 @@ void run_start_close(struct run_start *l) {
     input_add_close(l);
     input_remote_close(l);
     input_stream_close(l);
+    input_lists_close(l);
     input_fanout_close(l);
     input_elastic_close(l);
     for (size_t n = 0; l->shards && n < l->node_count; n++)
@@ -167,5 +169,7 @@ int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {
     if (l->shards &&
         fleet_send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
-    return input_elastic_send(l, f, e) < 0 ? -1 : input_remote_send(l, f, e);
+    return input_elastic_send(l, f, e) < 0 || input_remote_send(l, f, e) < 0
+               ? -1
+               : input_lists_send(l, f, e);
 }

@@ -217,6 +217,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     r->bring_work = !l->native && c->output_work;
     r->wanted = result_kinds_of(&c->output_fetch);
     r->archive = c->output_archive;
+    r->output_every_ms = config_output_every_ms(c);
     r->merge = l->native ? CONFIG_MERGE_AUTO : c->output_merge;
     r->state = "made";
     r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)

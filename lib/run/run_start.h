@@ -63,6 +63,8 @@ struct run_start_input {
     struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
     bool elastic;                  // sharded, and dealt anew by every round
     const char *path;              // on the nodes, below their root; elastic: of job_share_folder
+    size_t *numbers;               // by entry: its place among the files; NULL until asked for
+    int64_t *files;                // streamed from here: by entry, its number + 1; NULL
     struct manifest *manifest;     // replicated, or complete before it is dealt out
     size_t samples;                // in it; 0 unless samples are dealt
     struct run_start_share *share; // sharded: by node rank; NULL: replicated
@@ -88,13 +90,16 @@ struct run_start {
     struct manifest **shards;         // per node, NULL without sharded inputs
     bool elastic;                     // the nodes of the run may change
     struct manifest **dealt;          // per node: its shares of elastic inputs that are here; NULL
+    struct manifest **listed;         // per node: lists of copied inputs; NULL: none
     struct manifest *lists;           // of elastic inputs, for every node; NULL: none
     struct run_start_remote *remote;  // per node, NULL without inputs from servers
     struct run_start_stream *streams; // per node, NULL without streamed inputs
-    bool has_dtdata;                  // the program is among the files
-    struct input_fanout *shared;      // objects that every node gets; NULL: none
-    uint64_t downloaded, again;       // bytes that nodes read, and requests made again
-    uint64_t passed_on;               // bytes of them that nodes got from other nodes
+    struct strbuf sources;            // files of streamed inputs that are here (input_source.h)
+    size_t source_count;
+    bool has_dtdata;             // the program is among the files
+    struct input_fanout *shared; // objects that every node gets; NULL: none
+    uint64_t downloaded, again;  // bytes that nodes read, and requests made again
+    uint64_t passed_on;          // bytes of them that nodes got from other nodes
     struct run_start_input *inputs;
     size_t input_count;
     struct input_parts parts;            // of split archives

@@ -122,6 +122,8 @@ static void check_step(struct stream_store *s) {
     if (ended == 0)
         return;
     s->checking = c->next;
+    if (ended > 0 && o->want.hashed && memcmp(o->want.hash, c->part.hash, HASH_BYTES) != 0)
+        ended = err_set(&e, ERR_HASH, "its content has changed since it was listed (try again)");
     if (ended < 0)
         cas_part_discard(&s->cas, &c->part);
     else if (cas_part_adopt(&s->cas, &c->part, &path, &e) < 0 ||
@@ -187,28 +189,69 @@ static void end_alone(struct stream_slot *slot, const struct err *e) {
     slot->alone = false;
 }
 
-static void on_end(struct object_range *r, const struct err *e) {
-    struct stream_slot *slot = r->ctx;
+// The request of a slot has ended too early: its units are to be asked for again.
+static void give_back(struct stream_slot *slot, const struct err *e) {
     struct stream_object *o = slot->object;
     struct stream_coming *c = o->coming;
     slot->object = NULL;
     end_alone(slot, e);
     c->calls--;
+    memcpy(c->asked, c->have, (size_t)(c->units + 7) / 8);
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) // requests that continue
+        if (slot->store->slots[k].object == o && !slot->store->slots[k].alone) {
+            const struct object_range *other = &slot->store->slots[k].range;
+            for (uint64_t at = other->from; at < other->from + other->len; at += CAS_UNIT_BYTES)
+                set_bit(c->asked, at / CAS_UNIT_BYTES);
+        }
+    c->ranging = c->ranging == TRYING ? UNTRIED : c->ranging == ALL ? UNTRIED : c->ranging;
+}
+
+static void on_end(struct object_range *r, const struct err *e) {
+    struct stream_slot *slot = r->ctx;
+    struct stream_object *o = slot->object;
+    struct stream_coming *c = o->coming;
     if (e->code) {
-        memcpy(c->asked, c->have, (size_t)(c->units + 7) / 8);
-        for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) // requests that continue
-            if (slot->store->slots[k].object == o && !slot->store->slots[k].alone) {
-                const struct object_range *other = &slot->store->slots[k].range;
-                for (uint64_t at = other->from; at < other->from + other->len; at += CAS_UNIT_BYTES)
-                    set_bit(c->asked, at / CAS_UNIT_BYTES);
-            }
-        c->ranging = c->ranging == TRYING ? UNTRIED : c->ranging == ALL ? UNTRIED : c->ranging;
+        give_back(slot, e);
         stream_object_fail(slot->store, o, e);
         return;
     }
+    slot->object = NULL;
+    end_alone(slot, e);
+    c->calls--;
     if (c->absent == 0 && c->calls == 0)
         check_begin(slot->store, o);
 }
+
+// ---- bytes of the operator's computer -----------------------------------------------------------
+
+bool stream_source_asks(const struct stream_store *s, size_t slot) {
+    return s->slots[slot].object && !s->slots[slot].object->want.url;
+}
+
+void stream_source_bytes(struct stream_store *s, size_t slot, const void *p, size_t len) {
+    struct object_range *r = &s->slots[slot].range;
+    struct err e = {0};
+    if (object_range_take(r, p, len, &e) < 0 || r->got == r->len)
+        on_end(r, &e);
+}
+
+void stream_source_failed(struct stream_store *s, size_t slot, const struct err *e) {
+    on_end(&s->slots[slot].range, e);
+}
+
+void stream_source_lost(struct stream_store *s) {
+    struct err e = {0};
+    err_set(&e, ERR_NET, "the connection to the operator's computer was cut");
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++)
+        if (stream_source_asks(s, k))
+            give_back(&s->slots[k], &e);
+}
+
+static bool is_in_reach(const struct stream_store *s, const struct stream_object *o) {
+    return o->want.url || s->ask;
+}
+
+// ---- asking -------------------------------------------------------------------------------------
 
 static void send_range(struct stream_store *s, struct stream_slot *slot, struct stream_object *o,
                        uint64_t from, uint64_t len) {
@@ -230,7 +273,12 @@ static void send_range(struct stream_store *s, struct stream_slot *slot, struct 
         .on_bytes = on_bytes,
         .on_end = on_end,
         .ctx = slot};
-    object_range_begin(&slot->range, s->http);
+    if (o->want.url) {
+        object_range_begin(&slot->range, s->http);
+        return;
+    }
+    object_range_expect(&slot->range);
+    s->ask(s->ask_ctx, (size_t)(slot - s->slots), slot);
 }
 
 // Asks for units from `unit` on, up to byte `to`.
@@ -339,8 +387,9 @@ static bool fetch_for_reader(struct stream_store *s, struct stream_slot *slot) {
     for (struct stream_reader *r = s->first; r; r = r->after) {
         struct stream_object *o = r->object;
         uint64_t unit;
-        if (o->why || r->asks || !want_object(s, o, true))
+        if (o->why || r->asks || !is_in_reach(s, o) || !want_object(s, o, true))
             continue;
+        slot->urgent = true;
         if (may_ask_alone(s, r)) {
             o->input->alone += r->end - r->at;
             slot->alone = r->asks = true;
@@ -364,7 +413,7 @@ static bool fetch_ahead(struct stream_store *s, struct stream_slot *slot, struct
         size_t i = (in->next + k) % in->count;
         struct stream_object *o = &s->objects[in->first + i];
         uint64_t unit;
-        if (o->why || o->state == STREAM_WHOLE || o->state == STREAM_CHECKING)
+        if (o->why || o->state == STREAM_WHOLE || o->state == STREAM_CHECKING || !is_in_reach(s, o))
             continue;
         bool begins = o->state == STREAM_ABSENT;
         if (begins && in->unread && in->unread + o->want.size > in->window)
@@ -374,6 +423,7 @@ static bool fetch_ahead(struct stream_store *s, struct stream_slot *slot, struct
                 continue;
             return false; // no room
         }
+        slot->urgent = false;
         if (begins) {
             o->unread = true;
             in->unread += o->want.size;

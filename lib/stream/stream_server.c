@@ -252,7 +252,10 @@ int stream_server_open(struct stream_server *s, const char *run_dir, struct err 
                             arena_printf(&a, "%s/stream/%s", run_dir, s->store.inputs[i].name), e);
     if (result == 0) {
         s->agent_fd = net_unix_listen(file_join(&a, run_dir, "stream.sock"), e);
-        result = s->agent_fd < 0 ? -1 : stream_renew_open(s, run_dir, e);
+        result = s->agent_fd < 0 || stream_renew_open(s, run_dir, e) < 0 ||
+                         stream_source_listen(&s->source, &s->store, run_dir, e) < 0
+                     ? -1
+                     : 0;
     }
     arena_fini(&a);
     return result;
@@ -268,7 +271,8 @@ static int start(struct stream_server *s, const char *ca, struct err *e) {
         return -1;
     int fd = s->listen_fd, agent_fd = s->agent_fd;
     s->listen_fd = s->agent_fd = -1;
-    if (listener_open(&s->door, s->loop, fd, "streamed inputs", on_accept, e) < 0 ||
+    if (stream_source_open(&s->source, s->loop, e) < 0 ||
+        listener_open(&s->door, s->loop, fd, "streamed inputs", on_accept, e) < 0 ||
         listener_open(&s->agent_door, s->loop, agent_fd, "the agent", on_agent, e) < 0 ||
         stream_renew_start(s, e) < 0)
         return -1;
@@ -322,6 +326,7 @@ void stream_server_close(struct stream_server *s) {
         listener_close(&s->door);
         listener_close(&s->agent_door);
         conn_close(&s->agent);
+        stream_source_close(&s->source, s->run_dir);
         timer_stop(&s->alone);
         loop_close(s->loop);
     }

@@ -12,7 +12,7 @@
 
 #include "stream/stream_renew.h"
 #include "stream/stream_request.h"
-#include "stream/stream_store.h"
+#include "stream/stream_source.h"
 #include "sys/conn.h"
 #include "sys/listener.h"
 
@@ -49,6 +49,7 @@ struct stream_server {
     int port, listen_fd, agent_fd;
     struct listener door, agent_door;
     struct conn agent;
+    struct stream_source source;
     struct timer alone;
     struct stream_renew renew;
     const char *run_dir;

@@ -175,7 +175,9 @@ void stream_object_whole(struct stream_store *s, struct stream_object *o) {
 
 static bool is_there(struct stream_store *s, struct stream_object *o) {
     const struct object_want *want = &o->want;
-    const unsigned char *hash = want->etag[0] ? known_find(&s->known, want->id) : NULL;
+    const unsigned char *hash = want->hashed    ? want->hash
+                                : want->etag[0] ? known_find(&s->known, want->id)
+                                                : NULL;
     if (want->size == 0) {
         hash_of(o->hash, "", 0);
         o->packed = true;

@@ -92,6 +92,7 @@ struct stream_slot {
     struct stream_store *store;
     struct stream_object *object; // NULL: idle
     bool alone;                   // bytes of a reader, no units
+    bool urgent;                  // a reader waits for them
     struct stream_reader *reader; // NULL: it has gone
 };
 
@@ -109,6 +110,9 @@ struct stream_store {
     struct stream_coming *checking;
     uint64_t to_come;               // bytes of the missing units of objects that come
     uint64_t read, evicted, served; // bytes: from servers, removed, to readers
+    // Asks the operator's computer for the range of a slot; NULL: it cannot be reached now.
+    void (*ask)(void *ctx, size_t slot, const struct stream_slot *x);
+    void *ask_ctx;
     // An object cannot be had; all objects of an input are there. NULL: not called.
     void (*on_failed)(void *ctx, const struct stream_object *o);
     void (*on_whole)(void *ctx, const struct stream_input *in);

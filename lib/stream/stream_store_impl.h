@@ -13,6 +13,12 @@ void stream_object_fail(struct stream_store *s, struct stream_object *o, const s
 int stream_make_room(struct stream_store *s, struct stream_object *o, bool for_reader,
                      struct err *e);
 
+// stream_fetch.c, for stream_source.c
+bool stream_source_asks(const struct stream_store *s, size_t slot); // a range of it is under way
+void stream_source_bytes(struct stream_store *s, size_t slot, const void *p, size_t len);
+void stream_source_failed(struct stream_store *s, size_t slot, const struct err *e);
+void stream_source_lost(struct stream_store *s); // ranges under way are asked for again later
+
 // stream_fetch.c
 struct cas_part *stream_coming_part(struct stream_object *o);
 bool stream_coming_busy(const struct stream_object *o); // requests or a check are under way

@@ -2,7 +2,10 @@
 // The local host: routes, interfaces, unix sockets, texts for errors.
 #include "sys/net.h"
 
+#include "sys/file.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -66,18 +69,30 @@ bool net_address_is_local(const struct net_address *a) {
     return find_interface(a, NULL);
 }
 
-static int unix_address(const char *path, struct sockaddr_un *un, struct err *e) {
+// A path that does not fit is named by its folder, which *dir then holds open.
+static int unix_address(const char *path, struct sockaddr_un *un, int *dir, struct err *e) {
+    struct arena a = {0};
+    int rc = 0;
     *un = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof un->sun_path)
-        return err_set(e, ERR_LIMIT, "socket path '%.200s' is longer than %zu bytes", path,
-                       sizeof un->sun_path - 1);
-    memcpy(un->sun_path, path, strlen(path));
-    return 0;
+    *dir = -1;
+    if (strlen(path) < sizeof un->sun_path) {
+        memcpy(un->sun_path, path, strlen(path));
+        return 0;
+    }
+    *dir = open(file_dir(&a, path), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (*dir < 0)
+        rc = err_errno(e, ERR_NOT_FOUND, "no folder of the socket '%s'", path);
+    else if ((size_t)snprintf(un->sun_path, sizeof un->sun_path, "/proc/self/fd/%d/%s", *dir,
+                              file_base(path)) >= sizeof un->sun_path)
+        rc = err_set(e, ERR_LIMIT, "socket name '%.200s' is longer than 80 bytes", file_base(path));
+    arena_fini(&a);
+    return rc;
 }
 
 int net_unix_connect(const char *path, struct err *e) {
     struct sockaddr_un un;
-    if (unix_address(path, &un, e) < 0)
+    auto_close int dir = -1;
+    if (unix_address(path, &un, &dir, e) < 0)
         return -1;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -92,7 +107,8 @@ int net_unix_connect(const char *path, struct err *e) {
 
 int net_unix_listen(const char *path, struct err *e) {
     struct sockaddr_un un;
-    if (unix_address(path, &un, e) < 0)
+    auto_close int dir = -1;
+    if (unix_address(path, &un, &dir, e) < 0)
         return -1;
     struct err ignored;
     int probe = net_unix_connect(path, &ignored);

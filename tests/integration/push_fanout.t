@@ -59,6 +59,9 @@ ok 'only the part that one node lacks is sent beside what all lack' \
     test "$(fields bytes_wire)" -lt $((37 * MB))
 
 # ---- a node that goes, or stops, in the middle
+whole() { # NODE OLD NEW: one of them is in its folder, and nothing else
+    has "$2" "$1" >/dev/null || has "$3" "$1"
+}
 pushes() { host_processes "$1" 'dtrun.*--node'; } # NODE
 arrived() { # NODE KIB: of the large file
     local part=$WORK/node$1/root/.dtctl/nodes/node$1/cas/tmp
@@ -73,6 +76,7 @@ for p in $(pushes 3); do kill -KILL "$p"; done
 wait $pushing; diag "$(date +%s) $(cat push.err)"
 ok 'the other nodes have the files although one was killed' has killed 1 2 4 5
 like "$(cat push.err)" 'node3' 'the error names the node whose agent was killed'
+ok 'the killed node has no mixture of old and new files' whole 3 some killed
 
 content frozen
 push 120 frozen/ &
@@ -85,6 +89,27 @@ ok 'the nodes behind a frozen one have the files soon' wait_for 30 has frozen 1 
 for p in $frozen; do kill -CONT "$p"; done
 wait $pushing; diag "$(date +%s) $(cat push.err)"
 ok 'the frozen node has them when it goes on' wait_for 30 has frozen 2
+
+parts() { find "$WORK/node$1/root/.dtctl/nodes/node$1/cas/tmp" -type f | sort | paste -sd' '; }
+before=$(parts 3) # of the push that was killed there, for its next attempt
+content unplugged
+uplink 40mbit
+DTCTL_SSH_KEEPALIVE=1s push 120 unplugged/ &
+pushing=$!
+ok 'the content of a push comes to the fourth node' wait_for 60 arrived 4 4096
+link_down 3
+wait $pushing; diag "$(date +%s) $(cat push.err)"
+ok 'the other nodes have the files although a cable was pulled' has unplugged 1 2 4 5
+like "$(cat push.err)" 'node3' 'the error names the node without a network'
+ok 'the node without a network has no mixture of files' whole 3 frozen unplugged
+link_up 3
+uplink 400mbit
+push 60 unplugged/
+is "$status" 0 'the next push reaches the node again'
+ok 'every node has the files then' has unplugged 1 2 3 4 5
+ok 'the next push brings only what the node lacked' \
+    test "$(fields bytes_sent)" -lt $((17 * MB))
+is "$(parts 3)" "$before" 'no part of these files is left in its store'
 
 # ---- one by one
 content single

@@ -52,7 +52,6 @@ refused() { # KEY=VALUE WHY
 refused mode=Sharded "'Sharded' is none of replicated, sharded, FullyReplicated"
 refused deliver=Pipe "'Pipe' is not available"
 refused deliver=extract "'extract' is none of copy, stream, File, FastFile"
-refused deliver=FastFile 'reads from s3:// and https:// only'
 refused window=1M 'window is for an input with deliver = stream'
 refused order=random "neither name nor shuffle:SEED"
 refused shard=count 'ShardedByS3Key is shard = key'

@@ -104,6 +104,10 @@ run dtctl train --name resum --resume held --set train.epochs=3 "${small[@]}" \
     --set train.epochs=3 --set train.resume=auto
 is "$status" 0 'a run with copy resumes one with stream' || diag "$out$err"
 
+run dtctl train --name local "${small[@]}" "${stream[@]}" --set inputs.data.source=set
+is "$status" 0 'shards of this computer are streamed, too' || diag "$out$err"
+is "$(weights local)" "$(weights copy)" 'the weights are those of copy'
+
 # ---- a part for every node ----------------------------------------------------------------------
 mkdir even
 for i in 0 1 2 3; do cp packed/train/000000.tar "even/$i.tar"; done
@@ -127,8 +131,7 @@ refused() { # WHY ARGUMENTS…
 refused "reads 'train/000000.tar' by the file 'train/shards.dtindex'.*try: dtctl data index" \
     --set 'inputs.data.exclude=train/shards.dtindex'
 refused 'webdataset shards .* has none' --set 'inputs.data.include=classes.txt'
-refused 'from s3:// and https:// only' --set inputs.data.source=set
-refused 'from s3:// and https:// only' --set inputs.data.source=run:copy/output
+refused 'webdataset shards .* has none' --set inputs.data.source=run:copy/output
 fails() { # NAME WHY ARGUMENTS…
     run dtctl train --name "$1" --nodes 1 "${small[@]}" "${stream[@]}" "${@:3}"
     ok "$1: the run fails" test "$status" != 0

@@ -67,7 +67,6 @@ refused() { # WHY ARGUMENTS…
     is "$status" 2 "refused: ${*:2}"
     like "$err" "$1" "  $1"
 }
-refused 'reads from s3:// and https:// only' --set inputs.set.source=set
 refused "'Pipe' is not available" --set inputs.set.deliver=Pipe
 refused 'has to fit into the cache' --set inputs.set.cache_max=1M
 refused 'does not hold .part-2.tar' --set inputs.set.cache_max=2M --set inputs.set.window=1M
