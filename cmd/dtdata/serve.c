@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard input is lines of JSON: {"ca":"PEM"}; then, for each input, {"input":"NAME",
-// "window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in the order of
-// reading, as `list` has them, each with its "index" in the whole; and {"end":true}. An object
+// Standard input is lines of JSON: for each input {"ca":"PEM"}, where it is read from a server,
+// {"input":"NAME","window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in the
+// order of reading, as `list` has them, each with its "index" in the whole; and {"end":true}. An object
 // without "url" is the "file" of that number on the operator's computer (stream/stream_source.h),
 // with "sha256".
 #include "serve.h"
@@ -65,7 +65,8 @@ struct lines {
 
 static int take_line(void *ctx, const struct json *j, size_t number, struct err *e) {
     struct lines *l = ctx;
-    if (number == 1) {
+    (void)number;
+    if (json_get(j, "ca")) { // all inputs have those of the user's settings
         l->ca = json_get_str(j, "ca", "");
         return 0;
     }

@@ -87,15 +87,14 @@ const char *input_stream_path(const struct run_start *l, const struct run_start_
 
 static void begin_input(struct run_start_stream *x, const struct run_start_input *in) {
     struct json_out j;
-    if (x->input.len == 0)
-        strbuf_adds(&x->input, in->remote ? in->remote->header : "{\"ca\":\"\"}\n");
+    strbuf_adds(&x->input, in->remote ? in->remote->header : "");
     x->newest = in;
     json_open(&j, &x->input);
     json_object(&j, NULL);
     json_str(&j, "input", in->name);
     json_int(&j, "window", in->config->window);
     json_int(&j, "cache_max", in->config->cache_max);
-    json_int(&j, "ends", in->remote->ends_ms);
+    json_int(&j, "ends", in->remote ? in->remote->ends_ms : 0);
     json_end(&j);
     strbuf_addc(&x->input, '\n');
 }
