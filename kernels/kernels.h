@@ -250,6 +250,7 @@ struct kernel_step {
     double good;                    // updates since it changed
     double updates, power1, power2; // that were applied; beta1 and beta2 to their power
     double halted;                  // a number was not finite: no update is applied any more
+    double culprit; // 1 + the last gradient that was not finite in the step that halted; 0: none
     // step_totals and step_judge write these.
     double own_loss;              // sum over this rank's rows
     double totals[KERNEL_TOTALS]; // of all ranks
@@ -277,6 +278,8 @@ struct step_totals_args {
 // which doubles after STEP_SCALE_UPDATES updates. Otherwise, and with a loss that is not finite,
 // step->halted is set.
 enum { STEP_SCALE_UPDATES = 2000, STEP_SCALE_FIRST = 65536 };
+#define STEP_SCALE_LEAST (1.0 / (1 << 14)) // below it the step halts
+#define STEP_SCALE_MOST  ((double)(1 << 24))
 struct step_judge_args {
     struct kernel_step *step;
     const float *tail;
@@ -284,6 +287,8 @@ struct step_judge_args {
     int nsquares;
     double beta1, beta2;
     int scaling;
+    const void *grads; // ngrads, among which the culprit is looked for
+    size_t ngrads;
 };
 
 enum { BESIDE_MARKS_MAX = 1024, BESIDE_LOOK_MS = 50 };

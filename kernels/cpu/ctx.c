@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "kernels/cpu/pool.h"
+#include "kernels/cpu/thread_pool.h"
 
 enum { workers_max = 1024, align_bytes = 64 };
 // From this size on memory comes straight from the system, aligned for large pages.
@@ -111,7 +111,7 @@ int ctx_open(struct kernel_ctx **out, const struct kernel_config *cfg, const str
     if (isa)
         write_mode(ctx->mode | FLUSH_BITS);
     // A pool of one is only made to pin the caller.
-    int rc = workers > 1 || cfg->cpus ? pool_open(&ctx->pool, workers, cfg->cpus) : 0;
+    int rc = workers > 1 || cfg->cpus ? thread_pool_open(&ctx->pool, workers, cfg->cpus) : 0;
     if (rc < 0) {
         write_mode(ctx->mode);
         free(ctx);
@@ -124,7 +124,7 @@ int ctx_open(struct kernel_ctx **out, const struct kernel_config *cfg, const str
 void ctx_close(struct kernel_ctx *ctx) {
     if (!ctx)
         return;
-    pool_close(ctx->pool);
+    thread_pool_close(ctx->pool);
     write_mode((read_mode() & ~(unsigned)FLUSH_BITS) | (ctx->mode & FLUSH_BITS));
     ctx_mem_free(ctx, ctx->work, ctx->work_bytes);
     free(ctx);
@@ -151,5 +151,5 @@ void ctx_parallel(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int 
     if (ctx->workers == 1)
         fn(arg, 0, 1);
     else
-        pool_run(ctx->pool, fn, arg);
+        thread_pool_run(ctx->pool, fn, arg);
 }

@@ -80,7 +80,7 @@ struct winograd_out {
     int relu, accumulate;
 };
 
-// A matrix operation of batch norm over a few rows; see norm.c for the meaning of the vectors.
+// A matrix operation of batch norm over a few rows; see batchnorm.c for the meaning of the vectors.
 struct bn_span {
     int64_t rows;
     int cols;

@@ -299,7 +299,11 @@ void cuda_step_judge(struct cuda_queue *q, const struct step_judge_args *a) {
                                   .beta1 = a->beta1,
                                   .beta2 = a->beta2,
                                   .scale_updates = STEP_SCALE_UPDATES,
+                                  .scale_least = STEP_SCALE_LEAST,
+                                  .scale_most = STEP_SCALE_MOST,
                                   .nsquares = a->nsquares,
-                                  .scaling = a->scaling};
+                                  .scaling = a->scaling,
+                                  .grads = a->grads,
+                                  .ngrads = (int64_t)a->ngrads};
     cuda_enqueue(q, CUDA_KERNEL_step_judge, 1, 1, &p);
 }

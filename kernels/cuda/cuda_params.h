@@ -166,7 +166,7 @@ struct range_params {
 
 struct step_params { // as struct kernel_step
     double lr, clip, request[2];
-    double loss_scale, good, updates, power1, power2, halted;
+    double loss_scale, good, updates, power1, power2, halted, culprit;
     double own_loss, totals[6], apply, grad_scale, correct1, correct2;
 };
 
@@ -188,8 +188,10 @@ struct step_judge_params {
     struct step_params *step;
     const float *tail; // or NULL
     const double *squares;
-    double beta1, beta2, scale_updates;
+    double beta1, beta2, scale_updates, scale_least, scale_most;
     int nsquares, scaling;
+    const float *grads;
+    int64_t ngrads;
 };
 
 struct scalar_params {

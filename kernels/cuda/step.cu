@@ -36,26 +36,24 @@ KERNEL step_totals(const step_totals_params p) {
 }
 
 // The loss scale after squares that are or are not finite.
-__device__ __forceinline__ void rescale(step_params &s, bool finite, double scale_updates) {
-    const double LEAST = 1.0 / (1 << 14), MOST = 1 << 24;
+__device__ __forceinline__ void rescale(step_params &s, bool finite, const step_judge_params &p) {
     if (!finite) {
         s.loss_scale *= 0.5, s.good = 0.0;
-        s.halted = s.halted != 0.0 || s.loss_scale < LEAST;
-    } else if (++s.good >= scale_updates) {
-        s.loss_scale = fmin(2 * s.loss_scale, MOST), s.good = 0.0;
+        s.halted = s.halted != 0.0 || s.loss_scale < p.scale_least;
+    } else if (++s.good >= p.scale_updates) {
+        s.loss_scale = fmin(2 * s.loss_scale, p.scale_most), s.good = 0.0;
     }
 }
 
-KERNEL step_judge(const step_judge_params p) {
-    if (threadIdx.x)
-        return;
+// Whether the gradients of this step halt the run.
+__device__ __forceinline__ bool judge(const step_judge_params &p) {
     const double TINY = 1e-6; // as torch.nn.utils.clip_grad_norm_
     step_params &s = *p.step;
     for (int i = 0; p.tail && i < TAIL; i++)
         s.totals[i] = p.tail[i];
     double squares = p.tail ? sum(p.squares, p.nsquares) : s.totals[SQUARES];
-    bool finite = isfinite(squares), halted = s.halted != 0.0;
-    halted = halted || !isfinite(s.totals[LOSS]) || (!finite && !p.scaling);
+    bool finite = isfinite(squares), before = s.halted != 0.0;
+    bool halted = before || !isfinite(s.totals[LOSS]) || (!finite && !p.scaling);
     double unscale = 1 / s.loss_scale, norm = sqrt(squares) * unscale;
     s.totals[SQUARES] = squares * unscale * unscale;
     s.grad_scale = (s.clip > 0 ? fmin(1.0, s.clip / (norm + TINY)) : 1.0) * unscale;
@@ -64,5 +62,29 @@ KERNEL step_judge(const step_judge_params p) {
         s.updates++, s.power1 *= p.beta1, s.power2 *= p.beta2;
     s.correct1 = 1 - s.power1, s.correct2 = 1 - s.power2;
     if (p.scaling && !halted)
-        rescale(s, finite, p.scale_updates);
+        rescale(s, finite, p);
+    return !finite && !before && s.halted != 0.0;
+}
+
+// The gradients of later steps take the place of these before the host looks at a step that halts.
+// Backward goes from the last one to the first, so the last one is nearest to the cause.
+KERNEL step_judge(const step_judge_params p) {
+    __shared__ int64_t last[CUDA_THREADS];
+    __shared__ int halts;
+    if (threadIdx.x == 0)
+        halts = judge(p);
+    __syncthreads(); // it is decided
+    if (!halts)
+        return;
+    int64_t mine = 0;
+    for (int64_t i = threadIdx.x; i < p.ngrads; i += CUDA_THREADS)
+        if (!isfinite(p.grads[i]))
+            mine = i + 1;
+    last[threadIdx.x] = mine;
+    __syncthreads(); // every thread has left its last one
+    if (threadIdx.x)
+        return;
+    for (int i = 1; i < CUDA_THREADS; i++)
+        mine = max(mine, last[i]);
+    p.step->culprit = (double)mine;
 }

@@ -38,6 +38,8 @@ struct train_position {
     int64_t optimizer_kind; // enum train_optimizer
     int64_t epochs_done;    // records that are filled
     double best_top1;       // percent; -1 before the first evaluation
+    double loss_scale;      // of train.dtype f16; 0: this training has had none
+    double loss_scale_good; // updates since it changed
     // Sums over the running epoch, so that its record is right after a resume in its middle.
     double epoch_loss_sum, epoch_top1_sum, epoch_images, epoch_seconds;
 };

@@ -231,12 +231,31 @@ static int meta_data(const struct safetensors_file *f, int64_t *out, struct err 
     return safetensors_get_meta(&f->header, "data") ? meta_int(f, "data", out, e) : 0;
 }
 
+// Checkpoints of runs without f16, and older ones, have no scale of the loss: 0.
+static int meta_loss_scale(const struct safetensors_file *f, struct train_position *at,
+                           struct err *e) {
+    at->loss_scale = at->loss_scale_good = 0;
+    if (!safetensors_get_meta(&f->header, "loss_scale"))
+        return 0;
+    if (meta_real(f, "loss_scale", &at->loss_scale, e) < 0 ||
+        meta_real(f, "loss_scale_good", &at->loss_scale_good, e) < 0)
+        return -1;
+    if (!(at->loss_scale >= STEP_SCALE_LEAST && at->loss_scale <= STEP_SCALE_MOST))
+        return err_set(e, ERR_FORMAT, "%s: metadata 'loss_scale' is %g, not between %g and %g",
+                       f->path, at->loss_scale, STEP_SCALE_LEAST, STEP_SCALE_MOST);
+    if (!(at->loss_scale_good >= 0 && at->loss_scale_good < STEP_SCALE_UPDATES))
+        return err_set(e, ERR_FORMAT, "%s: metadata 'loss_scale_good' is %g, not between 0 and %d",
+                       f->path, at->loss_scale_good, STEP_SCALE_UPDATES - 1);
+    return 0;
+}
+
 static int read_position(const struct safetensors_file *f, struct train_position *at,
                          struct err *e) {
     if (meta_int(f, "step", &at->step, e) < 0 || meta_int(f, "epoch", &at->epoch, e) < 0 ||
         meta_int(f, "consumed", &at->consumed, e) < 0 ||
         meta_int(f, "samples", &at->samples, e) < 0 || meta_int(f, "seed", &at->seed, e) < 0 ||
-        meta_data(f, &at->data, e) < 0 || meta_real(f, "best_top1", &at->best_top1, e) < 0 ||
+        meta_data(f, &at->data, e) < 0 || meta_loss_scale(f, at, e) < 0 ||
+        meta_real(f, "best_top1", &at->best_top1, e) < 0 ||
         meta_real(f, "epoch_loss_sum", &at->epoch_loss_sum, e) < 0 ||
         meta_real(f, "epoch_top1_sum", &at->epoch_top1_sum, e) < 0 ||
         meta_real(f, "epoch_images", &at->epoch_images, e) < 0 ||

@@ -209,6 +209,10 @@ static int write_state(const struct checkpoint_image *c, const char *path, struc
     listing_meta_int(&l, "data", at->data);
     listing_meta(&l, "dataset", c->dataset);
     listing_meta_real(&l, "best_top1", at->best_top1);
+    if (at->loss_scale > 0) {
+        listing_meta_real(&l, "loss_scale", at->loss_scale);
+        listing_meta_real(&l, "loss_scale_good", at->loss_scale_good);
+    }
     listing_meta_real(&l, "epoch_loss_sum", at->epoch_loss_sum);
     listing_meta_real(&l, "epoch_top1_sum", at->epoch_top1_sum);
     listing_meta_real(&l, "epoch_images", at->epoch_images);

@@ -47,7 +47,11 @@ static int make_step(struct trainer *t, struct err *e) {
     struct network *net = net_of(t);
     struct optimizer *o = &t->chunk[0].optimizer;
     bool adam = o->kind != TRAIN_SGD;
-    struct kernel_step first = {.loss_scale = is_scaling(t) ? STEP_SCALE_FIRST : 1,
+    bool known = t->at.loss_scale > 0; // from the checkpoint
+    struct kernel_step first = {.loss_scale = !is_scaling(t) ? 1
+                                              : known        ? t->at.loss_scale
+                                                             : STEP_SCALE_FIRST,
+                                .good = is_scaling(t) ? t->at.loss_scale_good : 0,
                                 .updates = (double)o->step,
                                 .power1 = adam ? pow(o->beta1, (double)o->step) : 0,
                                 .power2 = adam ? pow(o->beta2, (double)o->step) : 0};
@@ -188,7 +192,9 @@ int trainer_async_judge(struct step_run *r, struct err *e) {
                                       .nsquares = net->squares_pending,
                                       .beta1 = o->beta1,
                                       .beta2 = o->beta2,
-                                      .scaling = is_scaling(t)};
+                                      .scaling = is_scaling(t),
+                                      .grads = net->grads,
+                                      .ngrads = net->model->param_elements};
     if (t->async.joined && join_totals(r, e) < 0)
         return -1;
     net->k->step_judge(net->ctx, &a);
@@ -304,7 +310,9 @@ static int settle(struct trainer *t, struct err *e) {
     if (!isfinite(tail[TAIL_LOSS]))
         return trainer_rank_diverged(t, "the loss", s.own_loss, d->step, e);
     if (s.halted != 0)
-        return trainer_gradient_diverged(t, d->step, e);
+        return trainer_gradient_halted(t, (int64_t)s.culprit - 1, d->step, e);
+    if (is_scaling(t))
+        t->at.loss_scale = s.loss_scale, t->at.loss_scale_good = s.good;
     trainer_proven(t);
     t->proven = false;
     t->chunk[0].optimizer.step = (int64_t)s.updates;

@@ -64,13 +64,12 @@ static void look_at_bucket(const struct trainer *t, struct chunk *c, const struc
     }
 }
 
-int trainer_gradient_diverged(struct trainer *t, int64_t step, struct err *e) {
+// Names the last culprit of all ranks.
+static int name_culprit(struct trainer *t, const struct culprit *mine, int64_t step,
+                        struct err *e) {
     char what[NN_NAME_BYTES_MAX + 64] = "the norm of all gradients is";
-    struct culprit mine = {.param = -1}, *all = heap_alloc((size_t)t->world * sizeof *all);
-    for (int c = 0; c < t->chunks; c++)
-        for (int b = 0; b < t->chunk[c].part->buckets.count; b++)
-            look_at_bucket(t, &t->chunk[c], &t->chunk[c].part->buckets.bucket[b], &mine);
-    int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
+    struct culprit *all = heap_alloc((size_t)t->world * sizeof *all);
+    int r = comm_all_gather(t->comm, mine, all, sizeof *mine, e);
     int64_t last = -1;
     for (int rank = 0; rank < t->world && r == 0; rank++)
         if (all[rank].param > last) {
@@ -81,6 +80,27 @@ int trainer_gradient_diverged(struct trainer *t, int64_t step, struct err *e) {
     free(all);
     return r < 0 ? err_wrap(e, "looking for a gradient that is not finite")
                  : trainer_diverged(t, what, step, e);
+}
+
+int trainer_gradient_diverged(struct trainer *t, int64_t step, struct err *e) {
+    struct culprit mine = {.param = -1};
+    for (int c = 0; c < t->chunks; c++)
+        for (int b = 0; b < t->chunk[c].part->buckets.count; b++)
+            look_at_bucket(t, &t->chunk[c], &t->chunk[c].part->buckets.bucket[b], &mine);
+    return name_culprit(t, &mine, step, e);
+}
+
+int trainer_gradient_halted(struct trainer *t, int64_t element, int64_t step, struct err *e) {
+    struct culprit mine = {.param = -1};
+    const struct nn_model *m = t->chunk[0].net.model;
+    for (int i = 0; i < m->params; i++) {
+        const struct nn_param *p = &m->param[i];
+        if (element < (int64_t)p->begin || element >= (int64_t)(p->begin + p->count))
+            continue;
+        mine.param = m->first_param + i;
+        snprintf(mine.name, sizeof mine.name, "%s", p->name);
+    }
+    return name_culprit(t, &mine, step, e);
 }
 
 // ---- checksums ---------------------------------------------------------------------------------

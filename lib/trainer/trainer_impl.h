@@ -322,6 +322,8 @@ int trainer_diverged(const struct trainer *t, const char *what, int64_t step, st
 int trainer_rank_diverged(struct trainer *t, const char *noun, double own, int64_t step,
                           struct err *e);
 int trainer_gradient_diverged(struct trainer *t, int64_t step, struct err *e);
+// The same of a step whose gradients are gone: element is what the device has noted; -1: none.
+int trainer_gradient_halted(struct trainer *t, int64_t element, int64_t step, struct err *e);
 int trainer_check_ranks(struct trainer *t, struct err *e); // or 0: all have the same parameters
 // trainer_eval.c
 int trainer_eval(struct trainer *t, struct err *e);

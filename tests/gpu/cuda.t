@@ -55,7 +55,8 @@ awk -v threads=$THREADS 'FNR == NR { if ($1 !~ /^#/ && NF) blocks[$1] = $2; next
     { registers = int(($3 + 7) / 8) * 8; fit = int(65536 / (registers * threads)) }
     $4 > 0 { print $2 " spills " $4 " bytes on sm_" $1 }
     !($2 in blocks) { print $2 " is not in tests/gpu/cuda_blocks" }
-    fit < blocks[$2] { print $2 ": " fit " blocks on sm_" $1 " ($3 registers), not " blocks[$2] }
+    fit < blocks[$2] {
+        print $2 ": " fit " blocks on sm_" $1 " (" $3 " registers), not " blocks[$2] }
     { seen[$2] = 1 }
     END { for (name in blocks) if (!(name in seen)) print name " is no kernel of kernels/cuda" }' \
     "$SRC/tests/gpu/cuda_blocks" used >wrong

@@ -29,7 +29,7 @@ $(GPU)/libnccl.so.2: $(GPU_NCCL) $(GPU)/libcuda.so.1
 
 # The launchers of the shipped kernels, and the plain-C backend that judges them.
 GPU_CUDA := $(call gpu_objects,kernels/cuda/*.c kernels/cpu/reference_f32.c kernels/cpu/ctx.c \
-    kernels/cpu/pool.c)
+    kernels/cpu/thread_pool.c)
 $(patsubst tests/gpu/%.c,$(GPU)/%,$(wildcard tests/gpu/test_cuda_*.c)): $(GPU_CUDA)
 
 $(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_EMU)

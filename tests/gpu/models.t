@@ -72,4 +72,40 @@ ok 'the CPU backend resumes it' train mixed "$BIN/dttrain" -- "${half[@]}" epoch
 like "$(cat mixed/out)" 'resuming from .*epoch 1, step 5' \
     'the CPU backend goes on where the GPU was'
 ok 'the losses are those of one run' close mixed whole 1e-4
+
+# ---- the scale of the loss in a checkpoint ------------------------------------------------------
+f16=("data=$WORK/shapes40" model=mlp hidden=8 batch=4 lr=1 dtype=f16)
+# scale FOLDER STEP: of that checkpoint, and the updates since it changed
+scale() {
+    grep -ao '"loss_scale[a-z_]*":"[^"]*"' \
+        "$1/dttrain-output/state/checkpoint-$(printf %010d "$2")/state.safetensors"
+}
+overflows() { # FOLDER: steps without an update
+    grep -c '"grad_norm":null' "$1/dttrain-output/metrics.jsonl"
+}
+ok 'f16: two epochs' train scaled.whole on_gpu "$cuda" -- "${f16[@]}" epochs=2
+ok 'f16: one epoch' train scaled on_gpu "$cuda" -- "${f16[@]}"
+first=$(scale scaled 10) overflown=$(overflows scaled)
+ok 'f16: the scale of the loss has changed in the first epoch' [ "$overflown" -ge 1 ]
+like "$first" "\"loss_scale\":\"$((65536 >> overflown))\"" \
+    'f16: the checkpoint has the scale of the loss'
+for name in cpu two old; do cp -r scaled scaled.$name; done
+ok 'f16: the second epoch' train scaled on_gpu "$cuda" -- "${f16[@]}" epochs=2
+is "$(losses scaled)" "$(losses scaled.whole)" \
+    'f16: the losses are those of one run to the last bit'
+is "$(scale scaled 20)" "$(scale scaled.whole 20)" 'f16: so is the scale of the loss'
+ok 'f16: the CPU backend goes on' train scaled.cpu "$BIN/dttrain" -- "${f16[@]}" dtype=f32 lr=0.01 \
+    epochs=2
+is "$(scale scaled.cpu 20)" "$first" 'f16: its checkpoint has the same scale'
+for name in two cpu; do
+    n=$(overflows scaled.$name) gpus=(on_gpu "$cuda")
+    [ $name = cpu ] || gpus=(on_gpu "${two[@]}" "$cuda")
+    ok "f16: $name goes on by GPUs" train scaled.$name "${gpus[@]}" -- "${f16[@]}" lr=0.01 \
+        epochs=3
+    is "$(overflows scaled.$name)" "$n" "f16: $name begins with the scale of the checkpoint"
+done
+LC_ALL=C sed -i 's/"loss_scale"/"older_scal"/' scaled.old/dttrain-output/state/*/state.safetensors
+ok 'f16: a checkpoint without a scale' train scaled.old on_gpu "$cuda" -- "${f16[@]}" lr=0.01 \
+    epochs=3
+ok 'f16: it begins at 65536' [ "$(overflows scaled.old)" -gt "$overflown" ]
 done_testing

@@ -350,6 +350,7 @@ static void flat(void) {
 static void judge(struct kernel_step *s, double squares, double loss, int scaling) {
     struct loss_totals losses[2] = {{loss, 3, 5, 8}, {1, 2, 4, 8}};
     double two[2] = {squares, 0};
+    float grads[700] = {[299] = squares < (double)INFINITY ? 1 : (float)squares, [650] = 2};
     float tail[8] = {0};
     case_begin(0);
     struct kernel_step *d = device_copy(s, sizeof *s);
@@ -357,7 +358,8 @@ static void judge(struct kernel_step *s, double squares, double loss, int scalin
     double *d_two = device_copy(two, sizeof two);
     struct step_totals_args t = {
         d, device_copy(losses, sizeof losses), 2, 1.0 / 16, d_tail, 1, d_two, 0};
-    struct step_judge_args j = {d, d_tail, d_two, 2, 0.9, 0.999, scaling};
+    struct step_judge_args j = {
+        d, d_tail, d_two, 2, 0.9, 0.999, scaling, device_copy(grads, sizeof grads), 700};
     cuda_step_totals(&test.queue, &t);
     cuda_step_judge(&test.queue, &j);
     memcpy(s, device_bytes(d, sizeof *s), sizeof *s);
@@ -380,8 +382,12 @@ static void step(void) {
        "step: wrong result unless the norm is clipped");
     judge(&s, (double)INFINITY, 7, 0);
     ok(s.apply == 0 && s.halted == 1 && s.updates == 1, "step: wrong result unless it halts");
+    ok(s.culprit == 300, "step: wrong result unless the gradient is noted");
     judge(&s, 4, 7, 0);
-    ok(s.apply == 0, "step: wrong result unless it stays halted");
+    ok(s.apply == 0 && s.culprit == 300, "step: wrong result unless it stays halted");
+    s.culprit = 5;
+    judge(&s, (double)INFINITY, 7, 0);
+    ok(s.culprit == 5, "step: wrong result unless the first step that halts is noted");
     s = new_step(8), s.clip = 0;
     judge(&s, 64, 7, 1);
     ok(s.apply == 1 && s.grad_scale == 0.125 && s.totals[5] == 1 && s.good == 1,
@@ -395,6 +401,14 @@ static void step(void) {
        "step: wrong result unless the loss scale grows");
     judge(&s, 1, (double)NAN, 1);
     ok(s.apply == 0 && s.halted == 1, "step: wrong result unless a loss that is no number halts");
+    s = new_step(STEP_SCALE_LEAST);
+    judge(&s, (double)NAN, 7, 1);
+    ok(s.apply == 0 && s.halted == 1 && s.culprit == 300,
+       "step: wrong result unless the least loss scale halts");
+    s = new_step(STEP_SCALE_MOST), s.good = STEP_SCALE_UPDATES - 1;
+    judge(&s, 1, 7, 1);
+    ok(s.loss_scale == STEP_SCALE_MOST && s.good == 0,
+       "step: wrong result unless the loss scale has a limit");
 }
 
 int main(int argc, char **argv) {

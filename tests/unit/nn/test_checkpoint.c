@@ -82,6 +82,8 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
        "the position is restored");
     is_int(o.step, 1230, "the step of the optimizer is restored");
     near(at.best_top1, 61.25, 0, "the best accuracy is restored");
+    near(at.loss_scale, 2048, 0, "the scale of the loss is restored");
+    near(at.loss_scale_good, 17, 0, "the updates since it changed are restored");
     is_int(at.epochs_done, 3, "the number of epochs is restored");
     near(c.epochs[2].test_top5, 99.5, 0, "recorded epochs have their numbers");
     o.kind = TRAIN_SGD;
@@ -89,6 +91,48 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
     has_str(e.text, "train.optimizer", "the error names the option train.optimizer");
     checkpoint_image_fini(&c);
     network_close(&back);
+}
+
+// Checkpoints of f32, and older ones, have no scale of the loss; one out of bounds is refused.
+static void test_loss_scale(struct checkpoint_image *image) {
+    static const struct {
+        double scale, good;
+        const char *refused;
+    } cases[] = {{0, 0, NULL},
+                 {1.0 / (1 << 14), 1999, NULL},
+                 {1 << 24, 0, NULL},
+                 {1e-6, 0, "'loss_scale' is 1e-06, not between"},
+                 {1e9, 0, "'loss_scale' is 1e+09, not between"},
+                 {1024, 2000, "'loss_scale_good' is 2000, not between 0 and 1999"},
+                 {1024, -1, "'loss_scale_good' is -1, not between 0 and 1999"}};
+    const struct train_position before = image->at;
+    struct train_position at;
+    struct arena a = {0};
+    struct safetensors_file f;
+    struct err e;
+    char path[FILE_PATH_BYTES_MAX];
+    checkpoint_path(dir, image->at.step, path, sizeof path);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        image->at.loss_scale = cases[i].scale, image->at.loss_scale_good = cases[i].good;
+        is_int(checkpoint_write(image, dir, 2, &e), 0, "a checkpoint is written");
+        is_int(checkpoint_peek(path, &at, &e), cases[i].refused ? -1 : 0, "scale %g, good %g",
+               cases[i].scale, cases[i].good);
+        if (cases[i].refused)
+            has_str(e.text, cases[i].refused, "the error names the value and its bounds");
+        else
+            ok(at.loss_scale == cases[i].scale && at.loss_scale_good == cases[i].good,
+               "both are restored");
+    }
+    image->at = before;
+    image->at.loss_scale = 0;
+    if (checkpoint_write(image, dir, 2, &e) < 0 ||
+        safetensors_open(&f, &a, file_join(&a, path, "state.safetensors"), &e) < 0)
+        bail_out("%s", e.text);
+    ok(!safetensors_get_meta(&f.header, "loss_scale"), "none is written where there is none");
+    safetensors_close(&f);
+    arena_fini(&a);
+    image->at = before;
+    is_int(checkpoint_write(image, dir, 2, &e), 0, "the checkpoint is written again");
 }
 
 static void test_on_disk(struct network *net) {
@@ -360,7 +404,9 @@ int main(void) {
                                 .data = 77777777777,
                                 .tracked = 77,
                                 .epochs_done = 3,
-                                .best_top1 = 61.25};
+                                .best_top1 = 61.25,
+                                .loss_scale = 2048,
+                                .loss_scale_good = 17};
     struct epoch_record epochs[3] = {[2] = {.test_top5 = 99.5}};
     if (!mkdtemp(dir))
         bail_out("mkdtemp");
@@ -371,6 +417,7 @@ int main(void) {
     checkpoint_image_take(&image, &net);
     checkpoint_image_note(&image, &o, &at, epochs);
     test_round_trip(&image, &net);
+    test_loss_scale(&image);
     test_on_disk(&net);
     test_refused();
     test_foreign();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pool of worker threads, which spin for a moment and then sleep on a futex.
-#include "kernels/cpu/pool.h"
+#include "kernels/cpu/thread_pool.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -19,15 +19,15 @@
 enum { spin_ns_max = 50 * 1000, rounds_per_look = 16 };
 
 struct pool_worker {
-    struct pool *pool;
+    struct thread_pool *pool;
     pthread_t thread;
     int index;
 };
 
-struct pool {
+struct thread_pool {
     int workers, started;
     int pinned;
-    cpu_set_t caller_cpus; // as before pool_open
+    cpu_set_t caller_cpus; // as before thread_pool_open
     void (*fn)(void *arg, int worker, int workers);
     void *arg;
     _Alignas(64) _Atomic uint32_t generation; // one up per run; workers wait for it to change
@@ -79,7 +79,7 @@ static void wait_while(_Atomic uint32_t *word, uint32_t value) {
 
 static void *worker_main(void *arg) {
     struct pool_worker *w = arg;
-    struct pool *pool = w->pool;
+    struct thread_pool *pool = w->pool;
     uint32_t seen = 0;
     for (;;) {
         wait_while(&pool->generation, seen);
@@ -95,7 +95,7 @@ static void *worker_main(void *arg) {
 }
 
 // Starts a new generation. The sleepers' bit goes with the old value.
-static void release_workers(struct pool *pool) {
+static void release_workers(struct thread_pool *pool) {
     uint32_t old = atomic_load_explicit(&pool->generation, memory_order_relaxed);
     while (!atomic_compare_exchange_weak(&pool->generation, &old, (old & ~1U) + 2))
         ;
@@ -105,7 +105,7 @@ static void release_workers(struct pool *pool) {
 
 // Waits until every worker has finished. pending changes under us, so each value seen is waited
 // on in turn.
-static void wait_for_workers(struct pool *pool) {
+static void wait_for_workers(struct thread_pool *pool) {
     for (;;) {
         uint32_t now = atomic_load_explicit(&pool->pending, memory_order_acquire) & ~1U;
         if (now == 0)
@@ -114,7 +114,7 @@ static void wait_for_workers(struct pool *pool) {
     }
 }
 
-void pool_run(struct pool *pool, void (*fn)(void *arg, int worker, int workers), void *arg) {
+void thread_pool_run(struct thread_pool *pool, void (*fn)(void *arg, int worker, int workers), void *arg) {
     pool->fn = fn;
     pool->arg = arg;
     atomic_store_explicit(&pool->pending, 2 * (uint32_t)(pool->workers - 1), memory_order_relaxed);
@@ -145,12 +145,12 @@ static int start_worker(struct pool_worker *w, const int *cpus) {
     return cpus ? pin(w->thread, cpus[w->index]) : 0;
 }
 
-int pool_open(struct pool **out, int workers, const int *cpus) {
-    size_t bytes = sizeof(struct pool) + (size_t)workers * sizeof(struct pool_worker);
-    struct pool *pool = aligned_alloc(64, (bytes + 63) / 64 * 64);
+int thread_pool_open(struct thread_pool **out, int workers, const int *cpus) {
+    size_t bytes = sizeof(struct thread_pool) + (size_t)workers * sizeof(struct pool_worker);
+    struct thread_pool *pool = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!pool)
         return -ENOMEM;
-    *pool = (struct pool){.workers = workers};
+    *pool = (struct thread_pool){.workers = workers};
     int rc = 0;
     if (cpus) {
         rc = pthread_getaffinity_np(pthread_self(), sizeof pool->caller_cpus, &pool->caller_cpus);
@@ -163,14 +163,14 @@ int pool_open(struct pool **out, int workers, const int *cpus) {
         rc = start_worker(&pool->worker[i], cpus);
     }
     if (rc != 0) {
-        pool_close(pool);
+        thread_pool_close(pool);
         return -rc;
     }
     *out = pool;
     return 0;
 }
 
-void pool_close(struct pool *pool) {
+void thread_pool_close(struct thread_pool *pool) {
     if (!pool)
         return;
     atomic_store(&pool->stop, 1);
