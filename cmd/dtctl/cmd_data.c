@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "data/shard_index.h"
 #include "data/tool.h"
-#include "run/index_bucket.h"
-#include "run/input_remote.h"
+#include "run/inputs/index_bucket.h"
+#include "run/inputs/input_remote.h"
 #include "sys/file.h"
 #include "ui/progress.h"
 

@@ -7,10 +7,10 @@
 #include "fleet/fleet_runs.h"
 #include "fleet/fleet_transfer.h"
 #include "run/monitor.h"
-#include "run/output_published.h"
-#include "run/results_archive.h"
-#include "run/results_owner.h"
-#include "run/results_upload.h"
+#include "run/results/output_published.h"
+#include "run/results/results_archive.h"
+#include "run/results/results_owner.h"
+#include "run/results/results_upload.h"
 #include "sys/file.h"
 
 #include <string.h>

@@ -2,9 +2,9 @@
 // dtctl path: prints the folder with the results of a run, for scripts.
 #include "command.h"
 
-#include "run/input_from_run.h"
-#include "run/output_published.h"
-#include "run/results_owner.h"
+#include "run/inputs/input_from_run.h"
+#include "run/results/output_published.h"
+#include "run/results/results_owner.h"
 #include "sys/file.h"
 
 struct path_flags {

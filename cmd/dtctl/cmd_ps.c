@@ -6,8 +6,8 @@
 #include "cluster/nodeset.h"
 #include "fleet/fleet_runs.h"
 #include "fleet/owner.h"
-#include "run/results_archive.h"
-#include "run/results_owner.h"
+#include "run/results/results_archive.h"
+#include "run/results/results_owner.h"
 #include "watch.h"
 
 #include <string.h>

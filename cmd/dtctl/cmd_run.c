@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "run/input_from_run.h"
+#include "run/inputs/input_from_run.h"
 #include "run/task.h"
 #include "run/task_order.h"
 #include "sys/proc.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Standard input is lines of JSON: for each input {"ca":"PEM"}, where it is read from a server,
-// {"input":"NAME","window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in the
-// order of reading, as `list` has them, each with its "index" in the whole; and {"end":true}. An object
-// without "url" is the "file" of that number on the operator's computer (stream/stream_source.h),
-// with "sha256".
+// {"input":"NAME","window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in
+// the order of reading, as `list` has them, each with its "index" in the whole; and {"end":true}.
+// An object without "url" is the "file" of that number on the operator's computer
+// (stream/stream_source.h), with "sha256".
 #include "serve.h"
 
 #include "base/log.h"

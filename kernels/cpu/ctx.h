@@ -10,7 +10,7 @@
 struct thread_pool;
 
 struct kernel_ctx {
-    struct thread_pool *pool;         // NULL with one worker
+    struct thread_pool *pool;  // NULL with one worker
     int workers;               // >= 1
     unsigned mode;             // of the caller's arithmetic before ctx_open
     const struct cpu_isa *isa; // NULL in the reference backends

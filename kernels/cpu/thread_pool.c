@@ -114,7 +114,8 @@ static void wait_for_workers(struct thread_pool *pool) {
     }
 }
 
-void thread_pool_run(struct thread_pool *pool, void (*fn)(void *arg, int worker, int workers), void *arg) {
+void thread_pool_run(struct thread_pool *pool, void (*fn)(void *arg, int worker, int workers),
+                     void *arg) {
     pool->fn = fn;
     pool->arg = arg;
     atomic_store_explicit(&pool->pending, 2 * (uint32_t)(pool->workers - 1), memory_order_relaxed);

@@ -6,7 +6,7 @@
 #include "fleet/owner.h"
 #include "lifecycle/unfetched.h"
 #include "lifecycle/up.h"
-#include "run/results_owner.h"
+#include "run/results/results_owner.h"
 #include "sys/file.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "fleet/fleet_runs.h"
 #include "fleet/owner.h"
-#include "run/results_bring.h"
+#include "run/results/results_bring.h"
 
 #include <string.h>
 

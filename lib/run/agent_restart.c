@@ -4,11 +4,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "run/input_fanout.h"
+#include "run/inputs/input_fanout.h"
 #include "run/monitor.h"
-#include "run/results.h"
-#include "run/results_part.h"
-#include "run/state_published.h"
+#include "run/results/results.h"
+#include "run/results/results_part.h"
+#include "run/results/state_published.h"
 #include "sys/file.h"
 
 #include <unistd.h>

@@ -6,10 +6,10 @@
 
 #include "follow/follow.h"
 #include "follow/log_tail.h"
-#include "run/input_renew.h"
-#include "run/input_resend.h"
+#include "run/inputs/input_renew.h"
+#include "run/inputs/input_resend.h"
 #include "run/monitor.h"
-#include "run/results_drain.h"
+#include "run/results/results_drain.h"
 
 enum {
     VIEW_FIGURES_MAX = 8,

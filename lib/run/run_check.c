@@ -4,9 +4,9 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
-#include "run/input_elastic.h"
-#include "run/input_from_run.h"
-#include "run/input_remote.h"
+#include "run/inputs/input_elastic.h"
+#include "run/inputs/input_from_run.h"
+#include "run/inputs/input_remote.h"
 #include "sys/file.h"
 
 #include <errno.h>

@@ -10,12 +10,12 @@
 #include "fleet/hashing.h"
 #include "fleet/owner.h"
 #include "provider/cluster_backup.h"
-#include "run/input_add.h"
-#include "run/input_elastic.h"
-#include "run/input_fanout.h"
-#include "run/input_lists.h"
-#include "run/input_remote.h"
-#include "run/input_stream.h"
+#include "run/inputs/input_add.h"
+#include "run/inputs/input_elastic.h"
+#include "run/inputs/input_fanout.h"
+#include "run/inputs/input_lists.h"
+#include "run/inputs/input_remote.h"
+#include "run/inputs/input_stream.h"
 #include "sys/file.h"
 
 #include <stdlib.h>

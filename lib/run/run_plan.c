@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides the parameters of a run: its name, its nodes, its command.
-#include "run/results_upload.h"
+#include "run/results/results_upload.h"
 #include "run/run_start.h"
 
 #include "base/clock.h"

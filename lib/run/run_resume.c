@@ -6,8 +6,8 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "run/results_bring.h"
-#include "run/results_owner.h"
+#include "run/results/results_bring.h"
+#include "run/results/results_owner.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
 

@@ -15,7 +15,7 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_transfer.h"
 #include "protocol/job_spec.h"
-#include "run/input_parts.h"
+#include "run/inputs/input_parts.h"
 
 enum {
     LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given

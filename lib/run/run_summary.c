@@ -4,9 +4,9 @@
 
 #include "cluster/nodeset.h"
 #include "follow/events_merge.h"
-#include "run/results_archive.h"
-#include "run/results_owner.h"
-#include "run/results_upload.h"
+#include "run/results/results_archive.h"
+#include "run/results/results_owner.h"
+#include "run/results/results_upload.h"
 #include "sys/file.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 #define RUN_RUN_SUMMARY_H
 
 #include "follow/follow.h"
-#include "run/results.h"
+#include "run/results/results.h"
 
 struct summary {
     const struct context *context;

@@ -3,9 +3,9 @@
 #include "run/task.h"
 
 #include "base/env.h"
-#include "run/results_archive.h"
-#include "run/results_owner.h"
-#include "run/results_upload.h"
+#include "run/results/results_archive.h"
+#include "run/results/results_owner.h"
+#include "run/results/results_upload.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The split of objects among the nodes that read them.
-#include "run/input_split.h"
+#include "run/inputs/input_split.h"
 #include "tests/tap.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many nodes of a run are about to end at once: their results are fetched a few nodes at a time, in
 // order, and the run waits for all of them.
-#include "run/results_drain.h"
+#include "run/results/results_drain.h"
 
-#include "run/results_part.h"
+#include "run/results/results_part.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 #include "xfer/xfer_impl.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of tasks: what comes before what, a part of a graph, circles, random graphs.
-#include "run/input_from_run.h"
+#include "run/inputs/input_from_run.h"
 #include "run/task_order.h"
 #include "tests/tap.h"
 

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the files of the inputs and deals sharded ones to the nodes.
+#include "run/inputs/input_add.h"
+
+#include "content/deal.h"
+#include "content/ignore.h"
+#include "fleet/hashing.h"
+#include "run/inputs/input_elastic.h"
+#include "run/inputs/input_fanout.h"
+#include "run/inputs/input_from_run.h"
+#include "run/inputs/input_lists.h"
+#include "run/inputs/input_remote.h"
+#include "run/inputs/input_samples.h"
+#include "run/inputs/input_stream.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum { DIGEST_DIGITS = 16 };
+
+// ---- include ------------------------------------------------------------------------------------
+
+// True when a pattern matches the path or a folder above it.
+static bool is_included(const struct ignore *patterns, struct arena *a, const char *path) {
+    char *copy = arena_strdup(a, path);
+    for (char *p = strchr(copy, '/'); p; p = strchr(p + 1, '/')) {
+        *p = '\0';
+        if (ignore_match(patterns, copy, true))
+            return true;
+        *p = '/';
+    }
+    return ignore_match(patterns, path, false);
+}
+
+static bool is_below(const char *path, const char *folder) {
+    size_t len = strlen(folder);
+    return strncmp(path, folder, len) == 0 && path[len] == '/';
+}
+
+// Keeps the matching files and the folders that lead to them; with `but` those that do not match.
+static int keep_included(struct run_start_input *in, const struct option_list *list, bool but,
+                         struct err *e) {
+    struct manifest *all = in->manifest, *kept = manifest_new();
+    struct arena a = {0};
+    struct ignore patterns = {0};
+    const char *last = "";
+    int result = manifest_sort(all, e);
+    for (size_t i = 0; result == 0 && i < list->count; i++)
+        result = ignore_add(&a, &patterns, "", list->items[i], strlen(list->items[i]), e);
+    // A folder is in front of its content, so its content is seen first.
+    for (size_t i = all->count; result == 0 && i-- > 0;) {
+        const struct manifest_entry *entry = &all->entries[i];
+        bool index = !but && input_stream_is_index(entry); // it goes with its shards
+        if (entry->kind == MANIFEST_FOLDER
+                ? !is_below(last, entry->path)
+                : !index && is_included(&patterns, &a, entry->path) == but)
+            continue;
+        last = entry->path;
+        result = manifest_append(kept, entry, e);
+    }
+    if (result == 0 && kept->count == 0)
+        result = err_set(e, ERR_CONFIG, "no file of '%s' %s", in->source,
+                         but ? "is left by exclude" : "matches include");
+    arena_fini(&a);
+    in->manifest = kept;
+    manifest_free(all);
+    return result;
+}
+
+// ---- the deal -----------------------------------------------------------------------------------
+
+static int copy_entry(struct manifest *to, struct arena *a, const struct manifest_entry *entry,
+                      const char *below, struct err *e) {
+    struct manifest_entry copy = *entry;
+    copy.path = arena_printf(a, "%s/%s", below, entry->path);
+    return manifest_append(to, &copy, e);
+}
+
+// Adds an entry of the input to what a node gets.
+static int give(struct run_start *l, struct run_start_input *in, size_t node,
+                const struct manifest_entry *entry, struct err *e) {
+    struct arena *a = l->context->arena;
+    if (config_input_is_streamed(in->config))
+        return input_stream_add(l, node, in, entry, e);
+    if (in->remote && !in->share) // every node gets it
+        return node ? 0
+                    : input_fanout_add(l, in->remote, entry,
+                                       arena_printf(a, "%s/%s", in->path, entry->path), e);
+    return in->remote ? input_remote_add(l, node, in->remote, entry,
+                                         arena_printf(a, "%s/%s", in->path, entry->path), e)
+                      : copy_entry(l->shards[node], a, entry, in->path, e);
+}
+
+static void count_file(struct run_start_share *share, const struct manifest_entry *entry,
+                       uint64_t bytes) {
+    if (share->files < RUN_START_NAMES_MAX)
+        share->names[share->files] = entry->path;
+    share->files++;
+    share->bytes += bytes;
+}
+
+struct deal_rule input_add_rule(const struct run_start_input *in) {
+    struct deal_rule rule = {
+        .what = in->config->unit == CONFIG_UNIT_SAMPLE ? "samples" : "files",
+        .shard = (enum deal_shard)config_input_shard(in->config), // input_elastic.c compares them
+        .uneven = (enum deal_uneven)in->config->uneven,
+    };
+    rule.shuffled = config_input_seed(in->config, &rule.seed);
+    return rule;
+}
+
+// Gives a node all folders, its files, and the indices of shards, which are no part of the deal
+// unless the input is elastic.
+static int give_share(struct run_start *l, struct run_start_input *in, size_t node,
+                      const size_t *entries, const struct deal_share *share, struct err *e) {
+    const struct manifest *m = in->manifest;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < m->count; i++) {
+        const struct manifest_entry *entry = &m->entries[i];
+        if (entry->kind == MANIFEST_FOLDER && config_input_is_streamed(in->config))
+            continue;
+        if (entry->kind == MANIFEST_FOLDER)
+            rc = in->elastic ? input_elastic_add(l, in, node, i, e)
+                             : copy_entry(l->shards[node], l->context->arena, entry, in->path, e);
+        else if (!in->elastic && input_stream_is_index(entry))
+            rc = give(l, in, node, entry, e);
+    }
+    for (size_t i = 0; rc == 0 && i < share->count; i++) {
+        size_t at = entries[share->items[i]];
+        rc = in->elastic ? input_elastic_add(l, in, node, at, e)
+                         : give(l, in, node, &m->entries[at], e);
+        count_file(&in->share[node], &m->entries[at], m->entries[at].size);
+    }
+    return rc;
+}
+
+// Files and links are the items. Spare nodes have no share.
+static int deal_files(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
+    size_t nodes = in->elastic ? (size_t)l->run.nodes_max : l->node_count;
+    struct deal_item *items;
+    size_t *entries;
+    size_t count =
+        deal_items(a, in->manifest, in->elastic ? NULL : input_stream_is_index, &items, &entries);
+    struct deal_share *deal = arena_new(a, struct deal_share, nodes);
+    struct deal_rule rule = input_add_rule(in);
+    if (in->elastic && input_elastic_check_deal(l, in, items, count, &rule, e) < 0)
+        return -1;
+    if (deal_out(a, items, count, &rule, deal, nodes, e) < 0)
+        return err_wrap(e, "'%s'", in->source);
+    for (size_t n = 0; n < nodes; n++)
+        if (give_share(l, in, n, entries, &deal[n], e) < 0)
+            return -1;
+    return 0;
+}
+
+// Counts what a node gets, without writing it.
+static void count_samples(struct run_start *l, struct run_start_input *in, size_t node,
+                          const struct input_samples *s, const struct deal_share *deal) {
+    struct arena *a = l->context->arena;
+    uint64_t *bytes = arena_new(a, uint64_t, in->manifest->count + 1);
+    for (size_t i = 0; i < deal->count; i++)
+        bytes[s->samples[deal->items[i]].entry] += s->samples[deal->items[i]].bytes;
+    for (size_t i = 0; i < in->manifest->count; i++)
+        if (bytes[i])
+            count_file(&in->share[node], &in->manifest->entries[i], bytes[i]);
+    in->share[node].samples = deal->count;
+}
+
+// A node gets an archive of its samples for each archive that has any, and all other files.
+static int deal_samples(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct manifest *m = in->manifest;
+    struct input_samples s = {0};
+    struct deal_share *deal = arena_new(a, struct deal_share, l->node_count);
+    struct deal_rule rule = input_add_rule(in);
+    int result = input_samples_index(&s, a, m, e);
+    if (result == 0 && !l->context->config->dry_run)
+        result = input_parts_open(&l->parts, &l->context->cluster, l->run.id, e);
+    if (result == 0)
+        result = deal_out(a, s.items, s.count, &rule, deal, l->node_count, e);
+    if (result < 0)
+        err_wrap(e, "'%s'", in->source);
+    in->samples = s.count;
+    for (size_t n = 0; result == 0 && n < l->node_count; n++) {
+        const char *dir = arena_printf(a, "%s/%s/%zu", l->parts.dir, in->name, n);
+        count_samples(l, in, n, &s, &deal[n]);
+        if (!l->context->config->dry_run)
+            result =
+                input_samples_write(l->context, &s, m, &deal[n], dir, in->path, l->shards[n], e);
+        for (size_t i = 0; result == 0 && i < m->count; i++) {
+            const struct manifest_entry *entry = &m->entries[i];
+            if (input_samples_is_archive(entry))
+                continue;
+            result = copy_entry(l->shards[n], a, entry, in->path, e);
+            if (entry->kind != MANIFEST_FOLDER)
+                count_file(&in->share[n], entry, entry->size);
+        }
+    }
+    input_samples_free(&s);
+    return result;
+}
+
+// ---- one input ----------------------------------------------------------------------------------
+
+// The path on the nodes contains the hash of the content, so that the next run can reuse it. That
+// of a sharded input also depends on the rule and on the order of the nodes: a folder never has
+// shares of two deals. A share of an elastic input has a folder of its own.
+static const char *node_path(const struct run_start *l, const struct run_start_input *in) {
+    struct arena *a = l->context->arena;
+    const struct config_input *c = in->config;
+    unsigned char digest[HASH_BYTES];
+    char hex[HASH_HEX_BYTES];
+    manifest_digest(in->manifest, digest);
+    if (in->share) {
+        const char *rule =
+            arena_printf(a, "%d %d %d %s", config_input_shard(c), c->unit, c->uneven, c->order);
+        struct hash h;
+        hash_init(&h);
+        hash_add(&h, digest, sizeof digest);
+        hash_add(&h, rule, strlen(rule) + 1);
+        for (size_t n = 0; n < l->node_count && !in->elastic; n++)
+            hash_add(&h, l->run.nodes[n], strlen(l->run.nodes[n]) + 1);
+        hash_final(&h, digest);
+    }
+    hash_hex(hex, digest);
+    return in->share && !in->elastic
+               ? arena_printf(a, "inputs/%s-%.*s-of%zu", in->name, DIGEST_DIGITS, hex,
+                              l->node_count)
+               : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
+}
+
+// Patterns of files that are left out: exclude, and files that are no part of the results of a run.
+static const char *const *patterns_of(const struct run_start *l, const struct run_start_input *in) {
+    const struct option_list *exclude = &in->config->exclude;
+    size_t count = 0;
+    while (in->ignore && in->ignore[count])
+        count++;
+    const char **all = arena_new(l->context->arena, const char *, count + exclude->count + 1);
+    for (size_t i = 0; i < count; i++)
+        all[i] = in->ignore[i];
+    for (size_t i = 0; i < exclude->count; i++)
+        all[count + i] = exclude->items[i];
+    return all;
+}
+
+static int find_files(struct run_start *l, struct run_start_input *in, bool folder, struct err *e) {
+    struct manifest_rules rules = {.ignore_default = !in->run, .ignore = patterns_of(l, in)};
+    if (!folder && (in->config->include.count || in->config->exclude.count))
+        return err_set(e, ERR_CONFIG, "'%s' is one file; include and exclude are for a folder",
+                       in->source);
+    in->manifest = manifest_new();
+    if (manifest_add_path(in->manifest, in->source, folder ? "" : file_base(in->source), &rules,
+                          e) < 0 ||
+        (in->config->include.count && keep_included(in, &in->config->include, false, e) < 0))
+        return -1;
+    if (in->run && in->manifest->files == 0)
+        return err_set(e, ERR_CONFIG, "'%s': run '%s' left no file there", in->config->source,
+                       in->run);
+    return manifest_sort(in->manifest, e) < 0 ? -1 : hashing_run(l->context, in->manifest, e);
+}
+
+static int give_to_all(struct run_start *l, struct run_start_input *in, struct err *e) {
+    in->path = in->path ? in->path : input_stream_path(l, in);
+    for (size_t n = 0; n < l->node_count; n++)
+        for (size_t i = 0; i < in->manifest->count; i++)
+            if (in->manifest->entries[i].kind == MANIFEST_FILE &&
+                give(l, in, n, &in->manifest->entries[i], e) < 0)
+                return -1;
+    return 0;
+}
+
+// Lists the objects. Every node reads its own part.
+static int add_remote(struct run_start *l, struct run_start_input *in, struct err *e) {
+    const struct option_list *include = &in->config->include, *exclude = &in->config->exclude;
+    bool sharded = config_input_is_sharded(in->config);
+    in->manifest = manifest_new();
+    if (input_remote_list(l->context, in->source, &in->remote, in->manifest, e) < 0 ||
+        input_remote_add_program(l, e) < 0)
+        return -1;
+    if (!in->remote->folder && (sharded || include->count || exclude->count))
+        return err_set(e, ERR_CONFIG, "'%s' is one object; %s is for a folder", in->source,
+                       sharded ? "mode = sharded" : "include or exclude");
+    if ((exclude->count && keep_included(in, exclude, true, e) < 0) ||
+        (include->count && keep_included(in, include, false, e) < 0) ||
+        manifest_sort(in->manifest, e) < 0)
+        return -1;
+    bool streamed = config_input_is_streamed(in->config);
+    if (streamed && input_stream_check(l, in, e) < 0)
+        return -1;
+    in->elastic = sharded && l->elastic;
+    if (in->elastic && input_elastic_check_run(l, in, e) < 0)
+        return -1;
+    if (sharded)
+        in->share = arena_new(l->context->arena, struct run_start_share, l->node_count);
+    in->path = streamed ? input_stream_path(l, in) : node_path(l, in);
+    if (sharded) {
+        run_start_make_shards(l);
+        return deal_files(l, in, e);
+    }
+    if (give_to_all(l, in, e) < 0)
+        return -1;
+    if (!in->remote->folder && !streamed)
+        in->path = file_join(l->context->arena, in->path, in->manifest->entries[0].path);
+    return 0;
+}
+
+static int add_input(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
+    struct input_from_run from;
+    struct stat st;
+    if (input_remote_is(in->source))
+        return add_remote(l, in, e);
+    if (input_from_run_is(in->source)) {
+        if (input_from_run_find(l->context, in->source, &from, e) < 0)
+            return -1;
+        in->source = from.path;
+        in->run = from.run;
+        in->ignore = from.ignore;
+    }
+    if (stat(in->source, &st) < 0)
+        return err_errno(e, ERR_NOT_FOUND, "'%s'", in->source);
+    bool folder = S_ISDIR(st.st_mode), sharded = config_input_is_sharded(in->config);
+    if (sharded && !folder)
+        return err_set(e, ERR_CONFIG, "'%s' is one file; only a folder can be sharded", in->source);
+    if (find_files(l, in, folder, e) < 0)
+        return -1;
+    if (config_input_is_streamed(in->config) &&
+        (input_stream_check(l, in, e) < 0 || input_remote_add_program(l, e) < 0))
+        return -1;
+    in->elastic = sharded && l->elastic;
+    if (in->elastic && input_elastic_check_run(l, in, e) < 0)
+        return -1;
+    if (sharded) {
+        in->share = arena_new(a, struct run_start_share, l->node_count);
+        in->path =
+            config_input_is_streamed(in->config) ? input_stream_path(l, in) : node_path(l, in);
+        run_start_make_shards(l);
+        return in->config->unit == CONFIG_UNIT_SAMPLE ? deal_samples(l, in, e)
+                                                      : deal_files(l, in, e);
+    }
+    if (config_input_is_streamed(in->config))
+        return give_to_all(l, in, e);
+    in->path = node_path(l, in);
+    for (size_t i = 0; i < in->manifest->count; i++)
+        if (copy_entry(l->common, a, &in->manifest->entries[i], in->path, e) < 0)
+            return -1;
+    if (!folder)
+        in->path = file_join(a, in->path, file_base(in->source));
+    return 0;
+}
+
+int input_add_all(struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
+    l->inputs = arena_new(a, struct run_start_input, c->inputs.count + 1);
+    l->spec.inputs = arena_new(a, struct job_input, c->inputs.count + 1);
+    for (size_t i = 0; i < c->inputs.count; i++) {
+        const struct config_input *from = config_input(c, i);
+        struct run_start_input *in = &l->inputs[l->input_count++];
+        *in = (struct run_start_input){.name = from->name, .source = from->source, .config = from};
+        if (add_input(l, in, e) < 0)
+            return err_wrap(e, "input '%s'", from->name);
+        l->spec.inputs[l->spec.input_count++] =
+            (struct job_input){.name = in->name,
+                               .path = in->path,
+                               .mode = in->share ? "sharded" : "replicated",
+                               .deal = in->elastic ? input_elastic_rule(a, from) : NULL,
+                               .listed = input_lists_has(in),
+                               .streamed = config_input_is_streamed(from)};
+    }
+    return 0;
+}
+
+void input_add_close(struct run_start *l) {
+    for (size_t i = 0; i < l->input_count; i++)
+        if (l->inputs[i].manifest)
+            manifest_free(l->inputs[i].manifest);
+    input_parts_close(&l->parts);
+    l->input_count = 0;
+}

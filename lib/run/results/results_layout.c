@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout of results from several nodes in one folder.
+//
+// Walks the sorted lists of all parts at once, like a merge. A path that moves inside a part may
+// collide with a path of another node, so the walk is repeated until no path differs.
+#include "run/results/results_layout.h"
+
+#include "content/manifest.h"
+#include "sys/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ROUNDS_MAX = 8, COMPARE_BYTES = 64 * 1024 };
+
+struct part {
+    const char *folder, *name;
+    struct manifest *m;
+    size_t at; // offset of the walk
+};
+
+static int same_content(const char *x, const char *y, bool *same, struct err *e) {
+    static char bytes[2][COMPARE_BYTES];
+    auto_close int a = open(x, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    auto_close int b = open(y, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    *same = true;
+    if (a < 0 || b < 0)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", a < 0 ? x : y);
+    for (off_t at = 0;;) {
+        ssize_t n = pread(a, bytes[0], COMPARE_BYTES, at),
+                m = pread(b, bytes[1], COMPARE_BYTES, at);
+        if (n < 0 || m < 0)
+            return err_errno(e, ERR_SYS, "cannot read '%s'", n < 0 ? x : y);
+        *same = n == m && memcmp(bytes[0], bytes[1], (size_t)n) == 0;
+        if (!*same || n == 0)
+            return 0;
+        at += n;
+    }
+}
+
+static int same(const struct part *a, const struct part *b, bool *out, struct err *e) {
+    const struct manifest_entry *x = &a->m->entries[a->at], *y = &b->m->entries[b->at];
+    *out = x->kind == y->kind;
+    if (!*out || x->kind == MANIFEST_FOLDER)
+        return 0;
+    *out = x->kind == MANIFEST_LINK ? strcmp(x->target, y->target) == 0 : x->size == y->size;
+    if (!*out || x->kind == MANIFEST_LINK)
+        return 0;
+    return same_content(x->source, y->source, out, e);
+}
+
+// Creates the parent folders of a path in a part. *free_way: no file is in the way.
+static int make_way(struct arena *a, const char *folder, const char *path, bool *free_way,
+                    struct err *e) {
+    struct stat st;
+    *free_way = true;
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        const char *dir = file_join(a, folder, arena_strndup(a, path, (size_t)(slash - path)));
+        if (mkdir(dir, 0755) == 0)
+            continue;
+        if (errno != EEXIST || lstat(dir, &st) < 0)
+            return err_errno(e, ERR_SYS, "cannot create folder '%s'", dir);
+        if (!S_ISDIR(st.st_mode)) {
+            *free_way = false;
+            return 0;
+        }
+    }
+    return 0;
+}
+
+// Renames PATH of the part to NODE/PATH. Underscores are appended to NODE while that path is taken.
+static int set_apart(struct arena *a, const struct part *p, const char *path, const char **to,
+                     struct err *e) {
+    const char *node = p->name, *from = file_join(a, p->folder, path);
+    struct stat st;
+    for (;;) {
+        bool free_way = false;
+        *to = file_join(a, node, path);
+        const char *target = file_join(a, p->folder, *to);
+        if (make_way(a, p->folder, *to, &free_way, e) < 0)
+            return -1;
+        if (free_way && lstat(target, &st) < 0)
+            return errno != ENOENT || rename(from, target) < 0
+                       ? err_errno(e, ERR_SYS, "cannot move '%s' to '%s'", from, target)
+                       : 0;
+        node = arena_printf(a, "%s_", node);
+    }
+}
+
+// An earlier merge of fewer nodes may have put a file at PATH. It is removed if it equals the file
+// that is now at NODE/PATH, so that the layout does not depend on the order of arrival.
+static int drop_copy(struct arena *a, const char *dest, const char *path, const char *now,
+                     struct err *e) {
+    const char *earlier = file_join(a, dest, path);
+    struct stat x, y;
+    bool equal = false;
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/'))
+        if (lstat(file_join(a, dest, arena_strndup(a, path, (size_t)(slash - path))), &x) < 0 ||
+            !S_ISDIR(x.st_mode)) // never remove through a link
+            return 0;
+    if (lstat(earlier, &x) < 0 || lstat(now, &y) < 0 || !S_ISREG(x.st_mode) ||
+        !S_ISREG(y.st_mode) || x.st_size != y.st_size)
+        return 0;
+    if (same_content(earlier, now, &equal, e) < 0)
+        return -1;
+    if (equal && unlink(earlier) < 0)
+        return err_errno(e, ERR_SYS, "cannot remove '%s'", earlier);
+    return 0;
+}
+
+// Removes the folders above a path that moved out of them, as far as they are empty.
+static void drop_empty(struct arena *a, const char *folder, const char *path) {
+    for (const char *dir = path; (dir = file_dir(a, dir)) && strcmp(dir, ".") != 0;)
+        if (rmdir(file_join(a, folder, dir)) < 0)
+            return;
+}
+
+static bool is_below(const char *path, const char *folder) {
+    size_t len = folder ? strlen(folder) : 0;
+    return len && strncmp(path, folder, len) == 0 && path[len] == '/';
+}
+
+// The lowest next path of all parts; NULL at the end.
+static const char *next_path(const struct part *parts, size_t count) {
+    const char *low = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].at < parts[i].m->count) {
+            const char *path = parts[i].m->entries[parts[i].at].path;
+            if (!low || manifest_order(path, low) < 0)
+                low = path;
+        }
+    return low;
+}
+
+static bool has(const struct part *p, const char *path) {
+    return p->at < p->m->count && strcmp(p->m->entries[p->at].path, path) == 0;
+}
+
+static int differs(const struct part *parts, size_t count, const char *path, bool *out,
+                   struct err *e) {
+    const struct part *first = NULL;
+    *out = false;
+    for (size_t i = 0; i < count && !*out; i++) {
+        bool equal = true;
+        if (!has(&parts[i], path))
+            continue;
+        if (first && same(first, &parts[i], &equal, e) < 0)
+            return -1;
+        first = first ? first : &parts[i];
+        *out = !equal;
+    }
+    return 0;
+}
+
+static int walk(struct arena *a, struct part *parts, size_t count, const char *dest,
+                struct results_layout *out, struct err *e) {
+    const char *moved = NULL; // the folder moved last; its contents moved with it
+    for (const char *path; (path = next_path(parts, count));) {
+        bool apart = false;
+        if (!is_below(path, moved) && differs(parts, count, path, &apart, e) < 0)
+            return -1;
+        if (apart)
+            moved = path;
+        for (size_t i = 0; i < count; i++) {
+            const char *to = NULL;
+            if (!has(&parts[i], path))
+                continue;
+            // A path below the node's own name is apart from those of the other nodes already.
+            const char *node = parts[i].name, *folder = parts[i].folder;
+            if (strcmp(path, node) == 0 || is_below(path, node))
+                to = path;
+            else if (apart && (set_apart(a, &parts[i], path, &to, e) < 0 ||
+                               drop_copy(a, dest, path, file_join(a, folder, to), e) < 0))
+                return -1;
+            else if (apart)
+                drop_empty(a, folder, path);
+            if (apart && !out->first)
+                out->first = arena_strdup(a, to);
+            parts[i].at++;
+        }
+        out->apart += apart;
+    }
+    return 0;
+}
+
+static int split_once(struct arena *a, struct part *parts, size_t count, const char *dest,
+                      struct results_layout *out, struct err *e) {
+    int result = 0;
+    for (size_t i = 0; i < count; i++) {
+        parts[i].m = manifest_new();
+        parts[i].at = 0;
+        if (result == 0 && (manifest_add_path(parts[i].m, parts[i].folder, "", NULL, e) < 0 ||
+                            manifest_sort(parts[i].m, e) < 0))
+            result = -1;
+    }
+    if (result == 0)
+        result = walk(a, parts, count, dest, out, e);
+    for (size_t i = 0; i < count; i++)
+        manifest_free(parts[i].m);
+    return result;
+}
+
+int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
+                         size_t count, const char *dest, struct results_layout *out,
+                         struct err *e) {
+    struct part *parts = arena_new(a, struct part, count + 1);
+    *out = (struct results_layout){0};
+    for (size_t i = 0; i < count; i++)
+        parts[i] = (struct part){.folder = folders[i], .name = names[i]};
+    for (int round = 0; count > 1 && round < ROUNDS_MAX; round++) {
+        size_t before = out->apart;
+        if (split_once(a, parts, count, dest, out, e) < 0)
+            return -1;
+        if (out->apart == before)
+            return 0;
+    }
+    return count < 2 ? 0
+                     : err_set(e, ERR_FAILED, "the files of two nodes would have one name: '%s'",
+                               out->first ? out->first : "");
+}
