@@ -76,10 +76,10 @@ static int ask_code(void *ctx, const char *serial, char code[AWS_CHAIN_CODE_BYTE
 }
 
 static bool kept(void *ctx, struct arena *a, struct aws_credentials *out, const char **region) {
-    struct json *j;
+    struct json *j = NULL;
     struct err ignored;
     (void)ctx;
-    if (ask(a, "account", NULL, &j, &ignored) < 0)
+    if (ask(a, "account", NULL, &j, &ignored) < 0 || !j)
         return false;
     const struct aws_credentials found = {.key = {json_get_str(j, "id", NULL),
                                                   json_get_str(j, "secret", NULL),

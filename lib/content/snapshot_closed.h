@@ -33,7 +33,7 @@ struct snapshot_closed {
 };
 
 // folders: names below run, NULL-terminated; absent ones are empty.
-int snapshot_closed_take(struct snapshot_closed *c, const char *run, const char *const *folders,
+int snapshot_closed_take(struct snapshot_closed *out, const char *run, const char *const *folders,
                          const char *known, struct err *e);
 // Writes run/closed/list of all files that are there now, where there is a list.
 int snapshot_closed_list(const char *run, const char *const *folders, struct err *e);

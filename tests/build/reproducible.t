@@ -20,7 +20,8 @@ sources() { # the files that git knows or would take, or everything that make di
 sed -n 's/#define DTCTL_VERSION "\(.*\)"/\1/p' "$BUILD/release/gen/build_info.h" >"$copy/.version"
 
 # With their times, since make compiles what is older than its source.
-tar -C "$BUILD" --exclude='release/tests' --exclude='libdt_*.a' --exclude='release/embed' -cf - release |
+tar -C "$BUILD" --exclude=release/tests --exclude="libdt_*.a" --exclude=release/embed -cf - \
+    release |
     tar -xf - -C "$copy/build"
 cd "$copy" || exit 1
 # The flags name the folder, whose name the compiler leaves out of the objects.
@@ -29,8 +30,9 @@ sed -i "s|=$SRC=|=$copy=|" $flags && touch -r "$BUILD/release/.flags" $flags
 again=0
 while read -r sum _ source; do
     object=build/release/${source%.c}.o
-    [ $((sum % EVERY)) -eq 0 ] && [ -e "$object" ] || continue
-    rm "$object" && again=$((again + 1))
+    if [ $((sum % EVERY)) -eq 0 ] && [ -e "$object" ]; then
+        rm "$object" && again=$((again + 1))
+    fi
 done < <(find lib cmd kernels -name '*.c' -exec cksum {} +)
 [ "$EVERY" -gt 1 ] || rm -f build/release/fatbin/*
 rm -f "build/release/fatbin/$FATBIN".*

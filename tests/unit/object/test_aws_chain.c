@@ -155,8 +155,8 @@ static void test_order(void) {
 
 static void test_ends(void) {
     const char *const late[3] = {"AWS_ACCESS_KEY_ID=A", "AWS_SECRET_ACCESS_KEY=s",
-                                 "AWS_CREDENTIAL_EXPIRATION=" LATER};
-    const char *const over[3] = {late[0], late[1], "AWS_CREDENTIAL_EXPIRATION=" BEFORE};
+                                 ("AWS_CREDENTIAL_EXPIRATION=" LATER)};
+    const char *const over[3] = {late[0], late[1], ("AWS_CREDENTIAL_EXPIRATION=" BEFORE)};
     is_int(find("", late, false).ends_ms, 1036800000, "a key of the environment has its end");
     is_str(find("", over, false).key.id, "", "a key that has ended is none");
     has_str(e.text, "the key of the environment (AWS_ACCESS_KEY_ID) has expired",
