@@ -17,7 +17,7 @@ endif
 # libcurl, libssl and libcrypto for dtdata. The headers of libcurl serve every mode.
 CURL_DEPS := $(shell lib/third_party/deps path curl)
 $(O)/lib/object/%.o: DEPS_CFLAGS += -isystem $(CURL_DEPS)/include
-$(BIN_MODE)/dtdata: DEPS_LDFLAGS := -L$(CURL_DEPS)/lib $(DEPS_LDFLAGS)
+$(BIN_MODE)/dtdata: private DEPS_LDFLAGS := -L$(CURL_DEPS)/lib $(DEPS_LDFLAGS)
 ifneq ($(filter release,$(MODE)),)
 $(O)/.flags: $(CURL_DEPS)/versions
 endif
@@ -29,7 +29,7 @@ ifneq ($(filter release,$(MODE)),)
 YAML_DEPS := $(shell lib/third_party/deps path yaml)
 YAML_LDFLAGS := -L$(YAML_DEPS)/lib
 $(O)/lib/convert/%.o: DEPS_CFLAGS += -isystem $(YAML_DEPS)/include
-$(BIN_MODE)/dtctl: DEPS_LDFLAGS += $(YAML_LDFLAGS)
+$(BIN_MODE)/dtctl: private DEPS_LDFLAGS += $(YAML_LDFLAGS)
 $(O)/.flags: $(YAML_DEPS)/versions
 $(YAML_DEPS)/versions:
 	@echo "libyaml is not built yet: run 'make deps'" >&2; exit 1

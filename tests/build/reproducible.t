@@ -26,7 +26,7 @@ tar -C "$BUILD" --exclude=release/tests --exclude="libdt_*.a" --exclude=release/
 cd "$copy" || exit 1
 # The flags name the folder, whose name the compiler leaves out of the objects.
 flags=build/release/.flags
-sed -i "s|=$SRC=|=$copy=|" $flags && touch -r "$BUILD/release/.flags" $flags
+sed -i "s|=$SRC=|=$copy=|" $flags && touch -d "@$(stat -c %Y "$BUILD/release/.flags")" $flags
 again=0
 while read -r sum _ source; do
     object=build/release/${source%.c}.o

@@ -50,8 +50,8 @@ like "$err" 'input    in: 9 files' 'inputs are found from another folder'
 rm dtctl.toml
 
 # ---- results that are still on the nodes ---------------------------------------------------------
-mkfifo go
-train --detach --name late --nodes 2 -- sh -c "cat $WORK/go; "'echo $RANK >$DTCTL_OUTPUT_DIR/$RANK'
+train --detach --name late --nodes 2 -- sh -c "until [ -e $WORK/go ]; do sleep 0.1; done; "'
+    echo $RANK >$DTCTL_OUTPUT_DIR/$RANK'
 late=$out
 train --dry-run --input in=run:late/output -- true
 like "$err" "results of run '$late' are not here, and a dry run does not fetch them" \
@@ -59,7 +59,7 @@ like "$err" "results of run '$late' are not here, and a dry run does not fetch t
 train --input in=run:late/output -- true
 is "$status" 1 'a run that is still going is refused as input'
 like "$err" "run '$late' is still going" 'the error names the active run'
-for i in 1 2; do echo >go; done
+touch go
 wait_for 30 sh -c "dtctl ps 2>&1 | grep $late | grep -q finished"
 ok 'the results are not here' test ! -e ".dtctl/default/runs/$late/output/1"
 train --name next --nodes 1 --input in=run:late/output --shell "$show"

@@ -121,7 +121,7 @@ ok 'the snapshot is removed' test ! -e "$nodes/node0/runs/$id/snapshot"
 # ---- the native trainer -------------------------------------------------------------------------
 native() {
     dtctl train --name net --set state.every=1s --set train.model=mlp --set train.dataset=shapes \
-        --set train.train_size=32768 --set train.test_size=128 --set train.threads=1 \
+        --set train.train_size=131072 --set train.test_size=128 --set train.threads=1 \
         --set train.print_every=1000 --rdzv-conf "$patient" "$@"
 }
 native --set train.epochs=1000 >"$WORK/out/net.log" 2>&1 &
