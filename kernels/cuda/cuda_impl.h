@@ -6,7 +6,11 @@
 #include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/cuda_params.h"
 
+#include <stdbool.h>
+
 enum { CUDA_GRID_MAX = 65535 }; // blocks along y and z
+enum { CUDA_LARGE_CAPABILITY = 80 };
+enum cuda_product { CUDA_GEMM, CUDA_FORWARD, CUDA_DATA, CUDA_WEIGHT, CUDA_PRODUCTS };
 
 // How many blocks of `each` cover n.
 static inline unsigned cuda_blocks(int64_t n, int64_t each) {
@@ -19,5 +23,17 @@ static inline void cuda_enqueue(struct cuda_queue *q, enum cuda_kernel kernel, u
     if (x && y)
         q->launch(q, kernel, (const unsigned[3]){x, y, 1}, CUDA_THREADS, 0, params);
 }
+
+// rows x columns x k, `times` of which make the result, in tiles of `tile` and steps of `depth`.
+// All tiles of all splits fit the first CUDA_WORKSPACE_BYTES_MIN of the workspace.
+void cuda_product_plan(struct cuda_queue *q, struct product_out *o, int times, int tile, int depth,
+                       unsigned grid[3]);
+// Large tiles (cuda_large.c). false: they are not for this shape, type or device.
+bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_params *p);
+bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const struct conv2d_shape *s,
+                     struct conv_params *p, int times);
+// Bytes of packed operands, behind the first CUDA_WORKSPACE_BYTES_MIN of the workspace.
+size_t cuda_large_gemm_bytes(int m, int n, int k);
+size_t cuda_large_conv_bytes(const struct conv2d_shape *s);
 
 #endif

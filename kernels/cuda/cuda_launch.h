@@ -19,7 +19,7 @@
 // Every kernel by the source that holds it: X(source, name). A source is kernels/cuda/<source>.cu;
 // the program finds its fat binary at the symbol fatbin_<source>.
 #define CUDA_SOURCES(X)                                                                            \
-    X(product) X(norm) X(layernorm) X(attention) X(tokens) X(pool) X(flat) X(step)
+    X(product) X(large) X(norm) X(layernorm) X(attention) X(tokens) X(pool) X(flat) X(step)
 #define CUDA_KERNELS(X)                                                                            \
     X(product, gemm_float)                                                                         \
     X(product, gemm_bf16)                                                                          \
@@ -34,6 +34,16 @@
     X(product, conv_weight_bf16)                                                                   \
     X(product, conv_weight_half)                                                                   \
     X(product, product_sum)                                                                        \
+    X(large, pack_bf16)                                                                            \
+    X(large, pack_half)                                                                            \
+    X(large, gemm_large_bf16)                                                                      \
+    X(large, gemm_large_half)                                                                      \
+    X(large, conv_forward_large_bf16)                                                              \
+    X(large, conv_forward_large_half)                                                              \
+    X(large, conv_data_large_bf16)                                                                 \
+    X(large, conv_data_large_half)                                                                 \
+    X(large, conv_weight_large_bf16)                                                               \
+    X(large, conv_weight_large_half)                                                               \
     X(norm, batchnorm_sums)                                                                        \
     X(norm, batchnorm_moments)                                                                     \
     X(norm, batchnorm_apply)                                                                       \
@@ -111,6 +121,7 @@ struct cuda_queue {
     // shared memory. The owner of the queue keeps the first failure.
     void (*launch)(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
                    unsigned threads, unsigned shared, void *params);
+    int capability;         // of the device: 80 is 8.0
     void *workspace;        // of the device, aligned to 256 bytes
     size_t workspace_bytes; // the largest of the *_workspace functions that will be needed,
                             // CUDA_WORKSPACE_BYTES_MIN at least

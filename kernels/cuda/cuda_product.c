@@ -5,45 +5,42 @@
 #include "kernels/cuda/cuda_impl.h"
 
 enum {
-    SPLIT_TILES_MAX = CUDA_WORKSPACE_BYTES_MIN / (CUDA_TILE * CUDA_TILE * (int)sizeof(float)),
+    SPLIT_BYTES = (int)sizeof(float),
     SPLIT_TERMS_MIN = 64, // shorter ones are not worth the sum
 };
 
-// The workspace is the same for every shape, so it is enough for smaller ones, too.
 size_t cuda_gemm_workspace(int m, int n, int k) {
-    (void)m, (void)n, (void)k;
-    return CUDA_WORKSPACE_BYTES_MIN;
+    return CUDA_WORKSPACE_BYTES_MIN + cuda_large_gemm_bytes(m, n, k);
 }
 
 size_t cuda_conv2d_workspace(const struct conv2d_shape *s) {
-    (void)s;
-    return CUDA_WORKSPACE_BYTES_MIN;
+    return CUDA_WORKSPACE_BYTES_MIN + cuda_large_conv_bytes(s);
 }
 
-// rows x columns x k, `times` of which make the result. All tiles of all splits fit the workspace.
-static void product_plan(struct cuda_queue *q, struct product_out *o, int times, unsigned grid[3]) {
-    grid[0] = cuda_blocks(o->m, CUDA_TILE);
-    grid[1] = cuda_blocks(o->n, CUDA_TILE);
+void cuda_product_plan(struct cuda_queue *q, struct product_out *o, int times, int tile, int depth,
+                       unsigned grid[3]) {
+    grid[0] = cuda_blocks(o->m, tile);
+    grid[1] = cuda_blocks(o->n, tile);
     int64_t tiles = (int64_t)grid[0] * grid[1] * times,
-            splits = tiles ? SPLIT_TILES_MAX / tiles : 1;
+            most = CUDA_WORKSPACE_BYTES_MIN / ((int64_t)tile * tile * SPLIT_BYTES),
+            splits = tiles ? most / tiles : 1;
     if (splits > o->k / SPLIT_TERMS_MIN)
         splits = o->k / SPLIT_TERMS_MIN;
     o->splits = splits > 1 ? (int)splits : 1;
-    o->k_split = (int)cuda_blocks(cuda_blocks(o->k, o->splits), CUDA_TILE_K) * CUDA_TILE_K;
+    o->k_split = (int)cuda_blocks(cuda_blocks(o->k, o->splits), depth) * depth;
     o->partial = o->splits > 1 ? q->workspace : NULL;
     grid[2] = (unsigned)(o->splits * times);
     assert(grid[1] <= CUDA_GRID_MAX && grid[2] <= CUDA_GRID_MAX);
 }
 
-// The kernel of each type.
-static const enum cuda_kernel gemm_of[KERNEL_TYPES] = {
-    CUDA_KERNEL_gemm_float, CUDA_KERNEL_gemm_bf16, CUDA_KERNEL_gemm_half};
-static const enum cuda_kernel forward_of[KERNEL_TYPES] = {
-    CUDA_KERNEL_conv_forward_float, CUDA_KERNEL_conv_forward_bf16, CUDA_KERNEL_conv_forward_half};
-static const enum cuda_kernel data_of[KERNEL_TYPES] = {
-    CUDA_KERNEL_conv_data_float, CUDA_KERNEL_conv_data_bf16, CUDA_KERNEL_conv_data_half};
-static const enum cuda_kernel weight_of[KERNEL_TYPES] = {
-    CUDA_KERNEL_conv_weight_float, CUDA_KERNEL_conv_weight_bf16, CUDA_KERNEL_conv_weight_half};
+static const enum cuda_kernel kernel_of[CUDA_PRODUCTS][KERNEL_TYPES] = {
+    [CUDA_GEMM] = {CUDA_KERNEL_gemm_float, CUDA_KERNEL_gemm_bf16, CUDA_KERNEL_gemm_half},
+    [CUDA_FORWARD] = {CUDA_KERNEL_conv_forward_float, CUDA_KERNEL_conv_forward_bf16,
+                      CUDA_KERNEL_conv_forward_half},
+    [CUDA_DATA] = {CUDA_KERNEL_conv_data_float, CUDA_KERNEL_conv_data_bf16,
+                   CUDA_KERNEL_conv_data_half},
+    [CUDA_WEIGHT] = {CUDA_KERNEL_conv_weight_float, CUDA_KERNEL_conv_weight_bf16,
+                     CUDA_KERNEL_conv_weight_half}};
 
 static void product_launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
                            void *params, struct product_out *o) {
@@ -74,8 +71,10 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
                 .beta = (float)a->beta,
                 .relu = a->relu},
     };
-    product_plan(q, &p.out, 1, grid);
-    product_launch(q, gemm_of[a->type], grid, &p, &p.out);
+    if (cuda_large_gemm(q, a->type, &p))
+        return;
+    cuda_product_plan(q, &p.out, 1, CUDA_TILE, CUDA_TILE_K, grid);
+    product_launch(q, kernel_of[CUDA_GEMM][a->type], grid, &p, &p.out);
 }
 
 static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a, const void *b,
@@ -98,12 +97,14 @@ static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a
     };
 }
 
-static void conv_launch(struct cuda_queue *q, enum cuda_kernel kernel, struct conv_params *p,
-                        int times) {
+static void conv_launch(struct cuda_queue *q, enum cuda_product product,
+                        const struct conv2d_shape *s, struct conv_params *p, int times) {
     unsigned grid[3];
     p->out.ldc = p->out.n;
-    product_plan(q, &p->out, times, grid);
-    product_launch(q, kernel, grid, p, &p->out);
+    if (cuda_large_conv(q, product, s, p, times))
+        return;
+    cuda_product_plan(q, &p->out, times, CUDA_TILE, CUDA_TILE_K, grid);
+    product_launch(q, kernel_of[product][s->type], grid, p, &p->out);
 }
 
 void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
@@ -112,7 +113,7 @@ void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, con
     p.out.bias = bias, p.out.relu = relu;
     p.out.m = s->n * p.oh * p.ow, p.out.n = s->o, p.out.k = s->kh * s->kw * s->c;
     p.out.size = (int64_t)p.out.m * p.out.n;
-    conv_launch(q, forward_of[s->type], &p, 1);
+    conv_launch(q, CUDA_FORWARD, s, &p, 1);
 }
 
 // One product for each phase of the stride; rows and terms are those of the largest.
@@ -123,7 +124,7 @@ void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *
     int taps = (int)(cuda_blocks(s->kh, s->stride) * cuda_blocks(s->kw, s->stride));
     p.out.m = s->n * rows, p.out.n = s->c, p.out.k = taps * s->o;
     p.out.size = (int64_t)s->n * s->h * s->w * s->c;
-    conv_launch(q, data_of[s->type], &p, s->stride * s->stride);
+    conv_launch(q, CUDA_DATA, s, &p, s->stride * s->stride);
 }
 
 void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
@@ -131,5 +132,5 @@ void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape
     struct conv_params p = conv_shape(s, dy, x, dw, accumulate);
     p.out.m = s->o, p.out.n = s->kh * s->kw * s->c, p.out.k = s->n * p.oh * p.ow;
     p.out.size = (int64_t)p.out.m * p.out.n;
-    conv_launch(q, weight_of[s->type], &p, 1);
+    conv_launch(q, CUDA_WEIGHT, s, &p, 1);
 }

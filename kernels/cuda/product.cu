@@ -82,26 +82,6 @@ struct patches_by_terms { // row: an output position; term: (ky, kx, channel) of
     }
 };
 
-// The data gradient falls into stride x stride phases of input positions. Those of one phase are
-// reached by the same filter taps: every stride-th from (first_y, first_x).
-struct phase {
-    int y, x, first_y, first_x, taps_y, taps_x, rows_y, rows_x;
-    __device__ __forceinline__ phase(const conv_params &s, int n) {
-        y = n / s.stride, x = n % s.stride;
-        first_y = (y + s.pad) % s.stride, first_x = (x + s.pad) % s.stride;
-        taps_y = first_y < s.kh ? (s.kh - first_y - 1) / s.stride + 1 : 0;
-        taps_x = first_x < s.kw ? (s.kw - first_x - 1) / s.stride + 1 : 0;
-        rows_y = y < s.h ? (s.h - y - 1) / s.stride + 1 : 0;
-        rows_x = x < s.w ? (s.w - x - 1) / s.stride + 1 : 0;
-    }
-    __device__ __forceinline__ int rows(const conv_params &s) const {
-        return s.images * rows_y * rows_x;
-    }
-    __device__ __forceinline__ int terms(const conv_params &s) const {
-        return taps_y * taps_x * s.o;
-    }
-};
-
 struct gradients_by_terms { // row: an input position of the phase; term: (tap, filter) of dy
     static const bool by_terms = true;
     const conv_params &s;

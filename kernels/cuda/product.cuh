@@ -225,6 +225,26 @@ template <> struct bfloat_choice<false> { typedef float_product<true> type; };
 typedef bfloat_choice<bfloat::tensor>::type bfloat_product;
 typedef narrow_product<half> half_product;
 
+// The data gradient falls into stride x stride phases of input positions. Those of one phase are
+// reached by the same filter taps: every stride-th from (first_y, first_x).
+struct phase {
+    int y, x, first_y, first_x, taps_y, taps_x, rows_y, rows_x;
+    __device__ __forceinline__ phase(const conv_params &s, int n) {
+        y = n / s.stride, x = n % s.stride;
+        first_y = (y + s.pad) % s.stride, first_x = (x + s.pad) % s.stride;
+        taps_y = first_y < s.kh ? (s.kh - first_y - 1) / s.stride + 1 : 0;
+        taps_x = first_x < s.kw ? (s.kw - first_x - 1) / s.stride + 1 : 0;
+        rows_y = y < s.h ? (s.h - y - 1) / s.stride + 1 : 0;
+        rows_x = x < s.w ? (s.w - x - 1) / s.stride + 1 : 0;
+    }
+    __device__ __forceinline__ int rows(const conv_params &s) const {
+        return s.images * rows_y * rows_x;
+    }
+    __device__ __forceinline__ int terms(const conv_params &s) const {
+        return taps_y * taps_x * s.o;
+    }
+};
+
 // ---- the end of a product -----------------------------------------------------------------------
 
 __device__ __forceinline__ void finish(const product_out &o, int64_t at, int column, float sum) {

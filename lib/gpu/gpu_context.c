@@ -219,6 +219,7 @@ int gpu_context_open(struct gpu_context **out, const struct kernel_config *cfg) 
         return -ENOMEM;
     ctx->gpu = g;
     ctx->queue.launch = launch;
+    ctx->queue.capability = g->capability;
     snprintf(ctx->isa, sizeof ctx->isa, "sm_%d", g->capability);
     if (g->driver.context_use(g->context) != CUDA_SUCCESS ||
         g->driver.stream_new(&ctx->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||

@@ -35,32 +35,71 @@ cuda_path() {
     cuda_on_path || { [ ! -d "$wheels" ] || echo "$wheels"; }
 }
 
-cuda_fetch() { # DIR
-    local name
-    for name in $(cuda_names); do
-        fetch "$name" "$1"
+sass_names=(cuda-cuobjdump cuda-nvdisasm)
+
+# The folder of nvdisasm: that of the compiler, or one of its own beside an nvcc on PATH.
+sass_path() {
+    local compiler wheels
+    compiler=$(cuda_path)
+    wheels=$cache/sass-$(grep -E '^cuda-(cuobjdump|nvdisasm) ' "$here/pins" | sha256sum |
+        cut -c1-16)
+    if [ -x "$compiler/bin/nvdisasm" ]; then
+        echo "$compiler"
+    elif [ "${1-}" = wanted ] || [ -d "$wheels" ]; then
+        echo "$wheels"
+    fi
+}
+
+cuda_fetch() { # DIR [NAME…]
+    local name dir=$1 names=("${@:2}")
+    [ ${#names[@]} != 0 ] || mapfile -t names < <(cuda_names)
+    for name in "${names[@]}"; do
+        fetch "$name" "$dir"
     done
 }
 
-cuda_unpack() { # ARCHIVES OUT
+cuda_unzip() { # ARCHIVES OUT NAME…
     local name file
     mkdir -p "$2"
-    for name in $(cuda_names); do
+    for name in "${@:3}"; do
         file=$(pinned "$name" | awk '{ print $4 }')
         (cd "$2" && python3 -m zipfile -e "$1/$file" .) || die "cannot unpack $file"
     done
     mv "$2"/nvidia/cu13/* "$2"
     rm -r "$2/nvidia"
-    chmod +x "$2"/bin/* "$2"/nvvm/bin/*
+    chmod +x "$2"/bin/*
+}
+
+cuda_unpack() { # ARCHIVES OUT
+    local names
+    mapfile -t names < <(cuda_names)
+    cuda_unzip "$1" "$2" "${names[@]}"
+    chmod +x "$2"/nvvm/bin/*
     if [ ! -x "$2/bin/nvcc" ] || [ ! -x "$2/nvvm/bin/cicc" ]; then
         die 'the wheels hold no nvcc or no cicc'
     fi
 }
 
+# Beside an nvcc on PATH: cuobjdump and nvdisasm, where its folder lacks them.
+sass_build() {
+    local final temp
+    final=$(sass_path wanted)
+    [ ! -d "$final" ] || return 0
+    hold_cache
+    [ ! -d "$final" ] || return 0
+    temp=$(mktemp -d "$cache/tmp.XXXXXX")
+    # shellcheck disable=SC2064 # the folder's name is known now and must not change
+    trap "rm -rf '$temp'" EXIT
+    cuda_fetch "$temp/archives" "${sass_names[@]}"
+    cuda_unzip "$temp/archives" "$temp/out" "${sass_names[@]}"
+    mv "$temp/out" "$final"
+    echo "deps: nvdisasm is ready in $final"
+}
+
 cuda_build() {
     local final temp
     [ "$(uname -m)" = x86_64 ] || die "CUDA's compiler is pinned for x86_64 only"
-    [ -z "$(cuda_path)" ] || return 0
+    [ -z "$(cuda_path)" ] || { sass_build && return 0; }
     command -v python3 >/dev/null ||
         die "python3 is not installed, which unpacks CUDA's compiler; run 'make setup'"
     final=$(cuda_wheels_path)

@@ -41,6 +41,10 @@ static void device_check(void) {
     exit(done_testing());
 }
 
+static int device_capability(void) {
+    return gpu_context_of(dev.ctx)->queue.capability;
+}
+
 static void device_close(void) {
     free(dev.host);
     gpu_kernels.close(dev.ctx);
@@ -121,6 +125,9 @@ static void device_end(void) {
 // The interpreter alone counts accesses.
 static inline void case_counts(const char *what) {
     (void)what;
+}
+static inline void case_few_bytes(int floor, const char *what) {
+    (void)floor, (void)what;
 }
 static inline void case_moved(int bytes, const char *what) {
     (void)bytes, (void)what;

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The shipped CUDA kernels: right in the interpreter against the plain-C reference; no spills and no
-# more registers than noted; and every bug that tests/gpu/cuda_planted lists is found.
+# The shipped CUDA kernels: right in the interpreter against the plain-C reference; no spills, no
+# more registers and no fewer tensor instructions in inner loops than noted; and every bug that
+# tests/gpu/cuda_planted lists is found.
 cuda=$("${0%/*}/../../lib/third_party/deps" path cuda) # in the user's cache: before HOME is changed
+sass=$("${0%/*}/../../lib/third_party/deps" path sass)
 source "${0%/*}/../lib.sh"
 BUGS_MIN=10
-THREADS=256 # of every block
+THREADS=256 # of a block, where cuda_blocks does not say
 GPU=$BUILD/gpu
 [ -n "$cuda" ] || skip_all "CUDA's compiler is not here (try: make deps)"
 command -v g++ >/dev/null || skip_all 'nvcc needs g++ (try: make setup)'
@@ -36,7 +38,7 @@ for program in "$SRC"/tests/gpu/test_cuda_*.c; do
 done
 # Without bf16 and cp.async the products have another body.
 compiled 75 product old
-right old 1 product conv
+CASE_CAPABILITY=75 right old 1 product conv
 is "$status" 0 'convolutions for sm_75' || diag "$(grep -A 3 '^not ok' <<<"$out")" "$err"
 
 # ---- registers and spills -----------------------------------------------------------------------
@@ -45,14 +47,16 @@ for source in ${sources//.cu/}; do
         [ $sm != 75 ] || [ "$source" = product ] || continue # the other sources do not depend on it
         ptx=good/$source.ptx
         [ $sm != 75 ] || ptx=old/$source.ptx
-        "$cuda/bin/ptxas" -v -arch=sm_$sm "$ptx" -o x.cubin 2>&1 |
+        "$cuda/bin/ptxas" -v -arch=sm_$sm "$ptx" -o "$source.$sm.cubin" 2>&1 |
             awk -v sm=$sm '/Function properties for/ { name = $NF }
                 /bytes stack frame/ { spills = $5 + $9 }
                 /Used [0-9]+ registers/ { print sm, name, $5, spills }'
     done
 done >used
-awk -v threads=$THREADS 'FNR == NR { if ($1 !~ /^#/ && NF) blocks[$1] = $2; next }
-    { registers = int(($3 + 7) / 8) * 8; fit = int(65536 / (registers * threads)) }
+awk -v threads=$THREADS 'FNR == NR {
+        if ($1 !~ /^#/ && NF) { blocks[$1] = $2; of[$1] = $3 ? $3 : threads }
+        next }
+    { registers = int(($3 + 7) / 8) * 8; fit = int(65536 / (registers * of[$2])) }
     $4 > 0 { print $2 " spills " $4 " bytes on sm_" $1 }
     !($2 in blocks) { print $2 " is not in tests/gpu/cuda_blocks" }
     fit < blocks[$2] {
@@ -62,6 +66,23 @@ awk -v threads=$THREADS 'FNR == NR { if ($1 !~ /^#/ && NF) blocks[$1] = $2; next
     "$SRC/tests/gpu/cuda_blocks" used >wrong
 is "$(cat wrong)" '' 'no spills, and as many blocks at once as noted'
 ok 'ptxas told of kernels' [ "$(wc -l <used)" -gt 20 ]
+
+# ---- tensor instructions ------------------------------------------------------------------------
+if [ -n "$sass" ]; then
+    for sm in 80 90; do
+        "$sass/bin/nvdisasm" -c large.$sm.cubin | awk -f "$SRC/tests/gpu/tensor_loops.awk" -v sm=$sm
+    done >loops
+    awk 'FNR == NR { if ($1 !~ /^#/ && $4) share[$1] = $4; next }
+        100 * $4 < share[$2] * $3 {
+            print $2 " on sm_" $1 ": " $4 " of " $3 " instructions, not " share[$2] " %" }
+        { seen[$1 " " $2] = 1 }
+        END { for (name in share) for (sm = 80; sm <= 90; sm += 10)
+            if (!(sm " " name in seen)) print name " has no such loop on sm_" sm }' \
+        "$SRC/tests/gpu/cuda_blocks" loops >wrong
+    is "$(cat wrong)" '' 'inner loops have as many tensor instructions as noted'
+else
+    skip 1 "nvdisasm is not here (try: make deps)"
+fi
 
 # ---- planted bugs -------------------------------------------------------------------------------
 # plant FILE FROM TO: changes one line of the tree

@@ -23,6 +23,8 @@
 
 static struct cuda_case {
     struct cuda_queue queue;
+    int capability; // of the device
+    int large;      // launches with large tiles in this case, or the last one
     struct kernel_ctx *reference;
     void *host[CASE_BUFFERS_MAX];
     int n_host;
@@ -77,11 +79,19 @@ static void case_close(const void *at, const float *want, const float *size, siz
     pass("%s", what);
 }
 
+static void case_launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
+                        unsigned threads, unsigned shared, void *params) {
+    test.large += strstr(cuda_kernel_info[kernel].name, "_large") != NULL;
+    device_launch(q, kernel, grid, threads, shared, params);
+}
+
 // Begins a case with a workspace of its own, so that nothing of the last one is in there.
 static void case_begin(size_t workspace) {
     if (workspace < CUDA_WORKSPACE_BYTES_MIN)
         workspace = CUDA_WORKSPACE_BYTES_MIN;
-    test.queue = (struct cuda_queue){device_launch, device_empty(workspace), workspace};
+    test.capability = device_capability(), test.large = 0;
+    test.queue =
+        (struct cuda_queue){case_launch, test.capability, device_empty(workspace), workspace};
 }
 
 static void case_end(void) {

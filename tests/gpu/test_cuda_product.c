@@ -137,6 +137,58 @@ static void conv(void) {
         }
 }
 
+// The last case had large tiles, or not.
+static void used(int large, const char *what) {
+    is_int(test.large > 0, large, "%s: the size of its tiles", what);
+}
+
+// Shapes of one or a few large tiles, with odd edges. All ways of a matrix, several stages, splits.
+static void large(void) {
+    static const int shapes[][3] = {
+        {128, 128, 64}, {130, 136, 96}, {129, 131, 75}, {150, 140, 130}};
+    static const struct {
+        struct conv2d_shape shape;
+        int large[3]; // by pass
+    } convs[] = {{{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}},
+                 {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}},
+                 {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}},
+                 {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}},
+                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}}};
+    static const char *const names[] = {"forward", "data gradient", "weight gradient"};
+    static void (*const run[])(const struct conv2d_shape *s, int odd,
+                               const char *what) = {conv_forward, conv_data, conv_weight};
+    char what[160];
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int way = 0; way < 4; way++) {
+            int m = shapes[i][0], n = shapes[i][1], k = shapes[i][2], gap = (way + (int)i) % 3;
+            struct gemm_args a = {.type = (way + i) % 2 ? KERNEL_HALF : KERNEL_BF16,
+                                  .m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .trans_a = way & 1,
+                                  .trans_b = way >> 1 & 1,
+                                  .alpha = way == 1 ? -0.5 : 1,
+                                  .beta = way % 2 ? 0.75 : 0,
+                                  .relu = way > 1};
+            a.lda = (a.trans_a ? m : k) + gap, a.ldb = (a.trans_b ? k : n) + gap, a.ldc = n + gap;
+            a.bias = way != 1 ? &a : NULL;
+            snprintf(what, sizeof what, "large gemm %s %d x %d x %d %c%c", type_names[a.type], m, n,
+                     k, "nt"[a.trans_a], "nt"[a.trans_b]);
+            gemm_case(a, what);
+            used(m >= 128 && way != 3 && test.capability >= 80, what);
+        }
+    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++)
+        for (int pass = 0; pass < 3; pass++) {
+            struct conv2d_shape s = convs[i].shape;
+            s.type = (pass + i) % 2 ? KERNEL_HALF : KERNEL_BF16;
+            snprintf(what, sizeof what, "large conv %s %dx%dx%dx%d-%d k%dx%d s%d p%d: %s",
+                     type_names[s.type], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.stride, s.pad,
+                     names[pass]);
+            run[pass](&s, (int)i & 1, what);
+            used(convs[i].large[pass] && test.capability >= 80, what);
+        }
+}
+
 // Whole tiles: shared memory without conflicts, whole sectors, and no byte of a tile read twice.
 static void counts(void) {
     enum { M = 128, N = 64, K = 48, TILE = 64 };
@@ -166,8 +218,40 @@ static void counts(void) {
     }
 }
 
+// The same of large tiles. Operands are packed: read once as floats, written and read as 16 bits.
+static void large_counts(void) {
+    enum { M = 128, N = 256, K = 128, TILE = 128 };
+    for (int way = 0; way < 3; way++) {
+        struct gemm_args a = {.type = KERNEL_BF16,
+                              .m = M,
+                              .n = N,
+                              .k = K,
+                              .trans_a = way == 1,
+                              .trans_b = way == 2,
+                              .alpha = 1,
+                              .ldc = N};
+        a.lda = a.trans_a ? M : K, a.ldb = a.trans_b ? K : N;
+        gemm_case(a, "gemm of large tiles");
+        case_counts("gemm of large tiles");
+        enum { SPLITS = K / 64, PARTIAL = SPLITS * 2 * 4 * M * N }; // written and added up
+        case_few_bytes((4 + 2) * (M * K + N * K) + 2 * (M * K * (N / TILE) + N * K * (M / TILE)) +
+                           PARTIAL + 4 * M * N,
+                       "gemm of large tiles");
+    }
+    struct conv2d_shape s = {2, 8, 8, 128, 128, 3, 3, 1, 1, KERNEL_BF16};
+    conv_forward(&s, 1, "conv of large tiles");
+    case_counts("conv of large tiles");
+    conv_data(&s, 0, "data gradient of large tiles");
+    case_counts("data gradient of large tiles");
+    conv_weight(&s, 0, "weight gradient of large tiles");
+    case_counts("weight gradient of large tiles");
+}
+
 int main(int argc, char **argv) {
-    static const struct case_family families[] = {
-        {"gemm", gemm}, {"conv", conv}, {"counts", counts}};
-    return case_main(argc, argv, families, 3);
+    static const struct case_family families[] = {{"gemm", gemm},
+                                                  {"conv", conv},
+                                                  {"large", large},
+                                                  {"counts", counts},
+                                                  {"large_counts", large_counts}};
+    return case_main(argc, argv, families, 5);
 }

@@ -52,7 +52,7 @@ u8 *space_write(struct warp *w, enum space s, u64 address, u32 bytes, int lane) 
 }
 
 // ---- exact counts ------------------------------------------------------------------------------
-static void count_global(const u64 *address, u32 mask, u32 bytes) {
+void count_global(const u64 *address, u32 mask, u32 bytes) {
     u64 seen[LANES * 2];
     u32 n = 0;
     counts.global_requests++;
@@ -73,7 +73,7 @@ static void count_global(const u64 *address, u32 mask, u32 bytes) {
 
 // A quarter of a warp at a time loads 16 bytes for each lane, a half 8, all 4. Words that are the
 // same do not conflict.
-static void count_shared(const u64 *address, u32 mask, u32 bytes) {
+void count_shared(const u64 *address, u32 mask, u32 bytes) {
     u32 together = bytes == 16 ? 8 : bytes == 8 ? 16 : 32;
     counts.shared_requests++;
     for (u32 from = 0; from < LANES; from += together) {

@@ -37,21 +37,24 @@ void async_complete(struct warp *w, struct copy *c) {
 
 static void cp_async(struct warp *w, const struct insn *i, u32 mask) {
     u32 bytes = (u32)i->op[2].imm;
-    u64 source[LANES];
+    u64 source[LANES], place[LANES];
+    u32 reads = 0; // lanes that read all of their bytes
     if (bytes != 4 && bytes != 8 && bytes != 16)
         fault("cp.async of %u bytes", bytes);
-    EACH(u64 to = shared_offset(i, lane_address(w, i, 0, l));
+    EACH(u64 to = place[l] = shared_offset(i, lane_address(w, i, 0, l));
          u32 from_bytes = i->n_operands > 3 ? (u32)lane_value(w, &i->op[3], 0, l) : bytes;
          source[l] = lane_address(w, i, 1, l);
          if (from_bytes > bytes) fault("cp.async of %u bytes from %u bytes", bytes, from_bytes);
          if (source[l] & (bytes - 1))
              fault("cp.async of %u bytes from an address that is not aligned to it", bytes);
-         if (from_bytes == bytes) global_read(w, source[l], bytes); shared_begin(w, to, bytes);
+         if (from_bytes == bytes) {
+             reads |= 1u << l;
+             global_read(w, source[l], bytes);
+         } shared_begin(w, to, bytes);
          append(&w->copies, &w->n_copies, &w->copies_cap,
                 (struct copy){(u32)to, bytes, from_bytes, source[l], w->committed, -1}));
-    counts.global_requests++;
-    counts.global_bytes += (u64)bytes * (u32)__builtin_popcount(mask);
-    counts.global_sectors += ((u64)bytes * (u32)__builtin_popcount(mask) + SECTOR - 1) / SECTOR;
+    count_global(source, reads, bytes);
+    count_shared(place, mask, bytes);
 }
 
 static void commit_group(struct warp *w, const struct insn *i, u32 mask) {

@@ -311,6 +311,10 @@ u8 *space_write(struct warp *w, enum space s, u64 address, u32 bytes, int lane);
 // The offset of an address in shared memory, be it generic or not.
 u64 shared_offset(const struct insn *i, u64 address);
 
+// Counts a request of the lanes of mask for so many bytes each.
+void count_global(const u64 *address, u32 mask, u32 bytes);
+void count_shared(const u64 *address, u32 mask, u32 bytes);
+
 void async_complete(struct warp *w, struct copy *c);
 bool bulk_complete_one(struct block *b); // false: none is under way
 void async_end(struct warp *w);          // checks that a warp that ends waited for its copies
