@@ -207,13 +207,8 @@ int cas_rewrite(struct cas *c, cas_wanted *wanted, void *ctx, struct err *e) {
     return rc;
 }
 
-static int lock_packs(int fd, short type, int command) {
-    struct flock l = {.l_type = type, .l_whence = SEEK_SET};
-    return fcntl(fd, command, &l);
-}
-
 bool cas_alone(struct cas *c) {
-    return lock_packs(c->lock_fd, F_WRLCK, F_OFD_SETLK) == 0;
+    return file_lock_fd(c->lock_fd, F_WRLCK, false) == 0;
 }
 
 static int open_folder(struct cas *c, const char *dir, bool keep, struct hash_cache *hashes,
@@ -239,7 +234,7 @@ int cas_open(struct cas *c, const char *dir, struct err *e) {
     c->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (c->lock_fd < 0)
         return err_errno(e, ERR_SYS, "cannot open '%s'", lock);
-    return lock_packs(c->lock_fd, F_RDLCK, F_OFD_SETLKW) < 0
+    return file_lock_fd(c->lock_fd, F_RDLCK, true) < 0
                ? err_errno(e, ERR_SYS, "cannot lock '%s'", lock)
                : 0;
 }
@@ -252,7 +247,7 @@ int cas_load(struct cas *c, struct err *e) {
     int rc = read_packs(c, e);
     if (rc == 0 && alone && c->pack_count > CAS_PACKS_MAX)
         rc = cas_rewrite(c, NULL, NULL, e);
-    if (lock_packs(c->lock_fd, F_RDLCK, F_OFD_SETLKW) < 0 && rc == 0)
+    if (file_lock_fd(c->lock_fd, F_RDLCK, true) < 0 && rc == 0)
         rc = err_errno(e, ERR_SYS, "cannot lock '%s/packs/lock'", c->dir);
     return rc;
 }

@@ -182,14 +182,13 @@ static int write_file(struct hash_cache *c, struct err *e) {
 
 // Opens and locks the file until the descriptor is closed; -1: cannot lock.
 static int lock_file(const char *path) {
-    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     for (;;) {
         struct stat now, locked;
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0)
             return -1;
-        if (fcntl(fd, F_OFD_SETLKW, &l) == 0 && fstat(fd, &locked) == 0 && stat(path, &now) == 0 &&
-            now.st_ino != locked.st_ino) {
+        if (file_lock_fd(fd, F_WRLCK, true) == 0 && fstat(fd, &locked) == 0 &&
+            stat(path, &now) == 0 && now.st_ino != locked.st_ino) {
             close(fd); // the previous holder has replaced the file
             continue;
         }

@@ -309,6 +309,18 @@ int manifest_order(const char *a, const char *b) {
     return rank(*a) - rank(*b);
 }
 
+size_t manifest_lower_bound(const struct manifest *m, const char *path) {
+    size_t low = 0, high = m->count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (manifest_order(m->entries[mid].path, path) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 static int compare(const void *x, const void *y) {
     return manifest_order(((const struct manifest_entry *)x)->path,
                           ((const struct manifest_entry *)y)->path);

@@ -98,6 +98,8 @@ int manifest_sort(struct manifest *m, struct err *e);
 // The order of paths in a sorted manifest: '/' sorts before all other bytes, so that the contents
 // of a folder directly follow it.
 int manifest_order(const char *a, const char *b);
+// The index in a sorted manifest of the first entry that is not before path; m->count: none.
+size_t manifest_lower_bound(const struct manifest *m, const char *path);
 // One digest of all entries (paths, modes, links, hashes; not mtimes).
 void manifest_digest(const struct manifest *m, unsigned char out[HASH_BYTES]);
 

@@ -15,22 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-// The index of the first entry not before path.
-static size_t lower_bound(const struct manifest *m, const char *path) {
-    size_t low = 0, high = m->count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (manifest_order(m->entries[mid].path, path) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
 // True when the path is listed, or is a parent of a listed path.
 static bool is_listed(const struct manifest *m, const char *path) {
-    size_t i = lower_bound(m, path), len = strlen(path);
+    size_t i = manifest_lower_bound(m, path), len = strlen(path);
     return i < m->count && strncmp(m->entries[i].path, path, len) == 0 &&
            (m->entries[i].path[len] == '\0' || m->entries[i].path[len] == '/');
 }

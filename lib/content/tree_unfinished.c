@@ -18,11 +18,6 @@ enum { TRIES_MAX = 100 }; // to mark a folder while other writers leave it
 static const char UNFINISHED[] = ".dtctl-unfinished";
 enum { OPEN_FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-static bool lock(int fd) {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    return fcntl(fd, F_OFD_SETLK, &whole) == 0;
-}
-
 // Removes the files with names that begin with `prefix`, in all folders; closes fd.
 static void remove_files(int fd, const char *prefix, int depth) {
     struct file_entries in = file_entries_at(fd, "");
@@ -44,7 +39,7 @@ static void remove_killed(struct place *p, int marks) {
     while (file_entries_next(&in)) {
         char prefix[64];
         auto_close int fd = openat(in.fd, in.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-        if (strlen(in.name) != PLACE_TOKEN_LENGTH || fd < 0 || !lock(fd))
+        if (strlen(in.name) != PLACE_TOKEN_LENGTH || fd < 0 || file_lock_fd(fd, F_WRLCK, false) < 0)
             continue;
         snprintf(prefix, sizeof prefix, PLACE_UNFINISHED "%s-", in.name);
         int dest = openat(p->dest_fd, ".", OPEN_FOLDER);
@@ -78,7 +73,7 @@ void tree_unfinished_begin(struct place *p) {
         if (p->mark_fd < 0 && errno != ENOENT)
             return;
     }
-    (void)lock(p->mark_fd);
+    (void)file_lock_fd(p->mark_fd, F_WRLCK, false);
 }
 
 void tree_unfinished_end(struct place *p) {

@@ -191,11 +191,6 @@ static int open_file(struct mirror *m, struct mirror_file *f, struct err *e) {
     return 0;
 }
 
-static int lock_file(const struct mirror_file *f, short type) {
-    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
-    return fcntl(f->fd, F_OFD_SETLKW, &whole);
-}
-
 // Another program may have removed the file since it was opened.
 static int open_locked(struct mirror *m, struct mirror_file *f, struct stat *st, struct err *e) {
     *st = (struct stat){0};
@@ -204,7 +199,7 @@ static int open_locked(struct mirror *m, struct mirror_file *f, struct stat *st,
             close_file(m, f);
         if (f->fd < 0 && open_file(m, f, e) < 0)
             return -1;
-        if (lock_file(f, F_WRLCK) < 0 || fstat(f->fd, st) < 0)
+        if (file_lock_fd(f->fd, F_WRLCK, true) < 0 || fstat(f->fd, st) < 0)
             return err_errno(e, ERR_SYS, "cannot write '%s'", f->path);
     }
     return 0;
@@ -225,7 +220,7 @@ static int64_t append(struct mirror *m, struct mirror_file *f, const unsigned ch
         close_file(m, f); // and with it the lock
         return -1;
     }
-    (void)lock_file(f, F_UNLCK);
+    (void)file_lock_fd(f->fd, F_UNLCK, true);
     f->size += len;
     return (int64_t)there;
 }

@@ -285,15 +285,18 @@ bool file_is_safe_relative(const char *path, size_t len) {
 
 // ---- locks and space ----------------------------------------------------------------------------
 
+int file_lock_fd(int fd, short type, bool wait) {
+    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &whole);
+}
+
 int file_lock(const char *path, const char *purpose, int wait_ms, int *fd_out, struct err *e) {
     enum { RETRY_MS = 20, HOLDER_BYTES_MAX = 200 };
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot open lock '%s'", path);
     int64_t deadline_ms = clock_mono_ms() + wait_ms;
-    // An open-file-description lock: it ends with the descriptor, and works over NFS as well.
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    while (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
+    while (file_lock_fd(fd, F_WRLCK, false) < 0) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
             err_errno(e, ERR_SYS, "cannot lock '%s'", path);
             close(fd);

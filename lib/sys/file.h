@@ -49,6 +49,10 @@ bool file_is_safe_relative(const char *path, size_t len);
 // ERR_BUSY names the holder; ERR_NOT_FOUND: the holder removed the file. The fd holds the lock
 // until closed.
 int file_lock(const char *path, const char *purpose, int wait_ms, int *fd_out, struct err *e);
+// The same of an open file, without a text: type is F_RDLCK, F_WRLCK or F_UNLCK. wait: until others
+// have let go. -1: errno. The lock is of the open file description: it ends with that, and works
+// over NFS as well.
+int file_lock_fd(int fd, short type, bool wait);
 
 // Free bytes for an ordinary user on the file system of path.
 int file_disk_free(const char *path, uint64_t *bytes, struct err *e);

@@ -118,10 +118,9 @@ static void on_ended(struct child *c, int status) {
 // ---- running -----------------------------------------------------------------------------------
 
 static int open_log(struct tail *p, const char *path, int *write_fd, struct err *e) {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     *write_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (*write_fd >= 0) // Terraform inherits this lock and holds it as long as it lives
-        (void)fcntl(*write_fd, F_OFD_SETLK, &whole);
+        (void)file_lock_fd(*write_fd, F_WRLCK, false);
     p->log_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*write_fd < 0 || p->log_fd < 0 || lseek(p->log_fd, 0, SEEK_END) < 0)
         return err_errno(e, ERR_SYS, "cannot open '%s'", path);

@@ -16,18 +16,8 @@ bool input_lists_has(const struct run_start_input *in) {
 
 // The index of a path in the whole input, which is sorted; -1: none of it.
 static int64_t find(const struct manifest *m, const char *path) {
-    size_t low = 0, high = m->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = manifest_order(m->entries[middle].path, path);
-        if (order == 0)
-            return (int64_t)middle;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return -1;
+    size_t i = manifest_lower_bound(m, path);
+    return i < m->count && strcmp(m->entries[i].path, path) == 0 ? (int64_t)i : -1;
 }
 
 size_t input_lists_number(struct run_start *l, struct run_start_input *in, size_t entry) {
