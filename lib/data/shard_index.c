@@ -19,6 +19,22 @@ enum {
 };
 static const char MAGIC[] = "DTINDEX1";
 
+// ---- paths --------------------------------------------------------------------------------------
+
+bool shard_index_is_shard(const char *path) {
+    const char *slash = strchr(path, '/');
+    return str_ends(path, ".tar") && (!slash || !strchr(slash + 1, '/'));
+}
+
+size_t shard_index_folder(const char *path) {
+    return (size_t)(file_base(path) - path);
+}
+
+bool shard_index_is_beside(const char *a, const char *b) {
+    size_t len = shard_index_folder(a);
+    return len == shard_index_folder(b) && memcmp(a, b, len) == 0;
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 static bool is_name(const char *name, size_t len) {
@@ -146,8 +162,8 @@ int shard_index_begin_shard(struct shard_index_writer *w, const char *name, uint
     return 0;
 }
 
-int shard_index_add(struct shard_index_writer *w, const struct webdataset_sample *s,
-                    struct err *e) {
+int shard_index_add(void *writer, const struct webdataset_sample *s, struct err *e) {
+    struct shard_index_writer *w = writer;
     uint64_t image = s->at / TAR_BLOCK_BYTES, label = s->label_at / TAR_BLOCK_BYTES;
     if (image > UINT32_MAX || label > UINT32_MAX)
         return err_set(e, ERR_LIMIT, "a shard is above the limit of 2 TiB");

@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "data/webdataset_scan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define SHARD_INDEX_FILE "shards.dtindex" // in the folder of the shards
@@ -27,6 +28,12 @@ enum {
     SHARD_INDEX_NAME_BYTES_MAX = 255,
     SHARD_INDEX_RECORD_BYTES = 16,
 };
+
+// *.tar, at the top of a data set or in a folder of it such as train.
+bool shard_index_is_shard(const char *path);
+// Bytes of a path up to its last '/', with that.
+size_t shard_index_folder(const char *path);
+bool shard_index_is_beside(const char *a, const char *b); // both paths are in one folder
 
 struct shard_index_shard {
     const char *name; // in the folder
@@ -58,7 +65,8 @@ struct shard_index_writer {
 // Shards come in the order of their names.
 int shard_index_begin_shard(struct shard_index_writer *w, const char *name, uint64_t bytes,
                             struct err *e);
-int shard_index_add(struct shard_index_writer *w, const struct webdataset_sample *s, struct err *e);
+// The writer is a struct shard_index_writer: the function is a webdataset_each.
+int shard_index_add(void *writer, const struct webdataset_sample *s, struct err *e);
 void shard_index_finish(struct shard_index_writer *w, struct strbuf *out);
 int shard_index_save(struct shard_index_writer *w, const char *path, struct err *e);
 void shard_index_writer_close(struct shard_index_writer *w);

@@ -17,26 +17,14 @@ struct indexing {
     void *ctx;
 };
 
-static int add_sample(void *ctx, const struct webdataset_sample *s, struct err *e) {
-    return shard_index_add(ctx, s, e);
-}
-
-static size_t dir_len(const char *path) {
-    return (size_t)(file_base(path) - path);
-}
-
-static bool same_dir(const char *a, const char *b) {
-    return dir_len(a) == dir_len(b) && memcmp(a, b, dir_len(a)) == 0;
-}
-
 static int by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int index_shards(struct indexing *x, const char **paths, uint32_t count, struct err *e) {
     struct shard_index_writer w = {.count = 0};
-    const char *to =
-        arena_printf(&x->arena, "%.*s%s", (int)dir_len(paths[0]), paths[0], SHARD_INDEX_FILE);
+    const char *to = arena_printf(&x->arena, "%.*s%s", (int)shard_index_folder(paths[0]), paths[0],
+                                  SHARD_INDEX_FILE);
     int result = 0;
     qsort(paths, count, sizeof *paths, by_name);
     for (uint32_t i = 0; i < count && result == 0; i++) {
@@ -45,7 +33,7 @@ static int index_shards(struct indexing *x, const char **paths, uint32_t count, 
             result = err_errno(e, ERR_SYS, "reading '%s'", paths[i]);
         else if (shard_index_begin_shard(&w, file_base(paths[i]), (uint64_t)st.st_size, e) < 0)
             result = -1;
-        else if (webdataset_scan(paths[i], add_sample, &w, e) < 0)
+        else if (webdataset_scan(paths[i], shard_index_add, &w, e) < 0)
             result = -1;
         else if (x->progress)
             result = x->progress(x->ctx, ++x->out->shards, x->archives.count, e);
@@ -62,7 +50,7 @@ static int index_shards(struct indexing *x, const char **paths, uint32_t count, 
 
 static bool is_new_dir(const struct archives *a, uint32_t i) {
     for (uint32_t k = i; k-- > 0;)
-        if (same_dir(a->file[k].path, a->file[i].path))
+        if (shard_index_is_beside(a->file[k].path, a->file[i].path))
             return false;
     return true;
 }
@@ -90,7 +78,7 @@ int tool_index(const char *dir,
         const char **paths = arena_new(&x.arena, const char *, a->count);
         uint32_t count = 0;
         for (uint32_t k = i; k < a->count; k++)
-            if (same_dir(a->file[k].path, a->file[i].path))
+            if (shard_index_is_beside(a->file[k].path, a->file[i].path))
                 paths[count++] = a->file[k].path;
         result = index_shards(&x, paths, count, e);
     }

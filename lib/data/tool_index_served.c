@@ -84,27 +84,10 @@ static struct tar_input *open_input(const struct indexing *all, const struct ser
 
 // ---- the shards of a folder ---------------------------------------------------------------------
 
-static bool is_shard(const struct served_object *o) {
-    const char *slash = strchr(o->path, '/');
-    return str_ends(o->path, ".tar") && (!slash || !strchr(slash + 1, '/'));
-}
-
-static size_t dir_len(const char *path) {
-    return (size_t)(file_base(path) - path);
-}
-
-static bool same_dir(const char *a, const char *b) {
-    return dir_len(a) == dir_len(b) && memcmp(a, b, dir_len(a)) == 0;
-}
-
-static int add_sample(void *ctx, const struct webdataset_sample *s, struct err *e) {
-    return shard_index_add(ctx, s, e);
-}
-
 static int add_shard(struct indexing *x, struct shard_index_writer *w,
                      const struct served_object *o, struct err *e) {
     if (shard_index_begin_shard(w, file_base(o->path), o->bytes, e) < 0 ||
-        webdataset_scan_input(open_input(x, o), o->path, add_sample, w, e) < 0)
+        webdataset_scan_input(open_input(x, o), o->path, shard_index_add, w, e) < 0)
         return -1;
     x->out->shards++;
     return 0;
@@ -118,9 +101,10 @@ static int index_folder(struct indexing *x, size_t first, struct err *e) {
     struct arena a = {0};
     int result = 0;
     for (size_t i = first; i < s->count && result == 0; i++)
-        if (is_shard(&s->object[i]) && same_dir(s->object[i].path, path))
+        if (shard_index_is_shard(s->object[i].path) &&
+            shard_index_is_beside(s->object[i].path, path))
             result = add_shard(x, &w, &s->object[i], e);
-    const char *to = arena_printf(&a, "%s/%.*s", x->to, (int)dir_len(path), path);
+    const char *to = arena_printf(&a, "%s/%.*s", x->to, (int)shard_index_folder(path), path);
     if (result == 0)
         result = file_make_dirs(to, 0755, e);
     if (result == 0)
@@ -134,9 +118,10 @@ static int index_folder(struct indexing *x, size_t first, struct err *e) {
 
 static bool is_first(const struct served *s, size_t i) {
     for (size_t k = i; k-- > 0;)
-        if (is_shard(&s->object[k]) && same_dir(s->object[k].path, s->object[i].path))
+        if (shard_index_is_shard(s->object[k].path) &&
+            shard_index_is_beside(s->object[k].path, s->object[i].path))
             return false;
-    return is_shard(&s->object[i]);
+    return shard_index_is_shard(s->object[i].path);
 }
 
 int tool_index_served(const char *served, const char *to,
@@ -146,7 +131,7 @@ int tool_index_served(const char *served, const char *to,
     *out = (struct tool_indexed){0};
     int result = served_open(&x.served, served, e);
     for (size_t i = 0; result == 0 && i < x.served.count; i++)
-        x.total += is_shard(&x.served.object[i]);
+        x.total += shard_index_is_shard(x.served.object[i].path);
     for (size_t i = 0; result == 0 && i < x.served.count; i++)
         if (is_first(&x.served, i))
             result = index_folder(&x, i, e);

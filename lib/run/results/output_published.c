@@ -12,13 +12,8 @@
 
 enum { STOP_MS_MAX = 5000 };
 
-static const struct {
-    unsigned kind;
-    const char *folder;
-} KINDS[] = {{RESULT_OUTPUT, "output"}, {RESULT_MODEL, "model"}};
-enum { KINDS_COUNT = sizeof KINDS / sizeof KINDS[0] };
-
-static const char *const folders[] = {"output", "model", NULL};
+enum { KINDS = RESULT_OUTPUT | RESULT_MODEL };
+static const char *const folders[] = {"output", "model", NULL}; // their names
 // No disk has this name: files of several disks are there.
 static const char mixed[SNAPSHOT_DISK_BYTES] = "mixed";
 
@@ -65,8 +60,7 @@ static int write_disk(const char *live, const char *disk, struct err *e) {
     return rc;
 }
 
-// ---- while the run is active
-// ---------------------------------------------------------------------
+// ---- while the run is active --------------------------------------------------------------------
 
 static const char *node_folder(const struct publish_node *x) {
     const struct follow *f = x->all->follow;
@@ -124,7 +118,7 @@ void output_published_open(struct publish *p, struct follow *f) {
                                              .dest = dest,
                                              .keep = keep,
                                              .note = note};
-    bool wanted = f->run->wanted & (RESULT_OUTPUT | RESULT_MODEL);
+    bool wanted = f->run->wanted & KINDS;
     publish_open(p, f, &kind, wanted ? f->run->output_every_ms : 0);
 }
 
@@ -133,10 +127,12 @@ void output_published_open(struct publish *p, struct follow *f) {
 int output_published_move(struct context *s, const struct run *run, const char *node,
                           unsigned kinds, const char *to, struct err *e) {
     const char *live = output_published_path(s, run, node);
-    for (size_t i = 0; i < KINDS_COUNT; i++) {
-        const char *from = file_join(s->arena, live, KINDS[i].folder);
-        const char *target = file_join(s->arena, to, KINDS[i].folder);
-        if (!(kinds & KINDS[i].kind) || file_is_absent(from) || file_exists(target))
+    const char *names[RESULT_KINDS];
+    size_t count = result_kinds_names(kinds & KINDS, names);
+    for (size_t i = 0; i < count; i++) {
+        const char *from = file_join(s->arena, live, names[i]);
+        const char *target = file_join(s->arena, to, names[i]);
+        if (file_is_absent(from) || file_exists(target))
             continue;
         if (file_make_dirs(to, 0700, e) < 0)
             return -1;
