@@ -2,6 +2,7 @@
 // The way of new addresses to the server of streamed inputs.
 #include "renew.h"
 
+#include "stream/stream_renew.h"
 #include "sys/file.h"
 #include "sys/net.h"
 
@@ -16,7 +17,7 @@ int renew(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     static char piece[PIECE_BYTES];
     const struct timeval limit = {.tv_sec = ANSWER_S_MAX};
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    auto_close int fd = net_unix_connect(file_join(a, args[0], "renew.sock"), e);
+    auto_close int fd = net_unix_connect(file_join(a, args[0], STREAM_RENEW_SOCKET), e);
     if (fd < 0)
         return err_wrap(e, "streamed inputs are not served on this node any more");
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);

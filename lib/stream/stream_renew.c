@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SOCKET "renew.sock"
-
 // ---- addresses that come ------------------------------------------------------------------------
 
 // A request for the object that is under way gets the new address with its next try.
@@ -137,7 +135,7 @@ void stream_renew_look(struct stream_server *s, int64_t wall_ms) {
 
 int stream_renew_open(struct stream_server *s, const char *run_dir, struct err *e) {
     struct arena a = {0};
-    s->renew.listen_fd = net_unix_listen(file_join(&a, run_dir, SOCKET), e);
+    s->renew.listen_fd = net_unix_listen(file_join(&a, run_dir, STREAM_RENEW_SOCKET), e);
     arena_fini(&a);
     return s->renew.listen_fd < 0 ? -1 : 0;
 }
@@ -157,6 +155,6 @@ void stream_renew_close(struct stream_server *s) {
     if (s->renew.listen_fd >= 0)
         close(s->renew.listen_fd);
     if (s->run_dir)
-        (void)unlink(file_join(&a, s->run_dir, SOCKET));
+        (void)unlink(file_join(&a, s->run_dir, STREAM_RENEW_SOCKET));
     arena_fini(&a);
 }

@@ -11,6 +11,8 @@
 #include "sys/conn.h"
 #include "sys/listener.h"
 
+#define STREAM_RENEW_SOCKET "renew.sock" // in the run's folder
+
 enum {
     STREAM_RENEW_MS = 10 * 60 * 1000,  // before the end
     STREAM_RENEW_AGAIN_MS = 60 * 1000, // from one event `ends` to the next

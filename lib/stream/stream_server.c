@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "object/uri.h"
+#include "protocol/job_spec.h"
 #include "sys/file.h"
 
 #include <errno.h>
@@ -251,7 +252,7 @@ int stream_server_open(struct stream_server *s, const char *run_dir, struct err 
         result = write_list(s, &s->store.inputs[i],
                             arena_printf(&a, "%s/stream/%s", run_dir, s->store.inputs[i].name), e);
     if (result == 0) {
-        s->agent_fd = net_unix_listen(file_join(&a, run_dir, "stream.sock"), e);
+        s->agent_fd = net_unix_listen(file_join(&a, run_dir, JOB_STREAM_SOCKET), e);
         result = s->agent_fd < 0 || stream_renew_open(s, run_dir, e) < 0 ||
                          stream_source_listen(&s->source, &s->store, run_dir, e) < 0
                      ? -1
@@ -336,7 +337,7 @@ void stream_server_close(struct stream_server *s) {
         close(s->agent_fd);
     stream_store_close(&s->store);
     if (s->run_dir) // last: without it nothing is written any more
-        (void)unlink(file_join(&a, s->run_dir, "stream.sock"));
+        (void)unlink(file_join(&a, s->run_dir, JOB_STREAM_SOCKET));
     strbuf_fini(&s->events);
     free(s->sorted);
     free(s->clients);

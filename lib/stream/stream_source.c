@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "protocol/source_frames.h"
 #include "stream/stream_store_impl.h"
 #include "sys/file.h"
 
@@ -13,8 +14,8 @@
 #include <unistd.h>
 
 enum {
-    IN_BYTES_MAX = 2 * (STREAM_ANSWER_HEAD_BYTES + STREAM_ANSWER_BYTES_MAX),
-    OUT_BYTES_MAX = OBJECT_CALLS_MAX * STREAM_ASK_BYTES * 4,
+    IN_BYTES_MAX = 2 * (SOURCE_HEAD_BYTES + SOURCE_ANSWER_BYTES_MAX),
+    OUT_BYTES_MAX = OBJECT_CALLS_MAX * SOURCE_ASK_BYTES * 4,
     CARRY_BYTES = 64 << 10,
 };
 
@@ -22,8 +23,8 @@ enum {
 
 static void ask(void *ctx, size_t slot, const struct stream_slot *x) {
     struct stream_source *s = ctx;
-    unsigned char frame[STREAM_ASK_BYTES];
-    bytes_store(frame, slot | (x->urgent ? STREAM_ASK_URGENT : 0), 4);
+    unsigned char frame[SOURCE_ASK_BYTES];
+    bytes_store(frame, slot | (x->urgent ? SOURCE_ASK_URGENT : 0), 4);
     bytes_store(frame + 4, x->object->want.file, 8);
     bytes_store(frame + 12, x->range.from, 8);
     bytes_store(frame + 20, x->range.len, 8);
@@ -36,13 +37,13 @@ static int take_frame(struct stream_source *s, int kind, size_t slot, const char
     struct err why = {0};
     if (slot >= OBJECT_CALLS_MAX || !stream_source_asks(s->store, slot))
         return err_set(e, ERR_FORMAT, "an answer that was not asked for");
-    if (kind == STREAM_ANSWER_BYTES) {
+    if (kind == SOURCE_BYTES) {
         stream_source_bytes(s->store, slot, p, len);
         return 0;
     }
-    if (kind != STREAM_ANSWER_CHANGED && kind != STREAM_ANSWER_FAILED)
+    if (kind != SOURCE_CHANGED && kind != SOURCE_FAILED)
         return err_set(e, ERR_FORMAT, "an answer of an unknown kind");
-    err_set(&why, kind == STREAM_ANSWER_CHANGED ? ERR_HASH : ERR_SYS, "%.*s",
+    err_set(&why, kind == SOURCE_CHANGED ? ERR_HASH : ERR_SYS, "%.*s",
             (int)(len < ERR_TEXT_BYTES_MAX ? len : ERR_TEXT_BYTES_MAX), p);
     stream_source_failed(s->store, slot, &why);
     return 0;
@@ -57,17 +58,17 @@ static void on_data(struct conn *c) {
     struct stream_source *s = container_of(c, struct stream_source, conn);
     struct err e = {0};
     size_t used = 0;
-    while (c->in.len - used >= STREAM_ANSWER_HEAD_BYTES) {
+    while (c->in.len - used >= SOURCE_HEAD_BYTES) {
         const unsigned char *head = (const unsigned char *)c->in.data + used;
         size_t len = (size_t)bytes_load(head + 5, 4);
-        if (len > STREAM_ANSWER_BYTES_MAX)
+        if (len > SOURCE_ANSWER_BYTES_MAX)
             err_set(&e, ERR_FORMAT, "a frame of %zu bytes", len);
-        if (e.code || c->in.len - used < STREAM_ANSWER_HEAD_BYTES + len)
+        if (e.code || c->in.len - used < SOURCE_HEAD_BYTES + len)
             break;
         if (take_frame(s, head[0], (size_t)bytes_load(head + 1, 4),
-                       (const char *)head + STREAM_ANSWER_HEAD_BYTES, len, &e) < 0)
+                       (const char *)head + SOURCE_HEAD_BYTES, len, &e) < 0)
             break;
-        used += STREAM_ANSWER_HEAD_BYTES + len;
+        used += SOURCE_HEAD_BYTES + len;
     }
     strbuf_consume(&c->in, used);
     if (!e.code)

@@ -3,6 +3,8 @@
 #include "run/inputs/index_bucket.h"
 
 #include "content/manifest.h"
+#include "data/shard_index.h"
+#include "protocol/job_spec.h"
 #include "run/dtdata.h"
 #include "run/inputs/input_remote.h"
 #include "sys/file.h"
@@ -34,11 +36,6 @@ static int run_dtdata(struct context *s, const char *const *args, int in, int64_
     return result;
 }
 
-static bool is_shard(const char *path) {
-    const char *slash = strchr(path, '/');
-    return str_ends(path, ".tar") && (!slash || !strchr(slash + 1, '/'));
-}
-
 // The lines for dtdata, in a file that it reads.
 static int write_lines(const struct bucket *b, const char *path, struct err *e) {
     struct strbuf text = {0};
@@ -48,7 +45,7 @@ static int write_lines(const struct bucket *b, const char *path, struct err *e) 
     strbuf_addf(&text, "{\"input\":\"shards\",\"window\":%d,\"cache_max\":%d}\n",
                 INDEX_BUCKET_WINDOW_BYTES, INDEX_BUCKET_CACHE_BYTES);
     for (size_t i = 0; i < m->count; i++) {
-        if (!is_shard(m->entries[i].path))
+        if (!shard_index_is_shard(m->entries[i].path))
             continue;
         const struct input_remote_object *o = input_remote_find(b->remote, m->entries[i].path);
         strbuf_addf(&text, "{\"index\":%zu,%s", count++, o->line + 1);
@@ -85,7 +82,7 @@ static int serve(struct bucket *b, struct err *e) {
     (void)unlink(lines); // signed addresses
     if (run_dtdata(b->context, args, in, INDEX_BUCKET_START_MS_MAX, e) < 0)
         return -1;
-    b->server = net_unix_connect(file_join(a, b->dir, "stream.sock"), e);
+    b->server = net_unix_connect(file_join(a, b->dir, JOB_STREAM_SOCKET), e);
     return b->server < 0 ? -1 : 0;
 }
 

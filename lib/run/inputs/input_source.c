@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "fleet/embedded_files.h"
+#include "protocol/source_frames.h"
 #include "run/dtdata.h"
 #include "sys/file.h"
 
@@ -15,15 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The frames of lib/stream/stream_source.h.
-enum {
-    ASK_BYTES = 28,
-    ASK_URGENT = 1 << 30,
-    HEAD_BYTES = 9,
-    PIECE_BYTES = 128 << 10,
-    ERROR_BYTES_MAX = 4096
-};
-enum { ANSWER_BYTES = 1, ANSWER_CHANGED, ANSWER_FAILED };
+enum { PIECE_BYTES = 128 << 10, ERROR_BYTES_MAX = 4096 };
+_Static_assert((int)PIECE_BYTES <= (int)SOURCE_ANSWER_BYTES_MAX, "a piece fits into a frame");
 
 // ---- the list: "SIZE MTIME_NS PATH" of each file, with a NUL at its end -------------------------
 
@@ -88,7 +82,7 @@ static int read_list(struct input_source *s, const char *path, struct err *e) {
 // ---- answers ------------------------------------------------------------------------------------
 
 static void put_head(struct strbuf *out, int kind, uint32_t slot, size_t len) {
-    unsigned char head[HEAD_BYTES];
+    unsigned char head[SOURCE_HEAD_BYTES];
     head[0] = (unsigned char)kind;
     bytes_store(head + 1, slot, 4);
     bytes_store(head + 5, len, 4);
@@ -126,11 +120,11 @@ static void answer(struct input_source_node *n, struct input_source_ask *x) {
     if (x->fd < 0)
         x->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (x->fd < 0) {
-        refuse(&n->out, x, errno == ENOENT ? ANSWER_CHANGED : ANSWER_FAILED, f->path,
+        refuse(&n->out, x, errno == ENOENT ? SOURCE_CHANGED : SOURCE_FAILED, f->path,
                errno == ENOENT ? "is not there any more" : strerror(errno));
         return;
     }
-    put_head(&n->out, ANSWER_BYTES, x->slot, len);
+    put_head(&n->out, SOURCE_BYTES, x->slot, len);
     char *to = strbuf_reserve(&n->out, len);
     ssize_t got = 0;
     size_t have = 0;
@@ -139,7 +133,7 @@ static void answer(struct input_source_node *n, struct input_source_ask *x) {
     bool failed = got < 0;
     if (have < len || !is_same(x->fd, f)) {
         n->out.len = before;
-        refuse(&n->out, x, failed ? ANSWER_FAILED : ANSWER_CHANGED, f->path,
+        refuse(&n->out, x, failed ? SOURCE_FAILED : SOURCE_CHANGED, f->path,
                failed ? "cannot be read" : "has changed since it was listed (try again)");
         return;
     }
@@ -197,7 +191,7 @@ static void drop(struct input_source_node *n) {
 
 // False: no request that dtdata makes.
 static bool take_ask(struct input_source_node *n, const char *p) {
-    uint32_t word = (uint32_t)bytes_load(p, 4), slot = word & ~(uint32_t)ASK_URGENT;
+    uint32_t word = (uint32_t)bytes_load(p, 4), slot = word & ~(uint32_t)SOURCE_ASK_URGENT;
     uint64_t file = bytes_load(p + 4, 8), from = bytes_load(p + 12, 8), len = bytes_load(p + 20, 8);
     struct input_source_ask *x = NULL;
     for (size_t i = 0; i < INPUT_SOURCE_ASKS_MAX; i++) {
@@ -209,7 +203,7 @@ static bool take_ask(struct input_source_node *n, const char *p) {
         len > (uint64_t)n->all->files[file].size - from)
         return false;
     *x = (struct input_source_ask){.used = true,
-                                   .urgent = word & ASK_URGENT,
+                                   .urgent = word & SOURCE_ASK_URGENT,
                                    .slot = slot,
                                    .file = file,
                                    .at = from,
@@ -225,7 +219,7 @@ static void on_output(struct transport_run *r, void *ctx, const void *p, size_t 
     strbuf_add(&n->in, p, len);
     n->came = true;
     n->shut = 0;
-    for (; n->in.len - used >= ASK_BYTES; used += ASK_BYTES)
+    for (; n->in.len - used >= SOURCE_ASK_BYTES; used += SOURCE_ASK_BYTES)
         if (!take_ask(n, n->in.data + used)) {
             log_warn("a node asks for what no streamed input has", "node=%s",
                      n->node->node->info->name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streamed inputs of this computer: while a run is followed, dtctl answers the requests of its
-// nodes for ranges of files (lib/stream/stream_source.h).
+// nodes for ranges of files (protocol/source_frames.h).
 //
 //     input_source_add(&list, entry) for every file, input_source_save(…);  // when the run is made
 //     input_source_open(&s, &follow);  // nothing where the run has no such files
