@@ -24,10 +24,15 @@ static inline void cuda_enqueue(struct cuda_queue *q, enum cuda_kernel kernel, u
         q->launch(q, kernel, (const unsigned[3]){x, y, 1}, CUDA_THREADS, 0, params);
 }
 
-// rows x columns x k, `times` of which make the result, in tiles of `tile` and steps of `depth`.
-// All tiles of all splits fit the first CUDA_WORKSPACE_BYTES_MIN of the workspace.
-void cuda_product_plan(struct cuda_queue *q, struct product_out *o, int times, int tile, int depth,
-                       unsigned grid[3]);
+struct product_tiles {
+    int side, depth; // side x side results for a block, `depth` terms at a time
+    unsigned threads, shared;
+};
+// Enqueues a product of o->m x o->n x o->k, `times` of which make the result, with the sum of its
+// splits. params hold *o. All tiles of all splits fit the first CUDA_WORKSPACE_BYTES_MIN of the
+// workspace.
+void cuda_product_run(struct cuda_queue *q, enum cuda_kernel kernel, const struct product_tiles *by,
+                      int times, void *params, struct product_out *o);
 // Large tiles (cuda_large.c). false: they are not for this shape, type or device.
 bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_params *p);
 bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const struct conv2d_shape *s,

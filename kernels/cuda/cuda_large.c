@@ -13,6 +13,9 @@ static const struct large_rule {
                           [CUDA_DATA] = {128, 128, 64},
                           [CUDA_WEIGHT] = {128, 128, 128}};
 
+static const struct product_tiles large_tiles = {CUDA_LARGE_TILE, CUDA_LARGE_K, CUDA_LARGE_THREADS,
+                                                 CUDA_LARGE_SHARED};
+
 static const enum cuda_kernel kernel_of[CUDA_PRODUCTS][KERNEL_TYPES] = {
     [CUDA_GEMM] =
         {[KERNEL_BF16] = CUDA_KERNEL_gemm_large_bf16, [KERNEL_HALF] = CUDA_KERNEL_gemm_large_half},
@@ -101,17 +104,9 @@ static const float *pack(struct cuda_queue *q, enum kernel_type type, const floa
     return (const float *)(const void *)p.y;
 }
 
-static void launch(struct cuda_queue *q, enum cuda_product product, enum kernel_type type,
-                   const unsigned grid[3], void *params, struct product_out *o) {
-    q->launch(q, kernel_of[product][type], grid, CUDA_LARGE_THREADS, CUDA_LARGE_SHARED, params);
-    if (o->partial)
-        cuda_enqueue(q, CUDA_KERNEL_product_sum, cuda_blocks(o->size, CUDA_THREADS), 1, o);
-}
-
 bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_params *p) {
     struct product_out *o = &p->out;
     size_t used = CUDA_WORKSPACE_BYTES_MIN;
-    unsigned grid[3];
     if (q->capability < CUDA_LARGE_CAPABILITY || type == KERNEL_FLOAT ||
         (p->trans_a && p->trans_b) || !is_worth(CUDA_GEMM, o->m, o->n, o->k))
         return false;
@@ -122,8 +117,7 @@ bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_pa
     p->b = pack(q, type, p->b, p->trans_b ? o->n : o->k, !p->trans_b, p->trans_b ? o->k : o->n,
                 p->ldb, b, &used);
     p->lda = a, p->ldb = b;
-    cuda_product_plan(q, o, 1, CUDA_LARGE_TILE, CUDA_LARGE_K, grid);
-    launch(q, CUDA_GEMM, type, grid, p, o);
+    cuda_product_run(q, kernel_of[CUDA_GEMM][type], &large_tiles, 1, p, o);
     return true;
 }
 
@@ -132,14 +126,12 @@ bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const stru
     size_t used = CUDA_WORKSPACE_BYTES_MIN;
     int64_t x = (int64_t)s->n * s->h * s->w, y = (int64_t)s->n * p->oh * p->ow,
             w = (int64_t)s->o * s->kh * s->kw;
-    unsigned grid[3];
     if (q->capability < CUDA_LARGE_CAPABILITY || !conv_is_large(s, product))
         return false;
     bool from_x = product == CUDA_FORWARD, of_weight = product == CUDA_WEIGHT;
     int a = from_x ? s->c : s->o;
     p->a = pack(q, s->type, p->a, from_x ? x : y, of_weight, a, a, a, &used);
     p->b = pack(q, s->type, p->b, of_weight ? x : w, false, s->c, s->c, s->c, &used);
-    cuda_product_plan(q, &p->out, times, CUDA_LARGE_TILE, CUDA_LARGE_K, grid);
-    launch(q, product, s->type, grid, p, &p->out);
+    cuda_product_run(q, kernel_of[product][s->type], &large_tiles, times, p, &p->out);
     return true;
 }

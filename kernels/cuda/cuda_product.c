@@ -17,17 +17,20 @@ size_t cuda_conv2d_workspace(const struct conv2d_shape *s) {
     return CUDA_WORKSPACE_BYTES_MIN + cuda_large_conv_bytes(s);
 }
 
-void cuda_product_plan(struct cuda_queue *q, struct product_out *o, int times, int tile, int depth,
-                       unsigned grid[3]) {
-    grid[0] = cuda_blocks(o->m, tile);
-    grid[1] = cuda_blocks(o->n, tile);
+static const struct product_tiles small_tiles = {CUDA_TILE, CUDA_TILE_K, CUDA_THREADS,
+                                                 CUDA_PRODUCT_SHARED};
+
+static void product_plan(struct cuda_queue *q, struct product_out *o, int times,
+                         const struct product_tiles *by, unsigned grid[3]) {
+    grid[0] = cuda_blocks(o->m, by->side);
+    grid[1] = cuda_blocks(o->n, by->side);
     int64_t tiles = (int64_t)grid[0] * grid[1] * times,
-            most = CUDA_WORKSPACE_BYTES_MIN / ((int64_t)tile * tile * SPLIT_BYTES),
+            most = CUDA_WORKSPACE_BYTES_MIN / ((int64_t)by->side * by->side * SPLIT_BYTES),
             splits = tiles ? most / tiles : 1;
     if (splits > o->k / SPLIT_TERMS_MIN)
         splits = o->k / SPLIT_TERMS_MIN;
     o->splits = splits > 1 ? (int)splits : 1;
-    o->k_split = (int)cuda_blocks(cuda_blocks(o->k, o->splits), depth) * depth;
+    o->k_split = (int)cuda_blocks(cuda_blocks(o->k, o->splits), by->depth) * by->depth;
     o->partial = o->splits > 1 ? q->workspace : NULL;
     grid[2] = (unsigned)(o->splits * times);
     assert(grid[1] <= CUDA_GRID_MAX && grid[2] <= CUDA_GRID_MAX);
@@ -42,17 +45,18 @@ static const enum cuda_kernel kernel_of[CUDA_PRODUCTS][KERNEL_TYPES] = {
     [CUDA_WEIGHT] = {CUDA_KERNEL_conv_weight_float, CUDA_KERNEL_conv_weight_bf16,
                      CUDA_KERNEL_conv_weight_half}};
 
-static void product_launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
-                           void *params, struct product_out *o) {
+void cuda_product_run(struct cuda_queue *q, enum cuda_kernel kernel, const struct product_tiles *by,
+                      int times, void *params, struct product_out *o) {
+    unsigned grid[3];
+    product_plan(q, o, times, by, grid);
     if (!grid[0] || !grid[1])
         return;
-    q->launch(q, kernel, grid, CUDA_THREADS, CUDA_PRODUCT_SHARED, params);
+    q->launch(q, kernel, grid, by->threads, by->shared, params);
     if (o->partial)
         cuda_enqueue(q, CUDA_KERNEL_product_sum, cuda_blocks(o->size, CUDA_THREADS), 1, o);
 }
 
 void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
-    unsigned grid[3];
     struct gemm_params p = {
         .a = a->a,
         .b = a->b,
@@ -73,8 +77,7 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
     };
     if (cuda_large_gemm(q, a->type, &p))
         return;
-    cuda_product_plan(q, &p.out, 1, CUDA_TILE, CUDA_TILE_K, grid);
-    product_launch(q, kernel_of[CUDA_GEMM][a->type], grid, &p, &p.out);
+    cuda_product_run(q, kernel_of[CUDA_GEMM][a->type], &small_tiles, 1, &p, &p.out);
 }
 
 static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a, const void *b,
@@ -99,12 +102,10 @@ static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a
 
 static void conv_launch(struct cuda_queue *q, enum cuda_product product,
                         const struct conv2d_shape *s, struct conv_params *p, int times) {
-    unsigned grid[3];
     p->out.ldc = p->out.n;
     if (cuda_large_conv(q, product, s, p, times))
         return;
-    cuda_product_plan(q, &p->out, times, CUDA_TILE, CUDA_TILE_K, grid);
-    product_launch(q, kernel_of[product][s->type], grid, p, &p->out);
+    cuda_product_run(q, kernel_of[product][s->type], &small_tiles, times, p, &p->out);
 }
 
 void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
