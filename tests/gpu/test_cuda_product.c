@@ -27,27 +27,39 @@ static void gemm_case(struct gemm_args a, const char *what) {
     case_end();
 }
 
+enum { WHAT_BYTES = 160 };
+
+// shape: m, n, k. Rows are `gap` elements longer than they need to be.
+static struct gemm_args gemm_of(const int shape[3], int way, int gap, enum kernel_type type) {
+    int m = shape[0], n = shape[1], k = shape[2];
+    struct gemm_args a = {.type = type,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .trans_a = way & 1,
+                          .trans_b = way >> 1 & 1,
+                          .alpha = way == 1 ? -0.5 : 1};
+    a.lda = (a.trans_a ? m : k) + gap, a.ldb = (a.trans_b ? k : n) + gap, a.ldc = n + gap;
+    return a;
+}
+
+static void gemm_name(char what[WHAT_BYTES], const char *kind, const struct gemm_args *a) {
+    snprintf(what, WHAT_BYTES, "%s %s %d x %d x %d %c%c", kind, type_names[a->type], a->m, a->n,
+             a->k, "nt"[a->trans_a], "nt"[a->trans_b]);
+}
+
 static void gemm(void) {
     static const int shapes[][3] = {{1, 1, 1},     {5, 3, 7},    {64, 64, 16}, {65, 70, 33},
                                     {100, 17, 90}, {7, 9, 1000}, {3, 66, 130}, {128, 10, 64},
                                     {4, 3, 0},     {0, 3, 5}};
-    char what[128];
+    char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int way = 0; way < 12; way++) {
-            int m = shapes[i][0], n = shapes[i][1], k = shapes[i][2], gap = way % 3;
-            struct gemm_args a = {.type = (enum kernel_type)(way / 4),
-                                  .m = m,
-                                  .n = n,
-                                  .k = k,
-                                  .trans_a = way & 1,
-                                  .trans_b = way >> 1 & 1,
-                                  .alpha = way == 1 ? -0.5 : 1,
-                                  .beta = way == 2 || way == 5 ? 0.75 : 0,
-                                  .relu = way == 3 || way == 7};
-            a.lda = (a.trans_a ? m : k) + gap, a.ldb = (a.trans_b ? k : n) + gap, a.ldc = n + gap;
+            struct gemm_args a = gemm_of(shapes[i], way, way % 3, (enum kernel_type)(way / 4));
+            a.beta = way == 2 || way == 5 ? 0.75 : 0;
+            a.relu = way == 3 || way == 7;
             a.bias = way & 2 ? &a : NULL;
-            snprintf(what, sizeof what, "gemm %s %d x %d x %d %c%c", type_names[a.type], m, n, k,
-                     "nt"[a.trans_a], "nt"[a.trans_b]);
+            gemm_name(what, "gemm", &a);
             gemm_case(a, what);
         }
 }
@@ -119,7 +131,7 @@ static void conv(void) {
         {3, 4, 4, 20, 9, 3, 3, 1, 1, 0},  {1, 7, 6, 2, 3, 2, 3, 3, 1, 0},
         {2, 1, 1, 65, 66, 3, 3, 1, 1, 0}, {1, 8, 8, 3, 12, 4, 4, 4, 0, 0},
         {2, 9, 10, 5, 8, 1, 1, 1, 0, 0},  {1, 5, 5, 1, 1, 5, 5, 1, 4, 0}};
-    char what[160];
+    char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int type = 0; type < KERNEL_TYPES; type++) {
             struct conv2d_shape s = shapes[i];
@@ -157,25 +169,17 @@ static void large(void) {
     static const char *const names[] = {"forward", "data gradient", "weight gradient"};
     static void (*const run[])(const struct conv2d_shape *s, int odd,
                                const char *what) = {conv_forward, conv_data, conv_weight};
-    char what[160];
+    char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int way = 0; way < 4; way++) {
-            int m = shapes[i][0], n = shapes[i][1], k = shapes[i][2], gap = (way + (int)i) % 3;
-            struct gemm_args a = {.type = (way + i) % 2 ? KERNEL_HALF : KERNEL_BF16,
-                                  .m = m,
-                                  .n = n,
-                                  .k = k,
-                                  .trans_a = way & 1,
-                                  .trans_b = way >> 1 & 1,
-                                  .alpha = way == 1 ? -0.5 : 1,
-                                  .beta = way % 2 ? 0.75 : 0,
-                                  .relu = way > 1};
-            a.lda = (a.trans_a ? m : k) + gap, a.ldb = (a.trans_b ? k : n) + gap, a.ldc = n + gap;
+            struct gemm_args a = gemm_of(shapes[i], way, (way + (int)i) % 3,
+                                         (way + i) % 2 ? KERNEL_HALF : KERNEL_BF16);
+            a.beta = way % 2 ? 0.75 : 0;
+            a.relu = way > 1;
             a.bias = way != 1 ? &a : NULL;
-            snprintf(what, sizeof what, "large gemm %s %d x %d x %d %c%c", type_names[a.type], m, n,
-                     k, "nt"[a.trans_a], "nt"[a.trans_b]);
+            gemm_name(what, "large gemm", &a);
             gemm_case(a, what);
-            used(m >= 128 && way != 3 && test.capability >= 80, what);
+            used(a.m >= 128 && way != 3 && test.capability >= 80, what);
         }
     for (size_t i = 0; i < sizeof convs / sizeof *convs; i++)
         for (int pass = 0; pass < 3; pass++) {

@@ -14,23 +14,7 @@ newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tai
 events() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/events.jsonl; }
 sums() { (cd "$1" && sha256sum ./* | sed 's|\./||' | sort -k 2); }
 
-# A reader that knows the addresses alone; as libraries read shards.
-cat >read.py <<'END'
-import hashlib, json, os, sys, urllib.parse, urllib.request
-name = os.environ["DTCTL_INPUT_SET_URLS"]
-out = open(os.environ["DTCTL_OUTPUT_DIR"] + "/" + os.environ["RANK"], "w")
-urls = open(name).read().split()
-rows = [json.loads(line) for line in open(os.environ["DTCTL_INPUT_SET_LIST"])]
-assert len(urls) == len(rows) and os.path.isdir(os.environ["DTCTL_INPUT_SET"])
-for n, (url, row) in enumerate(zip(urls, rows)):
-    path = urllib.parse.unquote(url.split("/", 5)[5])
-    assert path == row["path"], (path, row)
-    if n == 1 and len(sys.argv) > 1:  # the first object is read: now the others may come
-        urllib.request.urlopen(sys.argv[1] + "/-/release").read()
-    data = urllib.request.urlopen(url).read()
-    assert len(data) == row["size"]
-    out.write(f"{hashlib.sha256(data).hexdigest()}  {path}\n")
-END
+cp "$SRC/tests/tools/read_stream.py" read.py
 
 # ---- runs ---------------------------------------------------------------------------------------
 dtctl up --nodes 2 >made.log 2>&1 || diag "$(cat made.log)"
@@ -43,7 +27,7 @@ run dtctl train --dry-run -- true
 like "$err" 'input    set: 7 files, .*all to every node, streamed' \
     'the plan says that it is streamed'
 s3_ask '/-/hold?key=*-5.tar' >/dev/null
-run dtctl train --name all -- python3 read.py "$S3"
+run dtctl train --name all -- python3 read.py 1 "curl -fsS $S3/-/release"
 is "$status" 0 'ranks read while objects are still to come'
 
 for rank in 0 1; do

@@ -16,26 +16,9 @@ events() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/events
 sums() { (cd "$1" && find . -type f -print0 | xargs -0 sha256sum | sed 's|\./||' | sort -k 2); }
 stored() { find .dtctl/default/nodes/"$1"/cas -type f -size +1M -printf '%s\n' | wc -l; }
 
-cat >read.py <<'END'
-import hashlib, json, os, sys, time, urllib.parse, urllib.request
-out = open(os.environ["DTCTL_OUTPUT_DIR"] + "/" + os.environ["RANK"], "w")
-urls = open(os.environ["DTCTL_INPUT_SET_URLS"]).read().split()
-rows = [json.loads(line) for line in open(os.environ["DTCTL_INPUT_SET_LIST"])]
-assert len(urls) == len(rows)
-names = os.environ.get("NAMES", "").split(":")
-for n, (url, row) in enumerate(zip(urls, rows)):
-    path = urllib.parse.unquote(url.split("/", 5)[5])
-    assert path == row["path"], (path, row)
-    if len(names) > 1:
-        assert row["index"] == names.index(path), (path, row)
-    if n == 2 and len(sys.argv) > 1:  # what is read next has not come, if the window is small
-        open(sys.argv[1] + "/half-" + os.environ["RANK"], "w").close()
-        while not os.path.exists(sys.argv[1] + "/go"):
-            time.sleep(0.1)
-    data = urllib.request.urlopen(url, timeout=60).read()
-    assert len(data) == row["size"]
-    out.write(f"{hashlib.sha256(data).hexdigest()}  {path}\n")
-END
+cp "$SRC/tests/tools/read_stream.py" read.py
+# Before its third file each rank waits: what is read next has not come, if the window is small.
+waits="touch '$WORK/half-'\$RANK; until [ -e '$WORK/go' ]; do sleep 0.1; done"
 dtctl up --nodes 2 >made.log 2>&1 || diag "$(cat made.log)"
 cat >dtctl.toml <<'END'
 [inputs.set]
@@ -49,7 +32,8 @@ END
 run dtctl train --dry-run -- python3 read.py
 like "$err" 'input    set: 8 files, .*all to every node, streamed' \
     'the plan says that it is streamed'
-dtctl train --name half --nproc-per-node 1 --set inputs.set.window=1M -- python3 read.py "$WORK" \
+dtctl train --name half --nproc-per-node 1 --set inputs.set.window=1M -- \
+    python3 read.py 2 "$waits" \
     >half.log 2>&1 &
 pid=$!
 half() { [ -e "$WORK/half-0" ] && [ -e "$WORK/half-1" ]; }
@@ -90,7 +74,7 @@ is "$(sed 's/ .*//' "$(newest take)/output/1")" \
 for i in 0 1 2 3 4 5; do head -c $((i * 3000000 + 17)) /dev/urandom >"set/part-$i.tar"; done
 rm -f "$WORK/go" "$WORK"/half-*
 dtctl train --name killed --nproc-per-node 1 --set inputs.set.window=1M -- \
-    python3 read.py "$WORK" >killed.log 2>&1 &
+    python3 read.py 2 "$waits" >killed.log 2>&1 &
 pid=$!
 ok 'ranks read the first files' wait_for 15 half
 kill -KILL "$pid"

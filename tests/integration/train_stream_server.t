@@ -283,7 +283,7 @@ ok(taken(b"no JSON\n[1]\n{}\n\0\n" + b"{" * 300 + b"\n" + json.dumps(end).encode
 ok(s.renew(b"x" * 200000).returncode != 0, "a line has a limit")
 ok(failure(s.urls[1])[0] == 502, "the addresses are still the old ones")
 ok(taken([{"input": "set"}] + good + [end]) == len(good), "new addresses are taken")
-ok(s.event("renewed")["input"] == "set", "the agent is told so")
+ok(s.event("renewed")["input"] == "set", "the server reports the new addresses to the agent")
 ok(all(failure(s.urls[i]) == (200, content(i)) for i in range(6)), "they read every byte")
 s.end()
 
