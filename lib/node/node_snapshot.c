@@ -8,11 +8,10 @@
 #include "sys/file.h"
 
 #include <signal.h>
-#include <string.h>
 
 const char *const node_closed_folders[] = {"output", "model", NULL};
 
-static int answer(const struct snapshot *l, bool is_new, const char *why) {
+static int answer(const char *digest, int64_t files, int64_t bytes, bool is_new, const char *why) {
     struct strbuf line = {0};
     struct json_out j;
     json_open(&j, &line);
@@ -21,9 +20,9 @@ static int answer(const struct snapshot *l, bool is_new, const char *why) {
     json_bool(&j, "new", is_new);
     json_bool(&j, "whole", !why);
     json_str(&j, "reason", why);
-    json_str(&j, "digest", l->digest);
-    json_int(&j, "files", (int64_t)l->count);
-    json_int(&j, "bytes", l->bytes);
+    json_str(&j, "digest", digest);
+    json_int(&j, "files", files);
+    json_int(&j, "bytes", bytes);
     json_end(&j);
     int rc = node_answer(&line);
     strbuf_fini(&line);
@@ -52,7 +51,6 @@ static int make(struct snapshot *l, const struct node_args *args, struct arena *
 static int closed(const struct node_args *args, struct arena *a) {
     const char *run = node_run_dir(a, args, args->run);
     struct snapshot_closed c = {0};
-    struct snapshot l = {0};
     struct err e = {0};
     if (!node_is_run(a, args, args->run)) {
         err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
@@ -60,30 +58,29 @@ static int closed(const struct node_args *args, struct arena *a) {
     }
     if (snapshot_closed_take(&c, run, node_closed_folders, args->known ? args->known : "", &e) < 0)
         return node_fail(&e);
-    memcpy(l.digest, c.digest, sizeof l.digest);
-    l.count = (size_t)c.files;
-    l.bytes = c.bytes;
-    return answer(&l, c.is_new, NULL);
+    return answer(c.digest, c.files, c.bytes, c.is_new, NULL);
+}
+
+static int generation(const struct node_args *args, struct arena *a) {
+    struct snapshot l = {0};
+    struct err e = {0};
+    bool is_new = false;
+    const char *why = NULL;
+    int rc = make(&l, args, a, &is_new, &why, &e) < 0
+                 ? node_fail(&e)
+                 : answer(l.digest, (int64_t)l.count, l.bytes, is_new, why);
+    snapshot_close(&l);
+    return rc;
 }
 
 int node_snapshot(const struct node_call *c) {
     struct arena a = {0};
-    struct snapshot l = {0};
     struct node_args args;
     struct err e = {0};
-    bool is_new = false;
-    const char *why = NULL;
     sigaction(SIGIO, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    int rc = node_args(&a, c, true, &args, &e);
-    if (rc == 0 && args.closed) {
-        rc = closed(&args, &a);
-        arena_fini(&a);
-        return rc;
-    }
-    if (rc == 0)
-        rc = make(&l, &args, &a, &is_new, &why, &e);
-    rc = rc < 0 ? node_fail(&e) : answer(&l, is_new, why);
-    snapshot_close(&l);
+    int rc = node_args(&a, c, true, &args, &e) < 0 ? node_fail(&e)
+             : args.closed                         ? closed(&args, &a)
+                                                   : generation(&args, &a);
     arena_fini(&a);
     return rc;
 }

@@ -118,8 +118,8 @@ void stream_renew_look(struct stream_server *s, int64_t wall_ms) {
                 continue;
             in->asked_ms = wall_ms;
             stream_server_event(s, "ends", in->name, NULL);
-        } else if (!in->told_over) {
-            in->told_over = true;
+        } else if (!in->sent_over) {
+            in->sent_over = true;
             strbuf_addf(&text,
                         "the signed addresses of input '%s' end within %d s, and no dtctl that "
                         "follows the run has renewed them (try: leave dtctl train attached, or "
