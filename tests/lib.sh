@@ -108,10 +108,9 @@ skip_all() { # REASON: ends the script
     exit 0
 }
 
-bail_out() { # REASON: ends the whole test run
-    echo "Bail out! $1"
-    tap_failed=$((tap_failed + 1))
-    exit 255
+bail_out() { # REASON: ends this script, as a failure; other tests go on
+    result 0 "cannot go on: $1"
+    exit 1
 }
 
 done_testing() {

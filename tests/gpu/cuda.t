@@ -102,7 +102,8 @@ while IFS= read -r line; do
     if ! read -r from || ! read -r to; then bail_out "cuda_planted: '$name' lacks lines"; fi
     bugs=$((bugs + 1))
     plant "$file" "$from" "$to" || bail_out "cuda_planted: $file has no line '$from'"
-    compiled 80 "$source" "bad" >/dev/null || bail_out "cuda_planted: '$name' does not compile"
+    run compiled 80 "$source" bad
+    [ "$status" = 0 ] || bail_out "cuda_planted: '$name' does not compile: status $status, $out$err"
     for seed in 1 2 3; do
         right bad $seed "$program" "$family"
         found "$why" && break
