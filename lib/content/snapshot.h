@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// One whole generation of a folder that programs write to, such as a run's state. Its files are
-// linked, not copied, into another folder, once nothing has changed for a second and no process has
-// one of them open for writing.
+// One whole generation of a folder that programs write to, such as a run's state: its files as they
+// are at a time when nothing but logs has changed for a second, and no process can write into a
+// file of it anywhere but at its end. A log is a file that grows by what is appended to it; the
+// generation has its beginning up to that time.
 //
 //     snapshot_look(&l, state, e);               // l.count files, l.digest
 //     const char *why = snapshot_take(&l, to, e); // NULL: `to` is whole, and l describes it
 //     snapshot_close(&l);
 //
-// Blocks for up to six seconds. The process must ignore SIGIO: a lease that another process breaks
-// sends this signal, which would end the program.
+// Large files are linked, logs and small files are copied, so that what is appended to them later
+// is not in the generation.
+//
+// Blocks for up to six seconds, and as long as it copies. The process must ignore SIGIO
+// (sys/file_writers.h).
 #ifndef CONTENT_SNAPSHOT_H
 #define CONTENT_SNAPSHOT_H
 
@@ -19,21 +23,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
+
+struct snapshot_file { // or link
+    const char *name;  // below dir
+    uint64_t inode;
+    int64_t size; // -1: it went away meanwhile
+    struct timespec mtime;
+    bool regular;
+    bool log; // it has grown, or is open for that (snapshot_take)
+};
 
 struct snapshot {
     struct arena arena;
     const char *dir;
-    const char **names; // of files and links, below dir
+    struct snapshot_file *files; // sorted by name
     size_t count, room;
     int64_t bytes;
-    char digest[HASH_HEX_BYTES]; // of names, sizes, times and inodes
+    char digest[HASH_HEX_BYTES]; // of names, sizes and times
 };
 
 int snapshot_look(struct snapshot *l, const char *dir, struct err *e); // absent: no files
 // Replaces the folder `to`. Returns the reason why there is no whole generation now; NULL: done.
 const char *snapshot_take(struct snapshot *l, const char *to, struct err *e);
 void snapshot_close(struct snapshot *l);
-// Whether a process has the file open for writing. The kernel may not know it of other computers.
-bool snapshot_is_written(const char *path);
 
 #endif

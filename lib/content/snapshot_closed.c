@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "content/snapshot.h"
 #include "sys/file.h"
+#include "sys/file_writers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -104,7 +105,7 @@ static int link_file(struct closed *c, const char *from, const char *to, struct 
         return 0;
     bool linked = lstat(to, &old) == 0 && is_same_file(st, &old);
     bool regular = S_ISREG(st->st_mode);
-    if (regular && (!is_quiet(st, linked) || snapshot_is_written(from)))
+    if (regular && (!is_quiet(st, linked) || file_writers(from) != FILE_WRITERS_NONE))
         return unlink(to) == 0 || errno == ENOENT || errno == ENOTDIR
                    ? 0
                    : err_errno(e, ERR_SYS, "cannot remove '%s'", to);
@@ -126,9 +127,9 @@ static int add_folder(struct closed *c, const char *folder, struct err *e) {
     int rc = snapshot_look(&l, dir, e);
     for (size_t i = 0; rc >= 0 && i < l.count; i++) {
         struct stat st;
-        add_name(c, file_join(&c->arena, folder, l.names[i]));
-        rc = link_file(c, file_join(&c->arena, dir, l.names[i]),
-                       file_join(&c->arena, to, l.names[i]), &st, e);
+        add_name(c, file_join(&c->arena, folder, l.files[i].name));
+        rc = link_file(c, file_join(&c->arena, dir, l.files[i].name),
+                       file_join(&c->arena, to, l.files[i].name), &st, e);
         if (rc <= 0)
             continue;
         int64_t facts[] = {(int64_t)st.st_ino, (int64_t)st.st_size, (int64_t)st.st_mtim.tv_sec,
@@ -178,7 +179,7 @@ int snapshot_closed_list(const char *run, const char *const *folders, struct err
         struct snapshot l = {0};
         rc = snapshot_look(&l, file_join(&c.arena, run, folders[i]), e);
         for (size_t k = 0; rc == 0 && k < l.count; k++)
-            add_name(&c, file_join(&c.arena, folders[i], l.names[k]));
+            add_name(&c, file_join(&c.arena, folders[i], l.files[k].name));
         snapshot_close(&l);
     }
     if (rc == 0)
@@ -211,13 +212,13 @@ static int drop_below(struct arena *a, const char *here, const char *folder, con
     const char *dir = file_join(a, here, folder);
     int rc = snapshot_look(&l, dir, e);
     for (size_t i = 0; rc == 0 && i < l.count; i++) {
-        const char *path = file_join(a, dir, l.names[i]);
-        if (has(names, count, file_join(a, folder, l.names[i])))
+        const char *path = file_join(a, dir, l.files[i].name);
+        if (has(names, count, file_join(a, folder, l.files[i].name)))
             continue;
         if (unlink(path) < 0)
             rc = err_errno(e, ERR_SYS, "cannot remove '%s'", path);
         else
-            drop_empty(a, dir, l.names[i]);
+            drop_empty(a, dir, l.files[i].name);
     }
     snapshot_close(&l);
     return rc;

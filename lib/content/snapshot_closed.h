@@ -10,7 +10,7 @@
 // ctime, and with it a cached hash, stays. run/closed/list names all files, also those that are
 // being written: the copy of an earlier content stays until the next one is finished.
 //
-// The process must ignore SIGIO (snapshot.h).
+// The process must ignore SIGIO (sys/file_writers.h).
 #ifndef CONTENT_SNAPSHOT_CLOSED_H
 #define CONTENT_SNAPSHOT_CLOSED_H
 

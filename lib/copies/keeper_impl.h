@@ -61,8 +61,8 @@ struct keeper_state {
     struct child publisher;
     bool publishing;
     struct timer next;
-    int64_t whole_ms; // when the state was last seen whole
-    bool warned;
+    int64_t whole_ms;   // when the state was last seen whole
+    bool warned, warns; // that it has not been whole for long: done, and being done
 
     // connections of others
     struct visitor *visitors;
@@ -88,7 +88,10 @@ bool keeper_is_name(const char *name); // of a node, as a folder
 void keeper_ready(struct keeper_state *s, const char *why); // sends KEEPER_READY
 
 // keeper_publish.c
-enum keeper_published keeper_publish(const struct keeper_spec *spec, const char *own);
+// late_ms: a state that is not whole now has not been so for that long, which is said with the
+// reason; 0: nothing is said of it.
+enum keeper_published keeper_publish(const struct keeper_spec *spec, const char *own,
+                                     int64_t late_ms);
 // Makes the state of the newest generation the run's state, unless that has newer files.
 int keeper_restore(const struct keeper_spec *spec, const char *own, struct err *e);
 

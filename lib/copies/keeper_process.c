@@ -42,22 +42,17 @@ static void look_again(struct keeper_state *s, int64_t ms) {
 
 static void on_published(struct child *c, int status) {
     struct keeper_state *s = container_of(c, struct keeper_state, publisher);
-    int64_t now = clock_mono_ms(), late_ms = KEEPER_LATE * s->spec->every_ms;
     int what = proc_status_code(status);
     s->publishing = false;
     if (what == KEEPER_NEW || what == KEEPER_SAME) {
-        s->whole_ms = now;
+        s->whole_ms = clock_mono_ms();
         s->warned = false;
         look_again(s, s->spec->every_ms);
         if (s->task == TASK_NONE)
             keeper_give(s);
         return;
     }
-    if (what == KEEPER_NOT_WHOLE && !s->warned && now - s->whole_ms > late_ms) {
-        log_warn("the state is never whole for a second, so no other node has a copy",
-                 "seconds=%lld", (long long)(now - s->whole_ms) / 1000);
-        s->warned = true;
-    }
+    s->warned |= what == KEEPER_NOT_WHOLE && s->warns;
     look_again(s, what == KEEPER_NOT_WHOLE && s->spec->every_ms > KEEPER_BUSY_MS
                       ? KEEPER_BUSY_MS
                       : s->spec->every_ms);
@@ -65,10 +60,12 @@ static void on_published(struct child *c, int status) {
 
 static void publish(struct keeper_state *s) {
     struct err e;
+    int64_t late_ms = clock_mono_ms() - s->whole_ms;
+    s->warns = !s->warned && late_ms > KEEPER_LATE * s->spec->every_ms;
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        _exit(keeper_publish(s->spec, s->own));
+        _exit(keeper_publish(s->spec, s->own, s->warns ? late_ms : 0));
     }
     if (pid > 0 && child_start(s->loop, &s->publisher, pid, on_published, &e) == 0)
         s->publishing = true;

@@ -16,8 +16,8 @@
 
 // ---- publishing ---------------------------------------------------------------------------------
 
-static int64_t time_of(const struct stat *st) {
-    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+static int64_t time_of(const struct timespec *t) {
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
 // A file that is the same inode as in the generation before, and as it was then, keeps its hash.
@@ -31,7 +31,7 @@ static void keep_hashes(struct manifest *m, const struct manifest *last, const c
         if (order == 0 && n->kind == MANIFEST_FILE && o->kind == MANIFEST_FILE &&
             n->size == o->size && stat(n->source, &now) == 0 &&
             stat(file_join(&a, folder, o->path), &then) == 0 && now.st_ino == then.st_ino &&
-            now.st_dev == then.st_dev && time_of(&now) == o->mtime_ns) {
+            now.st_dev == then.st_dev && time_of(&now.st_mtim) == o->mtime_ns) {
             memcpy(n->hash, o->hash, HASH_BYTES);
             n->mtime_ns = o->mtime_ns;
             n->hashed = true;
@@ -81,8 +81,9 @@ static int publish(struct arena *a, const char *own, struct err *e) {
 }
 
 // The file `known` has the digest of the state that the newest generation was made of.
+// *why: of KEEPER_NOT_WHOLE.
 static enum keeper_published try(struct arena *a, struct snapshot *l, const char *own,
-                                 struct err *e) {
+                                 const char **why, struct err *e) {
     const char *known = file_join(a, own, "known");
     char *text = NULL;
     size_t len;
@@ -93,7 +94,7 @@ static enum keeper_published try(struct arena *a, struct snapshot *l, const char
         return KEEPER_SAME;
     if (generation_begin(own, e) < 0)
         return KEEPER_FAILED;
-    if (snapshot_take(l, generation_new(a, own), e))
+    if ((*why = snapshot_take(l, generation_new(a, own), e)))
         return KEEPER_NOT_WHOLE;
     if (publish(a, own, e) < 0 ||
         file_write_atomic(known, l->digest, strlen(l->digest), 0600, e) < 0)
@@ -101,15 +102,20 @@ static enum keeper_published try(struct arena *a, struct snapshot *l, const char
     return KEEPER_NEW;
 }
 
-enum keeper_published keeper_publish(const struct keeper_spec *spec, const char *own) {
+enum keeper_published keeper_publish(const struct keeper_spec *spec, const char *own,
+                                     int64_t late_ms) {
+    const char *why = NULL;
     struct arena a = {0};
     struct snapshot l = {0};
     struct err e = {0};
     enum keeper_published what = KEEPER_FAILED;
     if (snapshot_look(&l, file_join(&a, spec->run_dir, "state"), &e) == 0)
-        what = try(&a, &l, own, &e);
+        what = try(&a, &l, own, &why, &e);
     if (what == KEEPER_FAILED)
         log_warn("the state of this node cannot be published", "reason=\"%s\"", e.text);
+    if (what == KEEPER_NOT_WHOLE && late_ms)
+        log_warn("the state is never whole for a second, so no other node has a copy",
+                 "seconds=%lld reason=\"%s\"", (long long)late_ms / 1000, why);
     snapshot_close(&l);
     arena_fini(&a);
     return what;
@@ -118,19 +124,18 @@ enum keeper_published keeper_publish(const struct keeper_spec *spec, const char 
 // ---- restoring ----------------------------------------------------------------------------------
 
 // Of the files: a link that was sent has the time at which it came.
-static int64_t newest_time(struct arena *a, const struct snapshot *l) {
+static int64_t newest_time(const struct snapshot *l) {
     int64_t newest = INT64_MIN;
     for (size_t i = 0; i < l->count; i++) {
-        struct stat st;
-        if (lstat(file_join(a, l->dir, l->names[i]), &st) == 0 && S_ISREG(st.st_mode) &&
-            time_of(&st) > newest)
-            newest = time_of(&st);
+        const struct snapshot_file *f = &l->files[i];
+        if (f->regular && f->size >= 0 && time_of(&f->mtime) > newest)
+            newest = time_of(&f->mtime);
     }
     return newest;
 }
 
 // True when what is in the folder was written later than the generation: dtctl has sent it.
-static bool is_newer(struct arena *a, const char *state, const struct manifest *m) {
+static bool is_newer(const char *state, const struct manifest *m) {
     struct snapshot l = {0};
     struct err ignored;
     int64_t newest = INT64_MIN;
@@ -139,7 +144,7 @@ static bool is_newer(struct arena *a, const char *state, const struct manifest *
         if (m->entries[i].kind == MANIFEST_FILE && m->entries[i].mtime_ns > newest)
             newest = m->entries[i].mtime_ns;
     if (snapshot_look(&l, state, &ignored) == 0)
-        newer = l.count && newest_time(a, &l) > newest;
+        newer = l.count && newest_time(&l) > newest;
     snapshot_close(&l);
     return newer;
 }
@@ -185,7 +190,7 @@ int keeper_restore(const struct keeper_spec *spec, const char *own, struct err *
     int rc = generation_list(&a, own, number, &list, &len, e);
     if (rc == 0)
         rc = generation_decode(list, len, &m, e);
-    if (rc == 0 && !is_newer(&a, state, m)) {
+    if (rc == 0 && !is_newer(state, m)) {
         rc = file_remove_tree(new, e);
         if (rc == 0)
             rc = file_make_dirs(new, 0755, e);

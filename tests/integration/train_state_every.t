@@ -103,12 +103,18 @@ like "$status $out" '^0 .*"new":true,"whole":true' 'the state is whole once the 
 digest=$(sed -n 's/.*"digest":"\([0-9a-f]*\)".*/\1/p' <<<"$out")
 run snapshot --known "$digest"
 like "$status $out" '^0 .*"new":false' 'the same state is no new generation'
+state=$nodes/node0/runs/$id/state
+truncate -s 2M "$state/.part" && mv "$state/.part" "$state/large"
 run snapshot
-echo more >>"$nodes/node0/runs/$id/state/open"
+digest=$(sed -n 's/.*"digest":"\([0-9a-f]*\)".*/\1/p' <<<"$out")
+echo more >>"$state/open"
+run snapshot --again --known "$digest"
+like "$status $out" '^0 .*"whole":true' 'a line that is appended to a small file later does no harm'
+run snapshot
+echo more >>"$state/large"
 run snapshot --again --known "$digest"
 like "$status $out" '^0 .*"whole":false,"reason":"a finished file was written again"' \
-    'a snapshot whose file is written again is not whole'
-state=$nodes/node0/runs/$id/state
+    'a snapshot whose large file is written again is not whole'
 for i in 1 2 3 4 5 6; do
     echo "$i" >"$state/.part" && mv "$state/.part" "$state/step" && sleep 0.3
 done &
@@ -117,6 +123,37 @@ like "$status $out" '^0 .*"whole":true' 'a pause between changes is waited for'
 wait $!
 run snapshot --again --known none
 ok 'the snapshot is removed' test ! -e "$nodes/node0/runs/$id/snapshot"
+
+# ---- logs in the state --------------------------------------------------------------------------
+# One log stays open, one is opened for each line; neither ever rests.
+cat >logs.sh <<'E2'
+cd "$DTCTL_STATE_DIR" || exit 1
+echo 0 >step
+exec 3>>kept-open.log
+for i in $(seq 1 2000); do
+    echo "line $i" >&3
+    echo "line $i" >>opened.log
+    if [ $((i % 50)) = 0 ]; then echo "$i" >.part && mv .part step; fi
+    sleep 0.05
+done
+E2
+dtctl train --name logs --once --set state.every=1s --file logs.sh -- sh logs.sh \
+    >"$WORK/out/logs.log" 2>&1 &
+pid=$!
+ok 'generations of a state with logs come' wait_for 60 have logs node0 2 ||
+    diag "$(cat "$WORK/out/logs.log")"
+id=$(basename "$(newest logs)")
+torn=0
+for part in "$runs/$id"/published/node0/[0-9]*/state; do
+    for log in kept-open opened; do
+        last=$(tail -n 1 "$part/$log.log")
+        [ "$last" = "line $(wc -l <"$part/$log.log")" ] || torn=$((torn + 1))
+    done
+    [ "${last#line }" -ge "$(cat "$part/step")" ] || torn=$((torn + 1))
+done
+is $torn 0 'each has the beginning of the logs, in whole lines, not older than the rest'
+run dtctl stop "$id"
+wait "$pid"
 
 # ---- the native trainer -------------------------------------------------------------------------
 native() {
