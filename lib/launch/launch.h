@@ -86,6 +86,11 @@ void launch_end(struct launch *l);
 int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
                const char *run_dir, int listen_fd, int listen_port, struct err *e);
 
+// launch_env.c: the variables of the workers of a job: PATH, folders, inputs, those of the job and
+// of its env.bundle. Makes the folders.
+int launch_env(struct launch *l, const struct job_spec *s, const char *root, const char *run_dir,
+               struct err *e);
+
 // launch_bundle.c: the variables of an environment that lies ready in this node's root: PATH with
 // its bin in front of `path`, then VIRTUAL_ENV or CONDA_PREFIX. Returns their number, at most
 // LAUNCH_BUNDLE_PAIRS_MAX; ERR_NOT_FOUND when it is not there. launch_bundle_fill does not look.

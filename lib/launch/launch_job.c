@@ -2,12 +2,10 @@
 // Configures a node of a run that dtctl starts. All values are explicit. Output always goes to
 // files, which `--node follow` reads.
 #include "base/env.h"
-#include "base/log.h"
 #include "launch/launch.h"
 #include "sys/file.h"
 
 #include <string.h>
-#include <unistd.h>
 
 // Applies torchrun's own flags from the job's [torchrun] table.
 static int take_flags(struct launch *l, const struct job_spec *s, struct err *e) {
@@ -50,97 +48,6 @@ static int take_command(struct launch *l, const struct job_spec *s, const char *
     l->agent.workers.cwd = dir;
     l->agent.workers.log_base = run_dir;
     return file_make_dirs(dir, 0755, e);
-}
-
-// PATH for workers, behind the user's own: scripts call `dtrun shard-range`.
-static int take_path(struct launch *l, const char *run_dir, struct job_pair *path, struct err *e) {
-    const char *dir = file_join(l->arena, run_dir, "bin"), *own = env_get(l->env, "PATH");
-    const char *link = file_join(l->arena, dir, "dtrun");
-    char program[FILE_PATH_BYTES_MAX];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n < 0)
-        return err_errno(e, ERR_SYS, "cannot find this program's file");
-    program[n] = '\0';
-    unlink(link); // of an earlier start
-    if (file_make_dirs(dir, 0755, e) < 0)
-        return -1;
-    if (symlink(program, link) < 0)
-        return err_errno(e, ERR_SYS, "cannot make the link '%s'", link);
-    *path = (struct job_pair){
-        "PATH", arena_printf(l->arena, "%s:%s", own && own[0] ? own : launch_path_default, dir)};
-    return 0;
-}
-
-// The variables of the environment of env.bundle, whose bin comes in front of any other PATH.
-static int take_bundle(struct launch *l, const struct job_spec *s, const char *root,
-                       struct job_pair *env, int *count, struct err *e) {
-    const char *path = "";
-    if (!s->bundle_hash)
-        return 0;
-    for (int i = 0; i < *count; i++) // the last one of a name counts
-        path = strcmp(env[i].name, "PATH") == 0 ? env[i].value : path;
-    int n = launch_bundle(l->arena, root, s->bundle_hash, path, env + *count, e);
-    *count += n < 0 ? 0 : n;
-    return n < 0 ? -1 : 0;
-}
-
-// The variables of an input: its folder, its list, and the addresses of a streamed one.
-static int take_input(struct launch *l, const struct job_input *in, const char *root,
-                      const char *run_dir, struct job_pair env[3]) {
-    struct arena *a = l->arena;
-    const char *name = env_variable(a, "DTCTL_INPUT_", in->name);
-    const char *path = file_join(a, root, in->path);
-    if (in->deal) // each round has its own
-        return 0;
-    env[0] = (struct job_pair){name, path};
-    if (in->listed)
-        env[1] = (struct job_pair){arena_printf(a, "%s_LIST", name),
-                                   job_input_list(a, run_dir, in->name)};
-    if (!in->streamed)
-        return in->listed ? 2 : 1;
-    l->agent.stream_socket = file_join(a, run_dir, JOB_STREAM_SOCKET);
-    env[1] =
-        (struct job_pair){arena_printf(a, "%s_LIST", name), file_join(a, path, JOB_STREAM_LIST)};
-    env[2] =
-        (struct job_pair){arena_printf(a, "%s_URLS", name), file_join(a, path, JOB_STREAM_URLS)};
-    return 3;
-}
-
-static int take_env(struct launch *l, const struct job_spec *s, const char *root,
-                    const char *run_dir, struct err *e) {
-    const struct {
-        const char *name, *parent, *dir;
-    } folders[] = {
-        {"DTCTL_OUTPUT_DIR", run_dir, "output"},
-        {"DTCTL_MODEL_DIR", run_dir, "model"},
-        {"DTCTL_STATE_DIR", run_dir, "state"},
-        {"DTCTL_CACHE_DIR", root, "cache"}, // outlives the run, and is never fetched
-    };
-    enum { FOLDERS = sizeof folders / sizeof *folders };
-    struct job_pair *env = arena_new(
-        l->arena, struct job_pair,
-        (size_t)(FOLDERS + 2 + 3 * s->input_count + s->env_count + LAUNCH_BUNDLE_PAIRS_MAX));
-    int n = 0;
-    if (take_path(l, run_dir, &env[n++], e) < 0)
-        return -1;
-    for (int i = 0; i < FOLDERS; i++) {
-        char *path = file_join(l->arena, folders[i].parent, folders[i].dir);
-        if (file_make_dirs(path, 0755, e) < 0)
-            return -1;
-        env[n++] = (struct job_pair){folders[i].name, path};
-    }
-    if (s->setup_hash)
-        env[n++] = (struct job_pair){
-            "DTCTL_SETUP_DIR", file_join(l->arena, root, job_setup_dir(l->arena, s->setup_hash))};
-    for (int i = 0; i < s->input_count; i++)
-        n += take_input(l, &s->inputs[i], root, run_dir, &env[n]);
-    for (int i = 0; i < s->env_count; i++)
-        env[n++] = s->env[i];
-    if (take_bundle(l, s, root, env, &n, e) < 0)
-        return -1;
-    l->agent.env = env;
-    l->agent.env_count = n;
-    return 0;
 }
 
 // After the workers' folders and their number of GPUs are known.
@@ -234,7 +141,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.agent_starts = s->agent_starts;
     l->agent.run_dir = run_dir;
     if (launch_fill(l, e) < 0 || take_roster(l, s, r, e) < 0 ||
-        take_command(l, s, root, run_dir, e) < 0 || take_env(l, s, root, run_dir, e) < 0 ||
+        take_command(l, s, root, run_dir, e) < 0 || launch_env(l, s, root, run_dir, e) < 0 ||
         take_sagemaker(l, s, root, run_dir, e) < 0 || launch_watch(l, e) < 0)
         return -1;
     l->agent.coordinator.shutdown_timeout_ms = s->shutdown_timeout_ms;
