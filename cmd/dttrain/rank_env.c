@@ -79,3 +79,10 @@ const char *rank_env_input(const struct rank_env *r, struct arena *a, const char
         return path;
     return *wish ? wish : NULL;
 }
+
+bool rank_env_shared_out(const struct rank_env *r, struct arena *a, const char *wish,
+                         const char *usual) {
+    const char *variable = env_variable(a, "DTCTL_INPUT_", *wish ? wish : usual);
+    const char *mode = env_get(r->env, arena_printf(a, "%s_MODE", variable));
+    return str_eq(mode, "sharded");
+}

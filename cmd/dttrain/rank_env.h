@@ -25,5 +25,8 @@ int rank_env_read(struct rank_env *r, struct arena *a, char *const *env, struct 
 // one. NULL: none.
 const char *rank_env_input(const struct rank_env *r, struct arena *a, const char *wish,
                            const char *usual);
+// Whether every node has a share of its own of that input.
+bool rank_env_shared_out(const struct rank_env *r, struct arena *a, const char *wish,
+                         const char *usual);
 
 #endif

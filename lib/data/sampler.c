@@ -92,6 +92,8 @@ uint64_t sampler_length(const struct sampler *s) {
     uint64_t n = s->config.samples, world = (uint64_t)s->config.world;
     uint64_t rank = (uint64_t)s->config.rank;
     uint64_t left = s->consumed < n ? n - s->consumed : 0;
+    if (s->config.each)
+        return s->consumed / world < s->config.each ? s->config.each - s->consumed / world : 0;
     switch (s->config.tail) {
     case SAMPLER_PAD: return (left + world - 1) / world;
     case SAMPLER_DROP: return left / world;

@@ -32,6 +32,8 @@ struct sampler_config {
     bool shuffle;
     enum sampler_tail tail;
     uint64_t seed;
+    uint64_t each; // indices of a rank in a whole epoch, whatever `tail` says: the list is repeated
+                   // or left early, as DistributedSampler does to make ranks alike; 0: by `tail`
 };
 
 #define SAMPLER_SAMPLES_MAX UINT64_C(0xfffffffe)

@@ -92,9 +92,9 @@ static int webdataset_classes(struct source *s, struct err *e) {
         s->classes = (int)lines;
     const char **name = arena_new(&s->arena, const char *, (size_t)s->classes);
     for (int i = 0; i < s->classes; i++)
-        name[i] = i < (int)lines && strlen(line[i]) < DATASET_CLASS_NAME_BYTES_MAX
-                      ? line[i]
-                      : arena_printf(&s->arena, "%d", i);
+        name[i] = i < (int)lines && strlen(line[i]) < DATASET_CLASS_NAME_BYTES_MAX ? line[i]
+                  : like && i < like->classes ? arena_strdup(&s->arena, like->class_names[i])
+                                              : arena_printf(&s->arena, "%d", i);
     s->class_names = name;
     return 0;
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { INPUT_PAIRS_MAX = 4 };
+
 // PATH for workers, behind the user's own: scripts call `dtrun shard-range`.
 static int take_path(struct launch *l, const char *run_dir, struct job_pair *path, struct err *e) {
     const char *dir = file_join(l->arena, run_dir, "bin"), *own = env_get(l->env, "PATH");
@@ -40,26 +42,29 @@ static int take_bundle(struct launch *l, const struct job_spec *s, const char *r
     return n < 0 ? -1 : 0;
 }
 
-// The variables of an input: its folder, its list, and the addresses of a streamed one.
+// The variables of an input: its mode, its folder, its list, and the addresses of a streamed one.
 static int take_input(struct launch *l, const struct job_input *in, const char *root,
-                      const char *run_dir, struct job_pair env[3]) {
+                      const char *run_dir, struct job_pair env[INPUT_PAIRS_MAX]) {
     struct arena *a = l->arena;
     const char *name = env_variable(a, "DTCTL_INPUT_", in->name);
-    const char *path = file_join(a, root, in->path);
+    const char *path = file_join(a, root, in->path), *list = NULL;
+    int n = 0;
+    env[n++] = (struct job_pair){arena_printf(a, "%s_MODE", name), in->mode};
     if (in->deal) // each round has its own
-        return 0;
-    env[0] = (struct job_pair){name, path};
-    if (in->listed)
-        env[1] = (struct job_pair){arena_printf(a, "%s_LIST", name),
-                                   job_input_list(a, run_dir, in->name)};
+        return n;
+    env[n++] = (struct job_pair){name, path};
+    if (in->streamed)
+        list = file_join(a, path, JOB_STREAM_LIST);
+    else if (in->listed)
+        list = job_input_list(a, run_dir, in->name);
+    if (list)
+        env[n++] = (struct job_pair){arena_printf(a, "%s_LIST", name), list};
     if (!in->streamed)
-        return in->listed ? 2 : 1;
+        return n;
     l->agent.stream_socket = file_join(a, run_dir, JOB_STREAM_SOCKET);
-    env[1] =
-        (struct job_pair){arena_printf(a, "%s_LIST", name), file_join(a, path, JOB_STREAM_LIST)};
-    env[2] =
+    env[n++] =
         (struct job_pair){arena_printf(a, "%s_URLS", name), file_join(a, path, JOB_STREAM_URLS)};
-    return 3;
+    return n;
 }
 
 int launch_env(struct launch *l, const struct job_spec *s, const char *root, const char *run_dir,
@@ -73,9 +78,9 @@ int launch_env(struct launch *l, const struct job_spec *s, const char *root, con
         {"DTCTL_CACHE_DIR", root, "cache"}, // outlives the run, and is never fetched
     };
     enum { FOLDERS = sizeof folders / sizeof *folders };
-    struct job_pair *env = arena_new(
-        l->arena, struct job_pair,
-        (size_t)(FOLDERS + 2 + 3 * s->input_count + s->env_count + LAUNCH_BUNDLE_PAIRS_MAX));
+    struct job_pair *env = arena_new(l->arena, struct job_pair,
+                                     (size_t)(FOLDERS + 2 + INPUT_PAIRS_MAX * s->input_count +
+                                              s->env_count + LAUNCH_BUNDLE_PAIRS_MAX));
     int n = 0;
     if (take_path(l, run_dir, &env[n++], e) < 0)
         return -1;

@@ -32,16 +32,27 @@ static int check_shares(const struct context *s, struct err *e) {
     return 0;
 }
 
-static int check_names(const struct config *c, struct err *e) {
+// Whether a variable of the input `name` is one of the input `other`.
+static bool is_variable_of(struct arena *a, const char *name, const char *other) {
     static const char prefix[] = "DTCTL_INPUT_";
+    static const char *const suffixes[] = {"", "_LIST", "_URLS", "_MODE", NULL};
+    const char *variable = env_variable(a, prefix, name), *own = env_variable(a, prefix, other);
+    for (size_t i = 0; suffixes[i]; i++)
+        if (str_eq(variable, arena_printf(a, "%s%s", own, suffixes[i])))
+            return true;
+    return false;
+}
+
+static int check_names(const struct config *c, struct err *e) {
     struct arena *a = c->set.arena;
     for (size_t i = 0; i < c->inputs.count; i++)
         for (size_t k = 0; k < i; k++) {
             const char *name = config_input(c, i)->name, *other = config_input(c, k)->name;
-            if (str_eq(env_variable(a, prefix, name), env_variable(a, prefix, other)))
+            if (is_variable_of(a, name, other) || is_variable_of(a, other, name))
                 return err_set(e, ERR_CONFIG,
-                               "inputs '%s' and '%s' would both be the variable DTCTL_INPUT_<NAME> "
-                               "of the same name, in which case does not count and '-' is '_'",
+                               "inputs '%s' and '%s' would both have a variable DTCTL_INPUT_<NAME> "
+                               "(or with _LIST, _URLS, _MODE behind it) of the same name, in which "
+                               "case does not count and '-' is '_'",
                                other, name);
         }
     return 0;

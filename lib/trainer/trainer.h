@@ -34,8 +34,9 @@ struct trainer_device {
 struct trainer_config {
     const struct train_config *options;
     struct comm_config comm;
-    const char *data;       // path of the training data; NULL: the built-in shapes
-    const char *val;        // of other data to evaluate on; NULL: the test part of data
+    const char *data; // path of the training data; NULL: the built-in shapes
+    const char *val;  // of other data to evaluate on; NULL: the test part of data
+    bool data_shared_out, val_shared_out; // every node has a share of its own of them
     const char *weights;    // file to begin with where there is no checkpoint; NULL: none
     const char *output_dir; // made if absent
     const char *model_dir;

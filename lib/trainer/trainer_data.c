@@ -2,6 +2,7 @@
 // The data of a run: from options to two data sets, and to samplers and loaders over them.
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "nn/whiten.h"
 #include "sys/file.h"
@@ -89,8 +90,9 @@ static int check_split(const struct train_config *o, const struct dataset_config
     return 0;
 }
 
+// like: class ids of all nodes; NULL: those of the data. survey: what there is, without its pixels.
 static int open_split(struct trainer *t, struct dataset *d, enum dataset_split split,
-                      struct err *e) {
+                      const struct dataset *like, bool survey, struct err *e) {
     const struct train_config *o = t->options;
     bool shapes =
         o->dataset == TRAIN_DATA_SHAPES || (o->dataset == TRAIN_DATA_AUTO && !t->config->data);
@@ -105,7 +107,9 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
         .kind = shapes ? "shapes" : data_kind(o->dataset),
         .split = split,
         .alone = alone,
-        .like = alone ? &t->train : NULL,
+        .like = like    ? like
+                : alone ? &t->train
+                        : NULL,
         .cache_dir = t->config->cache_dir,
         .on_bad = o->on_bad_sample == TRAIN_BAD_SKIP ? DATASET_BAD_SKIP : DATASET_BAD_REFUSE,
         .bad_max = (int)o->bad_samples_max,
@@ -118,7 +122,7 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
         .progress_ctx = &line,
     };
     set_transforms(o, train, &c);
-    c.stream = c.stream || t->planning;
+    c.stream = c.stream || survey;
     if (check_split(o, &c, e) < 0)
         return -1;
     if (dataset_open(d, &c, e) < 0)
@@ -157,13 +161,18 @@ static int loader_threads(const struct trainer *t, const struct dataset *d) {
     return wanted < 1 ? 1 : wanted > LOADER_THREADS_MAX ? LOADER_THREADS_MAX : (int)wanted;
 }
 
+// The place of a rank among those that read the same images: of its node, where every node has its
+// own.
 static int open_shard(struct trainer *t, struct shard *s, const struct dataset *d, int rank,
                       int world, bool eval, struct err *e) {
     const struct train_config *o = t->options;
+    const struct comm_config *c = &t->config->comm;
+    const struct data_shares *x = &t->shares[eval ? DATASET_TEST : DATASET_TRAIN];
     struct sampler_config sampler = {
         .samples = d->samples,
-        .rank = rank,
-        .world = world,
+        .rank = x->on ? c->local_rank : rank,
+        .world = x->on ? c->local_world : world,
+        .each = eval ? 0 : x->each,
         .shuffle = !eval,
         .tail = eval           ? SAMPLER_EXACT
                 : o->drop_last ? SAMPLER_DROP
@@ -181,7 +190,52 @@ static int open_shard(struct trainer *t, struct shard *s, const struct dataset *
     return loader_open(&s->loader, &loader, e);
 }
 
+// Opens a split of which this node has a share. A node may have no test images; that it has no
+// training images is an error of all nodes.
+static int open_share(struct trainer *t, struct dataset *d, enum dataset_split split,
+                      struct err *e) {
+    struct arena names = {0};
+    struct dataset own = {0}, like = {0};
+    const struct dataset *train = split == DATASET_TEST ? &t->train : NULL;
+    int r = open_split(t, &own, split, train, true, e);
+    if (r < 0 && e->code == ERR_NOT_FOUND) { // which the others must learn
+        if (split == DATASET_TRAIN)
+            log_warn("this node has no training images", "reason=\"%s\"", e->text);
+        r = 0;
+    }
+    bool none = own.samples == 0;
+    if (r == 0)
+        r = trainer_shares_exchange(t, split, &own, &like, &names, e);
+    dataset_close(&own);
+    if (r == 0 && !none)
+        r = open_split(t, d, split, train ? train : &like, false, e);
+    if (r == 0 && split == DATASET_TRAIN && d->classes != like.classes)
+        r = err_set(e, ERR_CONFIG,
+                    "the nodes have %d classes together, and this one cannot number its %d like "
+                    "them: data of kind '%s' cannot be shared out (try: inputs.NAME.mode "
+                    "replicated)",
+                    like.classes, d->classes, d->kind);
+    arena_fini(&names);
+    return r;
+}
+
+static int open_either(struct trainer *t, struct dataset *d, enum dataset_split split,
+                       struct err *e) {
+    struct data_shares *x = &t->shares[split];
+    bool val = split == DATASET_TEST && t->config->val;
+    x->on = t->config->comm.nodes > 1 && t->config->comm.kv.get &&
+            (val ? t->config->val_shared_out : t->config->data_shared_out);
+    if (x->on)
+        return open_share(t, d, split, e);
+    if (open_split(t, d, split, NULL, false, e) < 0)
+        return -1;
+    x->images = d->samples;
+    return 0;
+}
+
 static int check_test(const struct trainer *t, struct err *e) {
+    if (t->test.samples == 0) // other nodes have them
+        return 0;
     if (t->test.height != t->train.height || t->test.width != t->train.width)
         return err_set(e, ERR_CONFIG,
                        "training images are %dx%d, test images %dx%d: set "
@@ -194,16 +248,18 @@ static int check_test(const struct trainer *t, struct err *e) {
 }
 
 int trainer_data_digest(struct trainer *t, struct err *e) {
+    if (t->shares[DATASET_TRAIN].on)
+        t->data_digest = trainer_shares_digest(t);
     return t->data_digest ? 0 : dataset_digest(&t->train, &t->data_digest, e);
 }
 
 int trainer_data_open(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
-    if (open_split(t, &t->train, DATASET_TRAIN, e) < 0)
+    if (open_either(t, &t->train, DATASET_TRAIN, e) < 0)
         return -1;
     if (!dataset_waits(&t->train) && trainer_data_digest(t, e) < 0)
         return -1;
-    if (o->eval && (open_split(t, &t->test, DATASET_TEST, e) < 0 || check_test(t, e) < 0))
+    if (o->eval && (open_either(t, &t->test, DATASET_TEST, e) < 0 || check_test(t, e) < 0))
         return -1;
     set_augment(t);
     int local = trainer_local_shards(t), data = t->mesh.data;
@@ -211,7 +267,7 @@ int trainer_data_open(struct trainer *t, struct err *e) {
         if (open_shard(t, &t->shard[i], &t->train, local == 1 ? t->data_rank : i, t->shards, false,
                        e) < 0)
             return -1;
-    return o->eval ? open_shard(t, &t->eval, &t->test, t->data_rank, data, true, e) : 0;
+    return t->test.samples ? open_shard(t, &t->eval, &t->test, t->data_rank, data, true, e) : 0;
 }
 
 int trainer_data_survey(struct trainer *t, struct err *e) {
@@ -228,8 +284,8 @@ int trainer_data_survey(struct trainer *t, struct err *e) {
                                     .classes = (int)o->classes};
         return 0;
     }
-    if (open_split(t, &t->train, DATASET_TRAIN, e) == 0 &&
-        (!o->eval || open_split(t, &t->test, DATASET_TEST, e) == 0))
+    if (open_split(t, &t->train, DATASET_TRAIN, NULL, true, e) == 0 &&
+        (!o->eval || open_split(t, &t->test, DATASET_TEST, NULL, true, e) == 0))
         return 0;
     e->code = ERR_NOT_FOUND; // the settings may be fine where the run has its data
     return known ? -1
@@ -326,26 +382,29 @@ void trainer_data_close(struct trainer *t) {
 // ---- bad samples -------------------------------------------------------------------------------
 
 struct bad_list {
+    uint32_t share; // of which node, where every node has its own
     uint32_t count, index[DATASET_BAD_MAX];
 };
 
-static int compare_index(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+static int compare_sample(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
 }
 
 // How many different samples all ranks together found bad.
-static int count_bad(struct trainer *t, const struct dataset *d, int64_t *count, struct err *e) {
+static int count_bad(struct trainer *t, enum dataset_split split, int64_t *count, struct err *e) {
+    const struct dataset *d = split == DATASET_TRAIN ? &t->train : &t->test;
     struct bad_list *mine = heap_alloc(sizeof *mine);
     struct bad_list *all = heap_alloc((size_t)t->world * sizeof *all);
-    uint32_t *union_of = heap_alloc((size_t)t->world * sizeof mine->index);
+    uint64_t *union_of = heap_alloc((size_t)t->world * DATASET_BAD_MAX * sizeof *union_of);
     size_t n = 0;
-    mine->count = dataset_bad_list(d, mine->index);
+    mine->share = t->shares[split].on ? (uint32_t)t->config->comm.node : 0;
+    mine->count = d->samples ? dataset_bad_list(d, mine->index) : 0;
     int r = comm_all_gather(t->comm, mine, all, sizeof *mine, e);
     for (int k = 0; k < t->world && r == 0; k++)
         for (uint32_t i = 0; i < all[k].count && i < DATASET_BAD_MAX; i++)
-            union_of[n++] = all[k].index[i];
-    qsort(union_of, n, sizeof *union_of, compare_index);
+            union_of[n++] = (uint64_t)all[k].share << 32 | all[k].index[i];
+    qsort(union_of, n, sizeof *union_of, compare_sample);
     *count = 0;
     for (size_t i = 0; i < n; i++)
         *count += i == 0 || union_of[i] != union_of[i - 1];
@@ -358,8 +417,8 @@ static int count_bad(struct trainer *t, const struct dataset *d, int64_t *count,
 int trainer_data_bad(struct trainer *t, struct err *e) {
     if (t->options->on_bad_sample != TRAIN_BAD_SKIP)
         return 0;
-    if (count_bad(t, &t->train, &t->bad_train, e) < 0 ||
-        (t->options->eval && count_bad(t, &t->test, &t->bad_test, e) < 0))
+    if (count_bad(t, DATASET_TRAIN, &t->bad_train, e) < 0 ||
+        (t->options->eval && count_bad(t, DATASET_TEST, &t->bad_test, e) < 0))
         return err_wrap(e, "counting the bad samples of all ranks");
     return 0;
 }

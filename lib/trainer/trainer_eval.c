@@ -10,7 +10,8 @@
 static int run_eval(struct trainer *t, double sums[], struct err *e) {
     enum { MICROS_MAX = 256 }; // of one program
     enum { LOSS, TOP1, TOP5 };
-    int64_t left = (int64_t)sampler_length(&t->eval.sampler), batch = t->options->eval_batch;
+    int64_t left = t->test.samples ? (int64_t)sampler_length(&t->eval.sampler) : 0,
+            batch = t->options->eval_batch;
     while (left > 0) {
         int64_t micros = (left + batch - 1) / batch;
         micros = micros < MICROS_MAX ? micros : MICROS_MAX;
@@ -35,12 +36,14 @@ static void swap_averages(struct trainer *t) {
 
 int trainer_eval(struct trainer *t, struct err *e) {
     enum { LOSS, TOP1, TOP5, SUMS };
-    double sums[SUMS] = {0}, images = (double)t->test.samples;
+    double sums[SUMS] = {0}, images = (double)t->shares[DATASET_TEST].images;
     int64_t since = clock_mono_ns(), began = since;
     if (trainer_share_stats(t, e) < 0)
         return -1;
-    sampler_start(&t->eval.sampler, 0, 0);
-    loader_start(t->eval.loader, &t->eval.sampler, false);
+    if (t->test.samples) {
+        sampler_start(&t->eval.sampler, 0, 0);
+        loader_start(t->eval.loader, &t->eval.sampler, false);
+    }
     swap_averages(t);
     int r = run_eval(t, sums, e);
     swap_averages(t);

@@ -27,6 +27,14 @@ struct shard {
     struct loader *loader;
 };
 
+// Of a data set of which every node has a share of its own, or of one that all have.
+struct data_shares {
+    bool on;
+    int64_t images;      // of all nodes
+    int64_t least, most; // of a node
+    uint64_t each;       // of a rank in an epoch; 0: as its sampler has it
+};
+
 // Scratch for the pixels of a batch.
 struct feed {
     int pad;     // most that images are padded with
@@ -137,7 +145,8 @@ struct trainer {
     struct machine_limits limits;
     struct cores cores;
 
-    struct dataset train, test;
+    struct dataset train, test; // where they are shared out, what this node has of them
+    struct data_shares shares[DATASET_SPLITS];
     int64_t data_digest; // of train: two sets with one digest hold the same images; 0: not known
     int64_t bad_train, bad_test; // samples that all ranks left out (trainer_data_bad)
     struct augment_config augment;
@@ -290,6 +299,12 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
 int trainer_open_model(struct trainer *t, struct err *e);   // of the data's images
 int trainer_open_network(struct trainer *t, struct err *e); // this rank's stages
 void trainer_close(struct trainer *t);
+// trainer_shares.c
+// Tells the other nodes of this one's share and hears of theirs: t->shares[split], and in *like the
+// class ids of all, which `keep` owns. own: samples 0 where this node has none of the split.
+int trainer_shares_exchange(struct trainer *t, enum dataset_split split, const struct dataset *own,
+                            struct dataset *like, struct arena *keep, struct err *e);
+int64_t trainer_shares_digest(const struct trainer *t);
 // trainer_data.c
 int trainer_data_open(struct trainer *t, struct err *e);
 int trainer_data_digest(struct trainer *t, struct err *e); // finds data_digest

@@ -104,7 +104,9 @@ static void say_device(struct trainer *t) {
 static void warn_of_single(const struct trainer *t) {
     const struct nn_model *m = t->model;
     int64_t ranks = t->mesh.data, batch = t->options->batch;
-    int64_t each = ((int64_t)t->train.samples + (t->options->drop_last ? 0 : ranks - 1)) / ranks;
+    const struct data_shares *x = &t->shares[DATASET_TRAIN];
+    int64_t each = (x->images + (t->options->drop_last ? 0 : ranks - 1)) / ranks;
+    each = x->each ? (int64_t)x->each : each;
     for (int i = 0; i < m->layers && each % batch == (batch > 1); i++)
         if (m->layer[i].op == &nn_op_batchnorm && m->layer[i].h * m->layer[i].w == 1) {
             log_warn(batch > 1 ? "the last batch of an epoch is one image, and batch norm cannot "
@@ -116,16 +118,28 @@ static void warn_of_single(const struct trainer *t) {
         }
 }
 
+// Ranks of a node with fewer images begin again in the same epoch, or all stop at the fewest.
+static void say_shares(struct trainer *t) {
+    const struct data_shares *x = &t->shares[DATASET_TRAIN];
+    if (x->on)
+        trainer_say(t,
+                    "every node has a share of its own: %lld to %lld training images, of which "
+                    "each rank takes %llu in an epoch",
+                    (long long)x->least, (long long)x->most, (unsigned long long)x->each);
+}
+
 static void say_hello(struct trainer *t) {
     const struct train_config *o = t->options;
     char bytes[STR_HUMAN_BYTES_MAX];
     trainer_say(t, "model %s, %zu parameters, %d classes, %s planned once", t->model->text,
                 t->model->param_count, t->model->classes, str_human_bytes(bytes, planned_bytes(t)));
-    trainer_say(t, "data %s, %u training and %u test images of %dx%d%s", t->train.kind,
-                t->train.samples, t->test.samples, t->train.width, t->train.height,
+    trainer_say(t, "data %s, %lld training and %lld test images of %dx%d%s", t->train.kind,
+                (long long)t->shares[DATASET_TRAIN].images,
+                (long long)t->shares[DATASET_TEST].images, t->train.width, t->train.height,
                 !t->train.pixels      ? ", decoded when they are needed"
                 : t->train.from_cache ? ", decoded before"
                                       : "");
+    say_shares(t);
     trainer_say(
         t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s, batch %lld on each rank",
         t->world, t->world == 1 ? "" : "s", t->cores.threads, t->cores.threads == 1 ? "" : "s",
@@ -247,8 +261,8 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
         json_str(j, "stem", model_stem(t->model));
     json_int(j, "parameters", (int64_t)t->model->param_count);
     json_str(j, "dataset", t->train.kind);
-    json_int(j, "train_images", t->train.samples);
-    json_int(j, "test_images", t->test.samples);
+    json_int(j, "train_images", t->shares[DATASET_TRAIN].images);
+    json_int(j, "test_images", t->shares[DATASET_TEST].images);
     json_int(j, "classes", t->model->classes);
     json_int(j, "world_size", t->world);
     json_int(j, "threads", t->cores.threads);

@@ -180,9 +180,9 @@ static int share(struct trainer *t, int root, struct verdict *v, struct err *e) 
 }
 
 // Whether the checkpoint was made with this seed and this data. The rank that reads it decides for
-// all: with a sharded input each node has, and notes, a part of its own.
+// all.
 static bool is_of_this_data(const struct trainer *t, const struct train_position *at) {
-    return at->samples == (int64_t)t->train.samples && at->seed == t->options->seed &&
+    return at->samples == t->shares[DATASET_TRAIN].images && at->seed == t->options->seed &&
            (!at->data || at->data == t->data_digest);
 }
 
@@ -200,10 +200,11 @@ static int accept_position(struct trainer *t, bool whole, bool same_data, struct
                        "%lld images and seed %lld (try: train.resume \"never\", or "
                        "train.resume_other true to go on from it all the same)",
                        (long long)at->samples,
-                       at->samples == (int64_t)t->train.samples && at->seed == t->options->seed
+                       at->samples == t->shares[DATASET_TRAIN].images &&
+                               at->seed == t->options->seed
                            ? " of other content"
                            : "",
-                       (long long)at->seed, (long long)t->train.samples,
+                       (long long)at->seed, (long long)t->shares[DATASET_TRAIN].images,
                        (long long)t->options->seed);
     if (at->consumed > 0 && !same_data) {
         if (t->rank == 0)
@@ -213,7 +214,7 @@ static int accept_position(struct trainer *t, bool whole, bool same_data, struct
         at->consumed = 0;
         at->epoch_loss_sum = at->epoch_top1_sum = at->epoch_images = at->epoch_seconds = 0;
     }
-    at->samples = t->train.samples;
+    at->samples = t->shares[DATASET_TRAIN].images;
     at->seed = t->options->seed;
     at->data = t->data_digest;
     return 0;

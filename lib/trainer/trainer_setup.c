@@ -129,7 +129,8 @@ static void set_rules(struct trainer *t) {
 // Images of a rank in a step of an evaluation; fewer than asked for where there are no more.
 static int eval_batch(const struct trainer *t) {
     int64_t wanted = t->options->eval_batch;
-    int64_t each = ((int64_t)t->test.samples + t->mesh.data - 1) / t->mesh.data;
+    int64_t ranks = t->shares[DATASET_TEST].on ? t->config->comm.local_world : t->mesh.data;
+    int64_t each = ((int64_t)t->test.samples + ranks - 1) / ranks;
     return t->options->eval ? (int)(each > 0 && each < wanted ? each : wanted) : 0;
 }
 

@@ -126,6 +126,30 @@ static void test_resume(void) {
     sampler_close(&s);
 }
 
+// As many indices as ranks with other samples take.
+static void test_each(void) {
+    enum { N = 10 };
+    static const uint64_t lengths[] = {1, 4, 5, 6, 23};
+    for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++)
+        for (int rank = 0; rank < 2; rank++) {
+            uint64_t each = lengths[k];
+            struct sampler s;
+            struct sampler_config c = {.samples = N, .rank = rank, .world = 2, .each = each};
+            bool in_turn = true;
+            sampler_open(&s, &c, &e);
+            is_uint(sampler_length(&s), each, "rank %d takes %d of its 5 samples", rank, (int)each);
+            for (uint64_t i = 0; i < each; i++)
+                in_turn &= sampler_at(&s, i) == ((uint64_t)rank + 2 * i) % N;
+            ok(in_turn, "in order, and again from the first");
+            sampler_start(&s, 0, 2 * (each - 1));
+            is_uint(sampler_length(&s), 1, "one is left before the last one");
+            is_uint(sampler_at(&s, 0), ((uint64_t)rank + 2 * (each - 1)) % N, "the last one");
+            sampler_start(&s, 0, 2 * each + 1);
+            is_uint(sampler_length(&s), 0, "none is left at the end");
+            sampler_close(&s);
+        }
+}
+
 static void test_exact(void) {
     for (int world = 1; world <= 9; world++) {
         unsigned char seen[1003] = {0};
@@ -177,6 +201,7 @@ int main(void) {
     test_randperm();
     test_distributed();
     test_resume();
+    test_each();
     test_exact();
     test_refused();
     test_philox();

@@ -81,12 +81,13 @@ static void (*rank_step)(int rank, int64_t step);
 
 struct run {
     int world, nodes, shards;
-    int stop_rank;       // this rank asks to stop …
-    int64_t stop_step;   // … after this step; 0: never
-    int64_t kill_step;   // the last rank is killed after this step; 0: never
-    bool apart;          // nodes have folders of their own
-    const char *name;    // of the folder for its files
-    const char *set[24]; // train.key=value
+    int stop_rank;     // this rank asks to stop …
+    int64_t stop_step; // … after this step; 0: never
+    int64_t kill_step; // the last rank is killed after this step; 0: never
+    bool apart;        // nodes have folders of their own
+    const char *name;  // of the folder for its files
+    const char *(*data)(struct arena *a, int node); // every node has a share of its own; or NULL
+    const char *set[24];                            // train.key=value
 };
 
 struct rank_run {
@@ -150,6 +151,8 @@ static int run_rank(const struct run *run, int rank) {
                                         .kv = {kv_set, kv_get, NULL},
                                         .prefix = run->name,
                                         .address = "127.0.0.1"},
+                               .data = run->data ? run->data(&a, rank / local) : NULL,
+                               .data_shared_out = run->data,
                                .output_dir = folder,
                                .model_dir = folder,
                                .state_dir = file_join(&a, folder, "state"),
