@@ -133,7 +133,7 @@ static void win(struct election *e, int64_t now_ms) {
     election_send_requests(e, REQUEST_ANNOUNCE);
     struct election_action *a = election_push(e, ELECTION_TAKE_OVER);
     a->term = e->term;
-    a->not_before_ms = e->not_before_base_ms + e->config.lease_ms + e->config.lease_ms / 16;
+    a->not_before_ms = e->not_before_base_ms + lease_over_ms(e->config.lease_ms);
     a->exclusive_until_ms = e->leader_dead_ms > 0 ? e->acked_ms + e->config.lease_ms : 0;
     a->counters = e->counters;
     struct election_peer self = e->self;

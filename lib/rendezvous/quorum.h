@@ -17,6 +17,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// A lease of this length, counted on another host's clock or kept by its guard, is over after so
+// long: rates of clocks may differ.
+static inline int64_t lease_over_ms(int64_t lease_ms) {
+    return lease_ms + lease_ms / 16;
+}
+
 enum { QUORUM_THIS = 1, QUORUM_LAST = 2 }; // of which round a voter is
 
 struct voter {

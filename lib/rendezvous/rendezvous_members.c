@@ -124,8 +124,9 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
 // Workers that the member may still run end with their lease: no round begins before that.
 static void drop(struct rendezvous *r, struct rendezvous_member *m) {
     bool running = m->state == MEMBER_ACTIVE || m->state == MEMBER_STOPPING;
-    if (running && m->heard_ms + r->config.lease_ms > r->not_before_ms)
-        r->not_before_ms = m->heard_ms + r->config.lease_ms;
+    int64_t over_ms = m->heard_ms + lease_over_ms(r->config.lease_ms);
+    if (running && over_ms > r->not_before_ms)
+        r->not_before_ms = over_ms;
     if (m->group_rank >= 0 && m->group_rank < r->active_count && r->active[m->group_rank] == m->id)
         r->active[m->group_rank] = -1;
     r->slots[m->id] = NULL;

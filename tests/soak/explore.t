@@ -17,6 +17,12 @@ for ((seed = first; seed == first || seed < first + count && SECONDS < until; se
     [ "$status" = 0 ] || break
 done
 is "$status" 0 'every state is safe, and the run continues from each' || diag "$out"
+# Sequences that found faults: SEED, NODES, PATH.
+for found in '42563901 4 17,12,28'; do
+    read -r seed nodes path <<<"$found"
+    run explore 1 "$seed" 0 "$nodes" "$path"
+    is "$status" 0 "a sequence that once found a fault is safe: $found" || diag "$out"
+done
 for rule in '1 silence taken for death' '3 a coordinator that does not wait for the fence'; do
     run explore 2300 1 "${rule%% *}"
     like "$out" '# (two|a rank|a round).*again: explore' "the fault is noticed: ${rule#* }"

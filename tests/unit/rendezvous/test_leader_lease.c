@@ -98,10 +98,10 @@ static void test_commit(void) {
         for (int id = 0; id < 3; id++)
             rendezvous_stopped(r, 300, id, 0, 1);
         if (cases[i].how == DEAD)
-            for (int64_t now = 400; now <= 300 + LEASE; now += 100)
+            for (int64_t now = 400; now <= 300 + lease_over_ms(LEASE); now += 100)
                 for (int id = 0; id < 2; id++)
                     rendezvous_heartbeat(r, now, id, now - 10, 1, 0), rendezvous_tick(r, now);
-        int64_t began = cases[i].how == DEAD ? 200 + LEASE : 300;
+        int64_t began = cases[i].how == DEAD ? 200 + lease_over_ms(LEASE) : 300;
         is_int(rendezvous_round(r), 1, "a second round begins");
         const struct electorate *el = rendezvous_electorate(r);
         ok(!el->committed && el->tie_breaker == A && el->tie_breaker_last == A && el->count == 3,
