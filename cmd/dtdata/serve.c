@@ -2,6 +2,7 @@
 // Standard input is lines of JSON: for each input {"ca":"PEM"}, where it is read from a server,
 // {"input":"NAME","window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in
 // the order of reading, as `list` has them, each with its "index" in the whole; and {"end":true}.
+// The first line is {"now":MS}, the time of the clock that "ends" is of.
 // An object without "url" is the "file" of that number on the operator's computer
 // (stream/stream_source.h), with "sha256".
 #include "serve.h"
@@ -43,7 +44,8 @@ static int read_object(struct stream_store *s, const struct json *j, struct err 
     return stream_store_add(s, &want, path, (uint64_t)index, e);
 }
 
-static int read_name(struct stream_store *s, const struct json *j, struct err *e) {
+static int read_name(struct stream_store *s, const struct stream_clock *clock, const struct json *j,
+                     struct err *e) {
     const char *name = json_get_str(j, "input", "");
     int64_t window = json_get_int(j, "window", 0), cache_max = json_get_int(j, "cache_max", 0);
     if (!str_is_name(name, 64) || window < 1 || cache_max < 0)
@@ -54,13 +56,14 @@ static int read_name(struct stream_store *s, const struct json *j, struct err *e
     in->window = (uint64_t)window;
     in->cache_max = (uint64_t)cache_max;
     in->total = (uint64_t)json_get_int(j, "total", 0);
-    in->ends_ms = json_get_int(j, "ends", 0);
+    in->ends_ms = stream_clock_end(clock, json_get_int(j, "ends", 0));
     return 0;
 }
 
 struct lines {
     struct stream_store *store;
     const char *ca;
+    struct stream_clock clock;
 };
 
 static int take_line(void *ctx, const struct json *j, size_t number, struct err *e) {
@@ -70,8 +73,12 @@ static int take_line(void *ctx, const struct json *j, size_t number, struct err 
         l->ca = json_get_str(j, "ca", "");
         return 0;
     }
+    if (json_get(j, "now")) {
+        l->clock = stream_clock_of(j);
+        return 0;
+    }
     if (json_get(j, "input"))
-        return read_name(l->store, j, e);
+        return read_name(l->store, &l->clock, j, e);
     return l->store->input_count ? read_object(l->store, j, e)
                                  : err_set(e, ERR_FORMAT, "the list of objects names no input");
 }

@@ -21,6 +21,8 @@ static void put_event(struct agent *a, const char *what, const struct json *j, c
         json_int(out, "ms", json_get_int(j, "ms", 0));
     if (json_get(j, "bytes"))
         json_int(out, "bytes", json_get_int(j, "bytes", 0));
+    if (json_get(j, "left_ms"))
+        json_int(out, "left_ms", json_get_int(j, "left_ms", 0));
     if (text)
         json_str(out, "text", text);
     events_end(&a->events);

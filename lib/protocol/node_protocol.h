@@ -149,11 +149,11 @@ enum node_state {
     X(EVENT_LISTENING, "listening", "each", "address port", "the agent is up")                     \
     X(EVENT_SAGEMAKER, "sagemaker", "each", "tree reason",                                         \
       "compat.sagemaker: /opt/ml is mounted, linked, or named by variables only; why no better")   \
-    X(EVENT_STREAM, "stream", "each", "what input ms bytes text",                                  \
+    X(EVENT_STREAM, "stream", "each", "what input ms bytes left_ms text",                          \
       "streamed inputs: first (a rank reads), whole (an input is on the node), failed (an object " \
       "cannot be read), ends (the signed addresses end soon), renewed (they have new ones), over " \
       "(they have not), restarted (the server was killed), lost (nothing serves them); ms since "  \
-      "they are served")                                                                           \
+      "they are served, left_ms until the addresses end")                                          \
     X(EVENT_JOINED, "joined", "each", "coordinator", "the coordinator has accepted this node")     \
     X(EVENT_PRESENT, "node-joined", "coordinator", "peer address present expected",                \
       "a node has joined")                                                                         \

@@ -49,6 +49,15 @@ void stream_server_event(struct stream_server *s, const char *what, const char *
     event_end(s, &line, &j);
 }
 
+void stream_server_ends(struct stream_server *s, const char *input, int64_t left_ms) {
+    struct strbuf line = {0};
+    struct json_out j;
+    event_begin(s, &line, &j, "ends");
+    json_str(&j, "input", input);
+    json_int(&j, "left_ms", left_ms);
+    event_end(s, &line, &j);
+}
+
 static void on_failed(void *ctx, const struct stream_object *o) {
     stream_server_event(ctx, "failed", o->input->name, o->why->text);
 }
@@ -313,7 +322,7 @@ int stream_server_run(struct stream_server *s, const char *ca, struct err *e) {
             return -1;
         loop_once(s->loop, 0);
         pump_all(s);
-        stream_renew_look(s, clock_wall_ms());
+        stream_renew_look(s);
     }
     return 0;
 }

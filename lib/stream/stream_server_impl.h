@@ -21,6 +21,8 @@ struct stream_object *stream_server_named(struct stream_server *s, const char *i
 // An event for the agent. text NULL: none.
 void stream_server_event(struct stream_server *s, const char *what, const char *input,
                          const char *text);
+// The event `ends`: the addresses of an input are good for so long.
+void stream_server_ends(struct stream_server *s, const char *input, int64_t left_ms);
 void stream_server_served(struct stream_server *s); // bytes have gone out
 
 #endif

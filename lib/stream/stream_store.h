@@ -52,7 +52,7 @@ struct stream_input {
     size_t missing;             // objects that are not whole
     size_t next;                // where fetching ahead continues
     bool told_whole;
-    int64_t ends_ms;                       // of its addresses, on the wall clock; 0: none
+    int64_t ends_ms;                       // of its addresses, monotonic; 0: none
     int64_t asked_ms;                      // for new ones; 0: not since they are as they are
     bool sent_over;                        // the end of the run was asked for
     struct stream_object *oldest, *newest; // on the disk, by their last use

@@ -18,13 +18,14 @@ listed = [json.loads(line) for line in listed.split(b"\n") if line]
 made = 0
 
 class Server:
-    def __init__(self, window=1 << 30, cache_max=0, store=None, ends=0, objects=None):
+    def __init__(self, window=1 << 30, cache_max=0, store=None, ends=0, objects=None, now=None):
         global made
         made += 1
         self.run = os.path.abspath(f"r{made}")
         self.store = os.path.abspath(store or f"cas{made}")
-        lines = [{"ca": listed[0]["ca"]},
-                 {"input": "set", "window": window, "cache_max": cache_max, "ends": ends}]
+        lines = [{"now": now}] if now else []
+        lines += [{"ca": listed[0]["ca"]},
+                  {"input": "set", "window": window, "cache_max": cache_max, "ends": ends}]
         objects = objects or listed[1:-1]
         lines += [dict(o, index=i) for i, o in enumerate(objects)] + [{"end": True}]
         text = "".join(json.dumps(l) + "\n" for l in lines)
@@ -285,6 +286,43 @@ ok(failure(s.urls[1])[0] == 502, "the addresses are still the old ones")
 ok(taken([{"input": "set"}] + good + [end]) == len(good), "new addresses are taken")
 ok(s.event("renewed")["input"] == "set", "the server reports the new addresses to the agent")
 ok(all(failure(s.urls[i]) == (200, content(i)) for i in range(6)), "they read every byte")
+s.end()
+
+# Several dtctl follow the run.
+late = now + 3600000
+s = Server(window=1, objects=bad, ends=now + 300000, store="renew4")
+slow = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+for one in slow:
+    one.connect(s.run + "/renew.sock")
+    one.sendall(b"".join(json.dumps(l).encode() + b"\n" for l in [{"input": "set"}] + good[:3]))
+ok(taken([{"input": "set"}] + good + [{"end": True, "ends": late}]) == len(good),
+   "a dtctl that does not go on holds no other one up")
+for one in slow:
+    one.sendall(json.dumps(end).encode() + b"\n")
+ok([json.loads(one.recv(100))["end"] for one in slow] == [3, 3], "each dtctl has its own answer")
+for _ in range(20):
+    idle = socket.socket(socket.AF_UNIX)
+    idle.connect(s.run + "/renew.sock")
+    slow.append(idle)
+ok(taken([{"input": "set"}] + good + [end]) == len(good), "connections that say nothing end")
+ok(all(failure(s.urls[i]) == (200, content(i)) for i in range(6)), "every byte is read")
+s.end()
+
+# The clock of this node differs from that of the operator's computer.
+for day in -86400000, 86400000:
+    s = Server(window=1, objects=good, ends=now + day + 300000, now=now + day, store="renew5")
+    left = s.event("ends")["left_ms"]
+    ok(290000 <= left <= 300000, f"what is left does not depend on the node's clock ({left} ms)")
+    ok(taken([{"now": now + day}, {"input": "set"}] + good +
+             [{"end": True, "ends": now + day + 310000}]) == len(good) and
+       b"renewed" not in s.text, "addresses that end no later are none for longer")
+    ok(taken([{"now": now + day}, {"input": "set"}] + good +
+             [{"end": True, "ends": now + day + 7200000}]) == len(good) and
+       s.event("renewed")["input"] == "set", "new ones count by the operator's clock")
+    s.end()
+    ok(b'"over"' not in s.text, "no run ends for its node's clock")
+s = Server(window=1, objects=good, ends=-(1 << 63), now=(1 << 63) - 1, store="renew5")
+ok("end within 60 s" in s.event("over")["text"], "times without sense are over")
 s.end()
 
 s = Server(objects=good, ends=int(time.time() * 1000) + 62000, store="renew2")

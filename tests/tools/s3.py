@@ -12,6 +12,7 @@ POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key (*EN
   bytes    one wrong byte             denied  403 AccessDenied
 POST /-/hold?key=KEY holds the answers to requests for a key (*END: of that end) back until /-/release.
 POST /-/refuse?peer=ADDRESS: requests from there get 403 AccessDenied from now on; no peer: from nobody.
+POST /-/lists?pause=S&skip=N: each page of a list comes S seconds late, after the next N pages.
 POST /-/revoke?key=ID: what the key of that ID has signed gets 403 ExpiredToken from now on; /-/revoke: none.
 GET /-/bytes is "ADDRESS BYTES" for each client: what it got of objects since the last /-/forget.
 GET /-/log is one line for each request: METHOD PATH RANGE STATUS.
@@ -40,6 +41,7 @@ BUCKETS = ("bucket", "public")  # exist from the start
 lock = threading.Lock()
 HOLD_S = 120  # at most
 held, released = set(), threading.Condition()
+late_pages = {"pause": 0.0, "skip": 0}
 
 
 def is_held(key):
@@ -212,6 +214,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/-/refuse":
             refused.clear()
             refused.add(fields.get("peer", ""))
+        elif path == "/-/lists":
+            late_pages.update(pause=float(fields["pause"]), skip=int(fields.get("skip", "0")))
         elif path == "/-/revoke":
             revoked.clear()
             revoked.add(fields.get("key", ""))
@@ -262,6 +266,8 @@ class Handler(BaseHTTPRequestHandler):
             if "list-type" in fields:
                 if bucket not in BUCKETS and not any(b == bucket for b, _ in objects):
                     raise Refused(404, "NoSuchBucket")
+                late_pages["skip"] -= 1
+                time.sleep(late_pages["pause"] if late_pages["skip"] < 0 else 0)
                 return self.list(bucket, fields)
             with released:
                 released.wait_for(lambda: not is_held(key), HOLD_S)

@@ -5,11 +5,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fleet/embedded_files.h"
-#include "run/dtdata.h"
+#include "protocol/source_frames.h"
 #include "run/inputs/input_remote.h"
 #include "sys/file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void input_renew_open(struct input_renew *r, struct run_start *l, struct follow *f) {
@@ -17,8 +16,10 @@ void input_renew_open(struct input_renew *r, struct run_start *l, struct follow 
 }
 
 void input_renew_close(struct input_renew *r) {
-    for (struct input_renew_list *l = r->lists; l; l = l->next)
+    for (struct input_renew_list *l = r->lists; l; l = l->next) {
+        dtdata_beside_stop(&l->lister);
         strbuf_fini(&l->text);
+    }
     *r = (struct input_renew){.follow = NULL};
 }
 
@@ -36,17 +37,81 @@ static const char *source_of(const struct input_renew *r, const char *name) {
     return NULL;
 }
 
-// The lines of dtdata's list without its first one and its last one.
-static int fill(struct input_renew_list *l, char *text, struct err *e) {
+static struct input_renew_list *list_of(struct input_renew *r, const char *name) {
+    struct arena *a = r->follow->context->arena;
+    for (struct input_renew_list *l = r->lists; l; l = l->next)
+        if (strcmp(l->name, name) == 0)
+            return l;
+    struct input_renew_list *l = arena_new(a, struct input_renew_list, 1);
+    l->renew = r;
+    l->name = arena_strdup(a, name);
+    l->asks = arena_new(a, bool, r->follow->count + 1);
+    l->next = r->lists;
+    r->lists = l;
+    return l;
+}
+
+// The nodes ask again.
+static void failed(struct input_renew_list *l, const struct err *e) {
+    memset(l->asks, 0, l->renew->follow->count * sizeof *l->asks);
+    l->left_ms = 0;
+    log_warn("the addresses of a streamed input are not renewed", "input=%s reason=\"%s\"", l->name,
+             e->text);
+}
+
+// ---- to the nodes -------------------------------------------------------------------------------
+
+static void on_answer(void *ctx, const struct transport_result *result) {
+    const struct fleet_node *n = ctx;
+    struct err e = {0};
+    if (fleet_answer(result, &e) < 0)
+        log_warn("a node does not take new addresses of a streamed input", "node=%s reason=\"%s\"",
+                 n->info->name, e.text);
+}
+
+static int send_list(const struct fleet_node *n, const struct input_renew_list *l, struct err *e) {
+    struct arena a = {0};
+    const char *run_id = l->renew->follow->run->id;
+    const char *program = file_join(&a, n->facts.root, embedded_program_path(&a, DTDATA_PROGRAM));
+    const char *run_dir = file_join(&a, n->facts.root, run_node_dir(&a, run_id, ""));
+    const char *line = arena_printf(&a, "%s renew %s", transport_path_word(&a, program),
+                                    transport_path_word(&a, run_dir));
+    source_clock_set(l->text.data, clock_wall_ms());
+    int result = n->up && n->ready ? transport_collect(n->link, line, l->text.data, l->text.len,
+                                                       on_answer, (void *)(uintptr_t)n, e)
+                                   : err_set(e, ERR_NET, "the node is out of reach");
+    arena_fini(&a);
+    return result;
+}
+
+static void send_to_all(struct input_renew_list *l) {
+    struct follow *f = l->renew->follow;
+    for (size_t i = 0; i < f->count; i++) {
+        const struct fleet_node *n = f->nodes[i].node;
+        struct err e = {0};
+        if (l->asks[i] && send_list(n, l, &e) < 0)
+            log_warn("a node does not get new addresses of a streamed input",
+                     "node=%s reason=\"%s\"", n->info->name, e.text);
+        l->asks[i] = false;
+    }
+    l->left_ms = 0;
+}
+
+// ---- the list -----------------------------------------------------------------------------------
+
+// Takes the lines of dtdata's list without its first one and its last one.
+static int fill(struct input_renew_list *l, const struct strbuf *list, struct err *e) {
     struct arena a = {0};
     struct json *header;
-    char *first = strchr(text, '\n'), *last = strrchr(text, '{');
+    const char *text = strbuf_cstr(list);
+    const char *first = memchr(text, '\n', list->len), *last = memrchr(text, '{', list->len);
     int result = first && last > first ? json_parse(&a, text, (size_t)(first - text), &header, e)
                                        : err_set(e, ERR_FORMAT, "the list of objects was cut off");
     if (result == 0) {
         struct json_out j;
         l->ends_ms = json_get_int(header, "ends", 0);
         strbuf_clear(&l->text);
+        strbuf_adds(&l->text, SOURCE_CLOCK_LINE);
         json_open(&j, &l->text);
         json_object(&j, NULL);
         json_str(&j, "input", l->name);
@@ -59,73 +124,71 @@ static int fill(struct input_renew_list *l, char *text, struct err *e) {
     return result;
 }
 
-static struct input_renew_list *list_of(struct input_renew *r, const char *name) {
-    struct arena *a = r->follow->context->arena;
-    for (struct input_renew_list *l = r->lists; l; l = l->next)
-        if (strcmp(l->name, name) == 0)
-            return l;
-    struct input_renew_list *l = arena_new(a, struct input_renew_list, 1);
-    l->name = arena_strdup(a, name);
-    l->next = r->lists;
-    r->lists = l;
-    return l;
+// The key that signs now may be the one that signed before.
+static int check_later(const struct input_renew_list *l, struct err *e) {
+    int64_t left_ms = l->ends_ms - clock_wall_ms();
+    return l->ends_ms && l->left_ms && left_ms <= l->left_ms
+               ? err_set(e, ERR_AUTH,
+                         "the AWS key of this computer ends in %lld s, no later than the one that "
+                         "signed before (try: log in to AWS again)",
+                         (long long)(left_ms / 1000))
+               : 0;
 }
 
-// Lists the source, unless that was done a moment ago for another node.
-static int refresh(struct input_renew *r, struct input_renew_list *l, struct err *e) {
+static void on_listed(struct dtdata_beside *d, const struct strbuf *list, const struct err *e) {
+    struct input_renew_list *l = container_of(d, struct input_renew_list, lister);
+    struct err why = *e;
+    if (why.code == ERR_TIMEOUT)
+        err_set(&why, ERR_TIMEOUT,
+                "'%.200s' was not listed within %lld s; the nodes ask again (try: look at the way "
+                "to its server, or use a source with fewer objects, or deliver = copy)",
+                l->source, (long long)(l->limit_ms / 1000));
+    if (why.code || fill(l, list, &why) < 0 || check_later(l, &why) < 0) {
+        l->at_ms = 0;
+        failed(l, &why);
+    } else {
+        l->at_ms = clock_mono_ms();
+        send_to_all(l);
+    }
+}
+
+static int begin(struct input_renew_list *l, struct err *e) {
+    struct input_renew *r = l->renew;
     const char *source = source_of(r, l->name), *args[] = {"list", source, NULL};
-    const struct dtdata_call call = {.args = args,
-                                     .bytes_max = INPUT_REMOTE_LIST_BYTES_MAX,
-                                     .ms_max = INPUT_REMOTE_LIST_MS_MAX,
-                                     .alone = true};
-    char *text = NULL;
-    int64_t now = clock_mono_ms();
+    // A node of an earlier version does not say what is left.
+    int64_t part_ms = l->left_ms ? l->left_ms / INPUT_RENEW_TRIES : INPUT_RENEW_MS_MAX;
     if (!source)
         return err_set(e, ERR_CONFIG, "dtctl.toml has no streamed input '%.64s' any more", l->name);
-    if (l->text.len && now - l->at_ms < INPUT_RENEW_LIST_MS_MAX)
-        return 0;
-    int result = dtdata_run(r->follow->context, &call, &text, e);
-    if (result == 0)
-        result = fill(l, text, e);
-    free(text);
-    l->at_ms = clock_mono_ms();
-    return result;
+    l->source = source;
+    l->limit_ms = part_ms < INPUT_RENEW_MS_MIN   ? INPUT_RENEW_MS_MIN
+                  : part_ms < INPUT_RENEW_MS_MAX ? part_ms
+                                                 : INPUT_RENEW_MS_MAX;
+    const struct dtdata_call call = {
+        .args = args, .bytes_max = INPUT_REMOTE_LIST_BYTES_MAX, .ms_max = l->limit_ms};
+    return dtdata_beside_start(&l->lister, r->follow->context, &call, on_listed, e);
 }
 
-static void say_failed(const struct fleet_node *n, const struct err *e) {
-    screen_note(n->fleet->context->screen,
-                "%s: the addresses of a streamed input are not renewed: %s", n->info->name,
-                e->text);
-}
-
-static void on_answer(void *ctx, const struct transport_result *result) {
-    const struct fleet_node *n = ctx;
-    struct err e = {0};
-    if (fleet_answer(result, &e) < 0)
-        say_failed(n, &e);
-}
-
-static int send_list(const struct fleet_node *n, const char *run_id,
-                     const struct input_renew_list *l, struct err *e) {
-    struct arena a = {0};
-    const char *program = file_join(&a, n->facts.root, embedded_program_path(&a, DTDATA_PROGRAM));
-    const char *run_dir = file_join(&a, n->facts.root, run_node_dir(&a, run_id, ""));
-    const char *line = arena_printf(&a, "%s renew %s", transport_path_word(&a, program),
-                                    transport_path_word(&a, run_dir));
-    int result = n->up && n->ready ? transport_collect(n->link, line, l->text.data, l->text.len,
-                                                       on_answer, (void *)(uintptr_t)n, e)
-                                   : err_set(e, ERR_NET, "the node is out of reach");
-    arena_fini(&a);
-    return result;
+static bool is_fresh(const struct input_renew_list *l) {
+    struct err ignored;
+    return l->at_ms && clock_mono_ms() - l->at_ms < INPUT_RENEW_FRESH_MS_MAX &&
+           check_later(l, &ignored) == 0;
 }
 
 void input_renew_node(struct input_renew *r, const struct follow_node *n,
                       const struct json *event) {
     const char *name = json_get_str(event, "input", "");
+    int64_t left_ms = json_get_int(event, "left_ms", 0);
     struct err e = {0};
     if (!r->follow || r->follow->replaying || r->follow->stopping || !str_is_name(name, 64))
         return;
     struct input_renew_list *l = list_of(r, name);
-    if (refresh(r, l, &e) < 0 || send_list(n->node, r->follow->run->id, l, &e) < 0)
-        say_failed(n->node, &e);
+    l->asks[n->index] = true;
+    if (left_ms > 0 && (!l->left_ms || left_ms < l->left_ms))
+        l->left_ms = left_ms;
+    if (dtdata_beside_runs(&l->lister))
+        return;
+    if (is_fresh(l))
+        send_to_all(l);
+    else if (begin(l, &e) < 0)
+        failed(l, &e);
 }

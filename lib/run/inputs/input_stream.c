@@ -2,8 +2,10 @@
 // Collects the lists of streamed inputs, and starts the programs that serve them.
 #include "run/inputs/input_stream.h"
 
+#include "base/clock.h"
 #include "data/shard_index.h"
 #include "fleet/embedded_files.h"
+#include "protocol/source_frames.h"
 #include "run/dtdata.h"
 #include "run/inputs/input_lists.h"
 #include "run/inputs/input_remote.h"
@@ -87,6 +89,8 @@ const char *input_stream_path(const struct run_start *l, const struct run_start_
 
 static void begin_input(struct run_start_stream *x, const struct run_start_input *in) {
     struct json_out j;
+    if (!x->input.len)
+        strbuf_adds(&x->input, SOURCE_CLOCK_LINE);
     strbuf_adds(&x->input, in->remote ? in->remote->header : "");
     x->newest = in;
     json_open(&j, &x->input);
@@ -166,6 +170,7 @@ static int start(struct fleet_node *n, struct err *e) {
     const char *line = arena_printf(a, "%s serve %s %s", transport_path_word(a, program),
                                     transport_path_word(a, file_join(a, n->facts.root, "cas")),
                                     transport_path_word(a, run_dir));
+    source_clock_set(input->data, clock_wall_ms());
     return transport_collect(n->link, line, strbuf_cstr(input), input->len, on_answer, n, e);
 }
 
