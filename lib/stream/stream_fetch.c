@@ -113,6 +113,15 @@ static int check_some(struct stream_coming *c, struct err *e) {
     return ended;
 }
 
+// The part has the hash of its content once the store has adopted it: until then, its name.
+static bool is_wanted(const struct stream_coming *c) {
+    const struct object_want *want = &c->object->want;
+    struct hash content = c->part.running;
+    unsigned char digest[HASH_BYTES];
+    hash_final(&content, digest);
+    return !want->hashed || memcmp(want->hash, digest, HASH_BYTES) == 0;
+}
+
 static void check_step(struct stream_store *s) {
     struct stream_coming *c = s->checking;
     struct stream_object *o = c->object;
@@ -122,7 +131,7 @@ static void check_step(struct stream_store *s) {
     if (ended == 0)
         return;
     s->checking = c->next;
-    if (ended > 0 && o->want.hashed && memcmp(o->want.hash, c->part.hash, HASH_BYTES) != 0)
+    if (ended > 0 && !is_wanted(c))
         ended = err_set(&e, ERR_HASH, "its content has changed since it was listed (try again)");
     if (ended < 0)
         cas_part_discard(&s->cas, &c->part);

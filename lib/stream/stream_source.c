@@ -84,21 +84,24 @@ static void on_end(struct conn *c, const struct err *e) {
 }
 
 // A newer connection takes the place of one that may hang.
-static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+void stream_source_accept(struct stream_source *s, struct loop *loop, int fd) {
     static const struct conn_events events = {.on_data = on_data, .on_end = on_end};
-    struct stream_source *s = container_of(l, struct stream_source, door);
     struct err e;
-    (void)peer;
     if (conn_is_open(&s->conn)) {
         conn_close(&s->conn);
         lose(s);
     }
-    if (conn_open(&s->conn, l->watch.loop, fd, &events, IN_BYTES_MAX, OUT_BYTES_MAX, &e) < 0) {
+    if (conn_open(&s->conn, loop, fd, &events, IN_BYTES_MAX, OUT_BYTES_MAX, &e) < 0) {
         close(fd);
         return;
     }
     s->store->ask = ask;
     s->store->ask_ctx = s;
+}
+
+static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+    (void)peer;
+    stream_source_accept(container_of(l, struct stream_source, door), l->watch.loop, fd);
 }
 
 // ---- opening ------------------------------------------------------------------------------------

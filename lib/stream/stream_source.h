@@ -23,6 +23,8 @@ struct stream_source {
 int stream_source_listen(struct stream_source *s, struct stream_store *store, const char *run_dir,
                          struct err *e);
 int stream_source_open(struct stream_source *s, struct loop *loop, struct err *e);
+// Serves a connection of `dtdata source`; takes fd.
+void stream_source_accept(struct stream_source *s, struct loop *loop, int fd);
 void stream_source_close(struct stream_source *s, const char *run_dir);
 
 // `dtdata source`: carries bytes between standard input and output and the socket until one of them
