@@ -46,7 +46,8 @@ static int failure(struct arena *a, const char *text, int status, struct err *e)
     enum err_code found = ERR_FAILED;
     for (int i = ERR_NONE + 1; i <= ERR_NO_STATUS; i++)
         found = strcmp(err_name((enum err_code)i), code) == 0 ? (enum err_code)i : found;
-    return err_set(e, found, "%s", json_get_str(j, "text", "no reason given"));
+    const char *reason = json_get_str(j, "text", "");
+    return err_set(e, found, "%s", reason[0] ? reason : DTDATA_PROGRAM " gives no reason");
 }
 
 static void read_progress(struct dtdata_program *p, const char *line, size_t len) {

@@ -99,8 +99,8 @@ static void send_to_all(struct input_renew_list *l) {
 
 // ---- the list -----------------------------------------------------------------------------------
 
-// Takes the lines of dtdata's list without its first one and its last one.
-static int fill(struct input_renew_list *l, const struct strbuf *list, struct err *e) {
+int input_renew_lines(const char *input, const struct strbuf *list, struct strbuf *out,
+                      int64_t *ends_ms, struct err *e) {
     struct arena a = {0};
     struct json *header;
     const char *text = strbuf_cstr(list);
@@ -109,16 +109,16 @@ static int fill(struct input_renew_list *l, const struct strbuf *list, struct er
                                        : err_set(e, ERR_FORMAT, "the list of objects was cut off");
     if (result == 0) {
         struct json_out j;
-        l->ends_ms = json_get_int(header, "ends", 0);
-        strbuf_clear(&l->text);
-        strbuf_adds(&l->text, SOURCE_CLOCK_LINE);
-        json_open(&j, &l->text);
+        *ends_ms = json_get_int(header, "ends", 0);
+        strbuf_clear(out);
+        strbuf_adds(out, SOURCE_CLOCK_LINE);
+        json_open(&j, out);
         json_object(&j, NULL);
-        json_str(&j, "input", l->name);
+        json_str(&j, "input", input);
         json_end(&j);
-        strbuf_addc(&l->text, '\n');
-        strbuf_add(&l->text, first + 1, (size_t)(last - first - 1));
-        strbuf_addf(&l->text, "{\"end\":true,\"ends\":%lld}\n", (long long)l->ends_ms);
+        strbuf_addc(out, '\n');
+        strbuf_add(out, first + 1, (size_t)(last - first - 1));
+        strbuf_addf(out, "{\"end\":true,\"ends\":%lld}\n", (long long)*ends_ms);
     }
     arena_fini(&a);
     return result;
@@ -143,7 +143,8 @@ static void on_listed(struct dtdata_beside *d, const struct strbuf *list, const 
                 "'%.200s' was not listed within %lld s; the nodes ask again (try: look at the way "
                 "to its server, or use a source with fewer objects, or deliver = copy)",
                 l->source, (long long)(l->limit_ms / 1000));
-    if (why.code || fill(l, list, &why) < 0 || check_later(l, &why) < 0) {
+    if (why.code || input_renew_lines(l->name, list, &l->text, &l->ends_ms, &why) < 0 ||
+        check_later(l, &why) < 0) {
         l->at_ms = 0;
         failed(l, &why);
     } else {

@@ -44,5 +44,9 @@ struct input_renew {
 void input_renew_open(struct input_renew *r, struct run_start *l, struct follow *f);
 void input_renew_node(struct input_renew *r, const struct follow_node *n, const struct json *event);
 void input_renew_close(struct input_renew *r);
+// For the nodes: the objects of dtdata's list, whose first line has the end of the addresses
+// (*ends_ms; 0: none).
+int input_renew_lines(const char *input, const struct strbuf *list, struct strbuf *out,
+                      int64_t *ends_ms, struct err *e);
 
 #endif
