@@ -219,9 +219,14 @@ static void on_end(struct object_range *r, const struct err *e) {
     struct stream_slot *slot = r->ctx;
     struct stream_object *o = slot->object;
     struct stream_coming *c = o->coming;
+    struct err why = *e;
+    if (e->code && (o->changed || o->gone)) // the old address may be over, which is not the reason
+        err_set(&why, ERR_HASH,
+                o->gone ? "it is not in the source any more"
+                        : "it has changed since it was listed (try again)");
     if (e->code) {
-        give_back(slot, e);
-        stream_object_fail(slot->store, o, e);
+        give_back(slot, &why);
+        stream_object_fail(slot->store, o, &why);
         return;
     }
     slot->object = NULL;

@@ -33,8 +33,11 @@ static void take_object(struct stream_renew_conn *c, const struct json *j) {
     unsigned char wanted[HASH_BYTES];
     struct err ignored;
     // Other nodes have other objects; an object that has changed keeps its address.
-    if (!o || !url || !hash_is_hex(id) || str_unhex(wanted, HASH_BYTES, id, &ignored) < 0 ||
-        memcmp(wanted, o->want.id, HASH_BYTES) != 0)
+    if (!o || !url || !hash_is_hex(id) || str_unhex(wanted, HASH_BYTES, id, &ignored) < 0)
+        return;
+    o->listed_ms = clock_mono_ms();
+    o->changed = memcmp(wanted, o->want.id, HASH_BYTES) != 0;
+    if (o->changed)
         return;
     replace(s, o, url);
     c->count++;
@@ -55,6 +58,12 @@ int64_t stream_clock_end(const struct stream_clock *c, int64_t ends_ms) {
     return at_ms + (left_ms < 0 ? 0 : left_ms < far_ms ? left_ms : far_ms);
 }
 
+static void note_gone(const struct stream_renew_conn *c) {
+    struct stream_store *s = &c->server->store;
+    for (size_t i = c->input->first; i < c->input->first + c->input->count; i++)
+        s->objects[i].gone = s->objects[i].listed_ms < c->began_ms;
+}
+
 static void finish(struct stream_renew_conn *c, const struct json *j) {
     struct stream_input *in = c->input;
     struct strbuf line = {0};
@@ -63,6 +72,8 @@ static void finish(struct stream_renew_conn *c, const struct json *j) {
     conn_send(&c->conn, line.data, line.len);
     conn_finish(&c->conn);
     strbuf_fini(&line);
+    if (in && c->count)
+        note_gone(c);
     if (in && c->count && in->ends_ms &&
         (ends_ms == 0 || ends_ms - in->ends_ms > STREAM_RENEW_GAIN_MS)) {
         in->ends_ms = ends_ms;
@@ -122,7 +133,8 @@ void stream_renew_accept(struct stream_server *s, int fd) {
             c = other;
     }
     conn_close(&c->conn);
-    *c = (struct stream_renew_conn){.server = s, .number = ++s->renew.number};
+    *c = (struct stream_renew_conn){
+        .server = s, .began_ms = clock_mono_ms(), .number = ++s->renew.number};
     if (conn_open(&c->conn, s->loop, fd, &events, STREAM_RENEW_LINE_BYTES_MAX, 4096, &e) < 0)
         close(fd);
     else

@@ -3,8 +3,9 @@
 // them at RUN_DIR/renew.sock, where `dtdata renew` passes on what dtctl sends: {"now":MS}, the time
 // of dtctl's clock, which may differ from the clock here; {"input":"NAME"}; a line for each object
 // with its "path", "id" and "url"; and {"end":true,"ends":MS}. The answer is {"end":OBJECTS}. An
-// address is taken for the same content alone. Without new addresses the event `over` ends the run
-// before a read fails. Inputs that are on the node need none.
+// address is taken for the same content alone; reads of an object that has changed in the source,
+// or is not in it any more, say so once they fail. Without new addresses the event `over` ends the
+// run before a read fails. Inputs that are on the node need none.
 //
 // Several dtctl may send at once: each connection is served by itself.
 #ifndef STREAM_STREAM_RENEW_H
@@ -40,7 +41,8 @@ struct stream_renew_conn {
     struct stream_clock clock;
     struct stream_input *input; // whose addresses come; NULL: none
     size_t count;
-    uint64_t number; // the oldest connection has the lowest
+    int64_t began_ms; // monotonic
+    uint64_t number;  // the oldest connection has the lowest
 };
 
 struct stream_renew {

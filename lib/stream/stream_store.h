@@ -71,8 +71,10 @@ struct stream_object {
     uint32_t readers;
     unsigned char hash[HASH_BYTES]; // WHOLE
     struct stream_coming *coming;
-    char *url;       // want.url, when it was renewed; NULL: it is the first one
-    struct err *why; // the newest try has failed; NULL: none has
+    char *url;          // want.url, when it was renewed; NULL: it is the first one
+    int64_t listed_ms;  // by a renewal, monotonic; 0: never
+    bool changed, gone; // as the newest renewal has it
+    struct err *why;    // the newest try has failed; NULL: none has
     struct stream_object *older, *newer;
 };
 

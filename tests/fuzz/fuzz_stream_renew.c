@@ -20,7 +20,8 @@ static void make(struct stream_server *s, struct stream_object *objects,
                  struct stream_object **sorted) {
     static const char *const names[] = {"set", "two"};
     for (size_t i = 0; i < 2; i++)
-        s->store.inputs[i] = (struct stream_input){.name = names[i], .ends_ms = ENDS_MS};
+        s->store.inputs[i] = (struct stream_input){
+            .name = names[i], .ends_ms = ENDS_MS, .first = 2 * i, .count = 2 - i};
     s->store.input_count = 2;
     s->store.inputs[1].ends_ms = 0;
     for (size_t i = 0; i < OBJECTS; i++) {

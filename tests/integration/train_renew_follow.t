@@ -126,5 +126,35 @@ ok 'with a new key they are renewed' wait_for 60 has same renewed || diag "$(cat
 touch same.end
 wait $pid
 is $? 0 'the run with an old key goes on'
+
+# ---- refusals, and two dtctl ---------------------------------------------------------------------
+touch keys.sh.same
+begin 'now + 300 seconds' 0
+dtctl train --name two -- python3 talk.py "$WORK/two.end" >two.out 2>two.err &
+pid=$!
+ok 'a key that stays is the reason' wait_for 60 grep -q 'no later than' two.err
+printf '#!/bin/sh\necho the login is over >&2\nexit 1\n' >keys.new
+chmod +x keys.new
+mv keys.sh keys.good && mv keys.new keys.sh
+ok 'a failed login is a warning' wait_for 60 grep -q 'not renewed.*the login is over' two.err ||
+    diag "$(cat two.err)"
+mv keys.good keys.sh
+s3_ask '/-/refuse?peer=127.0.0.1' >/dev/null
+ok 'a refusal of the bucket is a warning' wait_for 60 grep -q 'not renewed.*AccessDenied' two.err ||
+    diag "$(cat two.err)"
+unlike "$(events two)" '"what":"renewed"' 'the node keeps its addresses after each failure'
+dtctl logs -f two >follow.out 2>follow.err &
+follower=$!
+shown() { [ "$(wc -l <follow.out)" -gt 5 ]; }
+ok 'a second dtctl follows the run' wait_for 60 shown
+rm keys.sh.same
+s3_ask '/-/refuse' >/dev/null
+ok 'addresses are renewed once the bucket answers' wait_for 60 has two renewed ||
+    diag "$(cat two.err)"
+unlike "$(cat two.err follow.err)" 'does not take|does not get' 'neither dtctl disturbs the other'
+touch two.end
+wait $pid
+is $? 0 'the run goes on after all failures' || diag "$(cat two.err)"
+wait $follower
 dtctl down -y >down.log 2>&1
 done_testing

@@ -282,7 +282,12 @@ ok(taken([{"input": "set"}] + [dict(o, path="../" + o["path"]) for o in good] + 
 ok(taken(b"no JSON\n[1]\n{}\n\0\n" + b"{" * 300 + b"\n" + json.dumps(end).encode() + b"\n") == 0,
    "other lines change nothing")
 ok(s.renew(b"x" * 200000).returncode != 0, "a line has a limit")
-ok(failure(s.urls[1])[0] == 502, "the addresses are still the old ones")
+status, text = failure(s.urls[1])
+ok(status == 409 and "has changed since it was listed" in text,
+   "a read of an object that has changed in the source fails with that reason")
+ok(s.renew([{"input": "set"}] + good[2:] + [end]) and failure(s.urls[0])[0] == 409 and
+   "is not in the source any more" in failure(s.urls[0])[1],
+   "a read of an object that has gone from the source fails with that reason")
 ok(taken([{"input": "set"}] + good + [end]) == len(good), "new addresses are taken")
 ok(s.event("renewed")["input"] == "set", "the server reports the new addresses to the agent")
 ok(all(failure(s.urls[i]) == (200, content(i)) for i in range(6)), "they read every byte")
