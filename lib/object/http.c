@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests on a multi handle of libcurl, their answers, and which failures pass.
+// Requests on a multi handle of libcurl, and their answers.
 #include "object/http.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "object/http_retry.h"
 #include "object/xml.h"
 
 #include <curl/curl.h>
@@ -238,21 +238,6 @@ static int on_error_field(void *ctx, const char *path, const char *text, struct 
     return 0;
 }
 
-static bool is_passing_status(const struct http_call *c) {
-    static const char *const codes[] = {"SlowDown",
-                                        "RequestTimeout",
-                                        "InternalError",
-                                        "Throttling",
-                                        "RequestLimitExceeded",
-                                        "ServiceUnavailable",
-                                        "BandwidthLimitExceeded"};
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (strcmp(c->code, codes[i]) == 0)
-            return true;
-    return c->status == 408 || c->status == 429 || c->status == 500 || c->status == 502 ||
-           c->status == 503 || c->status == 504;
-}
-
 // True when another try may help.
 static bool judge_status(struct http_call *c) {
     static const struct xml_events events = {on_error_field};
@@ -268,7 +253,7 @@ static bool judge_status(struct http_call *c) {
     err_set(&c->err, code, "the server answers %ld%s%s%s%s%s%s", c->status, *c->code ? " " : "",
             c->code, *s.message ? ": " : "", s.message, *c->request_id ? ", request " : "",
             c->request_id);
-    return is_passing_status(c);
+    return http_retry_status(c->status, c->code);
 }
 
 static bool judge_failure(struct http_call *c, CURLcode code) {
@@ -280,26 +265,7 @@ static bool judge_failure(struct http_call *c, CURLcode code) {
             certificate ? " (certificates are those of AWS_CA_BUNDLE, SSL_CERT_FILE, or this "
                           "system's file)"
                         : "");
-    switch (code) {
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_SEND_ERROR:
-    case CURLE_RECV_ERROR:
-    case CURLE_GOT_NOTHING:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_WEIRD_SERVER_REPLY: return true;
-    default: return false;
-    }
-}
-
-// "Full jitter": any time up to the limit, so that many clients do not come back at once.
-static int64_t pause_ms(int tries) {
-    uint32_t random;
-    int64_t limit = (int64_t)HTTP_PAUSE_MS_FIRST << (tries - 1);
-    hash_random(&random, sizeof random);
-    return random % (uint32_t)(limit < HTTP_PAUSE_MS_MAX ? limit : HTTP_PAUSE_MS_MAX);
+    return http_retry_failure((int)code);
 }
 
 static void end_call(struct http_call *c) {
@@ -318,7 +284,7 @@ static void end_try(struct http *h, struct http_call *c, CURLcode code) {
         return;
     }
     h->again++;
-    wait_for_again(h, c, clock_mono_ms() + pause_ms(c->tries));
+    wait_for_again(h, c, clock_mono_ms() + http_retry_pause_ms(c->tries));
 }
 
 static void wake_waiting(struct http *h) {

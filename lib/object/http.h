@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP requests, many at a time, by libcurl. A request that fails for a reason that passes is made
-// again, as AWS's tools do it: after a random time up to a limit that doubles, over a new
-// connection. One thread; callbacks come from http_step alone.
+// again over a new connection, by the rules of http_retry.h. One thread; callbacks come from
+// http_step alone.
 //
 //     struct http *h = http_open(ca, len, e);
 //     struct http_call c = {.method = "GET", .url = url, .body_max = 1 << 20};
@@ -19,9 +19,6 @@
 #include <stdint.h>
 
 enum {
-    HTTP_TRIES_MAX = 8,
-    HTTP_PAUSE_MS_FIRST = 200, // the limit of the first pause; then 400, …
-    HTTP_PAUSE_MS_MAX = 20000, // of a pause
     HTTP_CONNECT_MS_MAX = 10000,
     HTTP_STALL_S_MAX = 30, // without a byte
     HTTP_REDIRECTS_MAX = 5,
