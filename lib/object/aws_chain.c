@@ -21,6 +21,17 @@ void aws_chain_forget(struct aws_request *r) {
     strbuf_fini(&r->text);
 }
 
+int aws_chain_ask(struct aws_chain *c, const char *method, const char *url, const char *name,
+                  const char *value, const char **text, struct err *e) {
+    struct aws_request r = {.method = method, .url = url, .local = true};
+    if (value)
+        r.headers[r.header_count++] = (struct sigv4_pair){name, value};
+    int result = aws_chain_send(c, &r, e);
+    *text = arena_strdup(c->files->arena, strbuf_cstr(&r.text));
+    aws_chain_forget(&r);
+    return result;
+}
+
 const char *aws_chain_value(const struct aws_chain *c, const char *profile, const char *key) {
     return aws_files_value(c->files, profile, key);
 }
@@ -229,9 +240,9 @@ static int find_named_source(struct aws_chain *c, const char *profile, const cha
     if (strcmp(source, "Environment") == 0)
         found = find_in_env(c, out, e);
     else if (strcmp(source, "Ec2InstanceMetadata") == 0)
-        found = aws_metadata_role(c, out, e);
+        found = aws_imds_find(c, out, e);
     else if (strcmp(source, "EcsContainer") == 0)
-        found = aws_metadata_container(c, out, e);
+        found = aws_container_find(c, out, e);
     else
         return err_set(e, ERR_CONFIG,
                        "AWS profile '%s': credential_source '%.64s' is none of Environment, "
@@ -282,8 +293,8 @@ static int find(struct aws_chain *c, struct aws_credentials *out, struct err *e)
     if (!found)
         found = find_in_profile(c, profile, !c->files->named, out, e);
     if (!found)
-        found = aws_metadata_container(c, out, e);
-    return found ? found : aws_metadata_role(c, out, e);
+        found = aws_container_find(c, out, e);
+    return found ? found : aws_imds_find(c, out, e);
 }
 
 int aws_chain_find(struct aws_chain *c, struct aws_credentials *out, struct err *e) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to lib/object/aws_chain*.c, aws_sso.c, aws_sts.c and aws_metadata.c.
+// Private to lib/object/aws_chain*.c, aws_sso.c, aws_sts.c, aws_imds.c and aws_container.c.
 #ifndef OBJECT_AWS_CHAIN_IMPL_H
 #define OBJECT_AWS_CHAIN_IMPL_H
 
@@ -8,6 +8,10 @@
 // Sends the request with the answer in r->text, which the caller closes by aws_chain_forget.
 int aws_chain_send(struct aws_chain *c, struct aws_request *r, struct err *e);
 void aws_chain_forget(struct aws_request *r); // overwrites the answer
+// Asks a server of this host, with one header or none (value NULL). The answer is in the arena of
+// the files.
+int aws_chain_ask(struct aws_chain *c, const char *method, const char *url, const char *name,
+                  const char *value, const char **text, struct err *e);
 // "https://NAME.REGION.amazonaws.com", or what is set in place of it. NULL with ERR_CONFIG.
 const char *aws_chain_server(struct aws_chain *c, const char *service, const char *name,
                              const char *region, struct err *e);
@@ -18,9 +22,10 @@ const char *aws_chain_value(const struct aws_chain *c, const char *profile, cons
 // aws_sso.c: sso_session, or sso_start_url.
 int aws_sso_find(struct aws_chain *c, const char *profile, struct aws_credentials *out,
                  struct err *e);
-// aws_metadata.c
-int aws_metadata_container(struct aws_chain *c, struct aws_credentials *out, struct err *e);
-int aws_metadata_role(struct aws_chain *c, struct aws_credentials *out, struct err *e);
+// aws_container.c: the role of a container.
+int aws_container_find(struct aws_chain *c, struct aws_credentials *out, struct err *e);
+// aws_imds.c: the role of an EC2 instance. 0: without the service or a role; e says why.
+int aws_imds_find(struct aws_chain *c, struct aws_credentials *out, struct err *e);
 
 // aws_sts.c: 0 or -1. session NULL: a name of our own.
 struct aws_role {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/object/aws_chain, aws_sso, aws_sts and aws_metadata: where a key comes from, which requests
-// are made for it, and what is said when there is none. tests/integration/push_account.t compares
-// with botocore.
+// lib/object/aws_chain, aws_sso, aws_sts, aws_imds and aws_container: where a key comes from, which
+// requests are made for it, and what is said when there is none. tests/integration/push_account.t
+// compares with botocore.
 #include "object/aws_chain.h"
 
 #include "sys/file.h"
