@@ -3,7 +3,7 @@
 #include "agent/coordinator_impl.h"
 #include "base/arena.h"
 #include "base/log.h"
-#include "copies/placement.h"
+#include "copies/replica_placement.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -163,7 +163,7 @@ static const char **find_heirs(struct coordinator *c, struct arena *a) {
             last[last_count++] = arena_strdup(a, c->nodes[i].name);
     for (int i = 0; i < count; i++)
         now[i] = rendezvous_active(r, i)->name;
-    placement_heirs(last, last_count, now, count, heirs);
+    replica_placement_heirs(last, last_count, now, count, heirs);
     return heirs;
 }
 
@@ -179,10 +179,10 @@ static struct wire_node node_of(const struct rendezvous_member *x) {
 // files of inputs.
 static void send_ring(struct coordinator *c, int i, const char *heir_of) {
     const struct rendezvous *r = c->rendezvous;
-    int ring[PLACEMENT_PEERS_MAX];
-    struct wire_node nodes[PLACEMENT_PEERS_MAX];
-    int most = c->config.deals ? PLACEMENT_PEERS_MAX : PLACEMENT_RING_MAX;
-    int count = placement_ring(rendezvous_active_count(r), i, ring, most);
+    int ring[REPLICA_PEERS_MAX];
+    struct wire_node nodes[REPLICA_PEERS_MAX];
+    int most = c->config.deals ? REPLICA_PEERS_MAX : REPLICA_RING_MAX;
+    int count = replica_placement_ring(rendezvous_active_count(r), i, ring, most);
     for (int k = 0; k < count; k++)
         nodes[k] = node_of(rendezvous_active(r, ring[k]));
     for (const struct peer *p = c->peers; p && c->config.deals && count < most; p = p->next) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Content by hash from one node's content store to that of another one, over a channel.
 //
-//     taker    WIRE_CONTENT_ASK                        WIRE_STATE_GET …
-//     giver                        WIRE_CONTENT_HAVE                      WIRE_STATE_DATA …
+//     receiver  WIRE_CONTENT_ASK                       WIRE_STATE_GET …
+//     sender                      WIRE_CONTENT_HAVE                     WIRE_STATE_DATA …
 //
-// The taker sends hashes, and the giver answers with one bit for each: it has this content. GET and
-// DATA name content by its place in that list. The giver gives only content of the inputs of its
-// run. The taker hashes what comes before it is stored. The owner of the channel calls
-// content_giver_… and content_taker_… for its messages, and closes it.
+// The receiver sends hashes, and the sender answers with one bit for each: it has this content. GET
+// and DATA name content by its place in that list. The sender sends only content of the inputs of
+// its run. The receiver hashes what comes before it is stored. The owner of the channel calls
+// content_sender_… and content_receiver_… for its messages, and closes it.
 #ifndef COPIES_CONTENT_TRANSFER_H
 #define COPIES_CONTENT_TRANSFER_H
 
 #include "channel/channel.h"
 #include "content/cas.h"
-#include "copies/pieces.h"
+#include "copies/transfer_window.h"
 
 enum {
     CONTENT_ITEMS_MAX = WIRE_DATA_BYTES_MAX / HASH_BYTES, // of one question
@@ -29,7 +29,7 @@ int content_order(const void *x, const void *y); // by hash, for qsort
 // True when the store has this content. After cas_load.
 bool content_is_here(struct cas *c, const struct content_item *item);
 
-struct content_giver {
+struct content_sender {
     struct cas *cas;
     const struct content_item *known; // what may be asked for, by hash
     size_t known_count;
@@ -42,37 +42,37 @@ struct content_giver {
 };
 
 // Answers WIRE_CONTENT_ASK, WIRE_STATE_GET. ERR_FORMAT: the other side breaks the protocol.
-int content_giver_ask(struct content_giver *g, struct channel *l, const struct wire_msg *m,
-                      struct err *e);
-int content_giver_get(struct content_giver *g, struct channel *l, const struct wire_msg *m,
-                      struct err *e);
-void content_giver_close(struct content_giver *g);
+int content_sender_ask(struct content_sender *s, struct channel *l, const struct wire_msg *m,
+                       struct err *e);
+int content_sender_get(struct content_sender *s, struct channel *l, const struct wire_msg *m,
+                       struct err *e);
+void content_sender_close(struct content_sender *s);
 
-struct content_taker;
-// ERR_NONE: the giver has given all that it has. ERR_HASH: it gave other content.
-typedef void content_taker_end(struct content_taker *t, const struct err *e);
-struct content_taker {
+struct content_receiver;
+// ERR_NONE: the sender has sent all that it has. ERR_HASH: it sent other content.
+typedef void content_receiver_end(struct content_receiver *r, const struct err *e);
+struct content_receiver {
     struct loop *loop; // NULL: closed
     struct channel *link;
     struct cas *cas;
     const struct content_item *items; // at most CONTENT_ITEMS_MAX
     size_t count;
     bool *came;   // by item: it is in the store now
-    int *holders; // by item: counts givers that have it, and nothing is taken; NULL: take
+    int *holders; // by item: counts senders that have it, and nothing is sent; NULL: receive
     bool paced;   // pauses as long as the pieces took: at most half of the connection is used
-    content_taker_end *on_end;
+    content_receiver_end *on_end;
     void *ctx;
     // inner
-    size_t *wanted; // items that the giver has; NULL: it has not answered. Heap
+    size_t *wanted; // items that the sender has; NULL: it has not answered. Heap
     size_t wanted_count;
-    struct pieces pieces; // of wanted
-    struct cas_part part; // of the item that comes, when it is large
+    struct transfer_window window; // of wanted
+    struct cas_part part;          // of the item that comes, when it is large
     bool part_open;
     uint64_t bytes; // that have come
 };
 
-void content_taker_open(struct content_taker *t); // asks. t: all up to ctx
-void content_taker_message(struct content_taker *t, const struct wire_msg *m);
-void content_taker_close(struct content_taker *t); // no callback; no-op on a closed one
+void content_receiver_open(struct content_receiver *r); // asks. r: all up to ctx
+void content_receiver_message(struct content_receiver *r, const struct wire_msg *m);
+void content_receiver_close(struct content_receiver *r); // no callback; no-op on a closed one
 
 #endif

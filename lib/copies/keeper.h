@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes of a run keep copies of each other's states (state.replicas), and the files of inputs that
-// each round deals anew (copies/redeal.h). A process of its own, the keeper, does
-// all of it, so that no disk delays the agent's heartbeats. It ends with its agent.
+// each round deals anew (copies/input_redeal.h). A process of its own, the keeper, does all of it,
+// so that no disk delays the agent's heartbeats. It ends with its agent.
 //
 //     runs/RUN/generations/        this node's own (content/generation.h)
 //     runs/RUN/copies/NODE/        those of other nodes
 //     runs/RUN/generations/here    this disk has begun a round; absent: the state may be elsewhere
 //
-// At every interval the keeper publishes what has changed as one generation and gives it to the
-// holders (copies/placement.h), one after the other. It takes one at a time from others.
+// At every interval the keeper publishes what has changed as one generation and sends it to the
+// holders (copies/replica_placement.h), one after the other. It receives one at a time.
 // Connections come in at the agent's port with WIRE_MAGIC_COPIES; the agent passes them on unread.
 //
 //     keeper_open(&k, loop, &spec, on_note, e);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one connection that this node opens at a time: to give its newest generation to a holder, to
-// ask the nodes of the ring for its state, or to take it.
+// The one connection that this node opens at a time: to send its newest generation to a holder, to
+// ask the nodes of the ring for its state, or to receive it.
 #include "base/log.h"
 #include "copies/keeper_impl.h"
 #include "sys/net.h"
@@ -16,8 +16,8 @@ void keeper_stop(struct keeper_state *s) {
     s->task = TASK_NONE;
     timer_stop(&s->soon);
     timer_stop(&s->limit);
-    taker_close(&s->taker);
-    giver_close(&s->giver);
+    state_receiver_close(&s->receiver);
+    state_sender_close(&s->sender);
     channel_close(&s->link);
 }
 
@@ -38,22 +38,22 @@ static void note(struct keeper_state *s, enum keeper_note kind, int64_t number, 
     keeper_tell(s, &m);
 }
 
-static void on_given(struct keeper_state *s, int64_t number, uint64_t bytes) {
+static void on_sent(struct keeper_state *s, int64_t number, uint64_t bytes) {
     struct holder *h = peer(s);
     keeper_stop(s);
     h->has = number;
     h->failed = false;
     if (bytes)
         note(s, KEEPER_COPIED, number, bytes, "");
-    keeper_give(s);
+    keeper_send(s);
 }
 
 static void on_busy_over(struct timer *t) {
-    keeper_give(container_of(t, struct keeper_state, busy));
+    keeper_send(container_of(t, struct keeper_state, busy));
 }
 
 // The next interval tries again; a busy holder (no reason) is asked again soon.
-static void on_not_given(struct keeper_state *s, const char *why) {
+static void on_not_sent(struct keeper_state *s, const char *why) {
     struct holder *h = peer(s);
     if (!h->failed && why[0])
         log_warn("a node has no copy of this node's newest state", "holder=%s reason=\"%s\"",
@@ -64,7 +64,7 @@ static void on_not_given(struct keeper_state *s, const char *why) {
     keeper_stop(s);
     for (s->at++; s->at < s->states; s->at++)
         if (s->at < s->spec->replicas && peer(s)->has < s->best_number) {
-            s->task = TASK_GIVE;
+            s->task = TASK_SEND;
             step(s);
             return;
         }
@@ -78,7 +78,7 @@ static void search_is_over(struct keeper_state *s, const char *why) {
     keeper_ready(s, why);
 }
 
-static void on_restored(struct taker *t, const struct err *e) {
+static void on_restored(struct state_receiver *t, const struct err *e) {
     struct keeper_state *s = t->ctx;
     struct err why = *e;
     int64_t number = t->number;
@@ -102,14 +102,14 @@ static void on_restored(struct taker *t, const struct err *e) {
 
 static void lost(struct keeper_state *s, const char *why) {
     struct err e = {0};
-    if (s->task == TASK_GIVE) {
-        on_not_given(s, why);
+    if (s->task == TASK_SEND) {
+        on_not_sent(s, why);
     } else if (s->task == TASK_FIND) {
         find_next(s);
     } else if (s->task == TASK_RESTORE) {
         err_set(&e, ERR_NET, "%s", why);
-        s->taker.ctx = s;
-        on_restored(&s->taker, &e);
+        s->receiver.ctx = s;
+        on_restored(&s->receiver, &e);
     }
 }
 
@@ -122,8 +122,8 @@ static void on_limit(struct timer *t) {
 static void on_ready(struct channel *l) {
     struct keeper_state *s = l->ctx;
     struct wire_msg m = {.type = WIRE_STATE_ASK, .name = s->wanted};
-    if (s->task == TASK_GIVE)
-        giver_offer(&s->giver, l, s->spec->node);
+    if (s->task == TASK_SEND)
+        state_sender_offer(&s->sender, l, s->spec->node);
     else
         channel_send(l, &m);
 }
@@ -136,21 +136,21 @@ static void on_offer(struct keeper_state *s, const struct wire_msg *m) {
             s->best_number = m->number;
         }
         find_next(s);
-    } else if (s->task == TASK_RESTORE && !s->taker.loop) {
-        s->taker = (struct taker){
+    } else if (s->task == TASK_RESTORE && !s->receiver.loop) {
+        s->receiver = (struct state_receiver){
             .loop = s->loop, .link = &s->link, .folder = s->own, .on_end = on_restored, .ctx = s};
-        if (taker_open(&s->taker, m, &e) < 0)
-            on_restored(&s->taker, &e);
+        if (state_receiver_open(&s->receiver, m, &e) < 0)
+            on_restored(&s->receiver, &e);
     }
 }
 
 static void on_end_message(struct keeper_state *s, const struct wire_msg *m) {
-    if (s->task != TASK_GIVE)
+    if (s->task != TASK_SEND)
         lost(s, m->reason[0] ? m->reason : "it has no copy");
     else if (m->final)
-        on_given(s, s->giver.number, s->giver.given);
+        on_sent(s, s->sender.number, s->sender.sent);
     else
-        on_not_given(s, m->reason);
+        on_not_sent(s, m->reason);
 }
 
 static void on_message(struct channel *l, const struct wire_msg *m) {
@@ -162,10 +162,10 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
     else if (m->type == WIRE_STATE_END)
         on_end_message(s, m);
     else if (m->type == WIRE_STATE_DATA && s->task == TASK_RESTORE)
-        taker_data(&s->taker, m);
-    else if (m->type != WIRE_STATE_GET || s->task != TASK_GIVE)
+        state_receiver_data(&s->receiver, m);
+    else if (m->type != WIRE_STATE_GET || s->task != TASK_SEND)
         lost(s, "it breaks the protocol");
-    else if (giver_get(&s->giver, l, m, &e) < 0)
+    else if (state_sender_get(&s->sender, l, m, &e) < 0)
         lost(s, e.text);
 }
 
@@ -195,8 +195,8 @@ static void on_step(struct timer *t) {
     struct keeper_state *s = container_of(t, struct keeper_state, soon);
     struct err e = {0};
     int rc = 0;
-    if (s->task == TASK_GIVE)
-        rc = giver_open(&s->giver, s->own, s->best_number, &e);
+    if (s->task == TASK_SEND)
+        rc = state_sender_open(&s->sender, s->own, s->best_number, &e);
     s->link.ctx = s;
     if (rc == 0)
         rc = keeper_connect(s, peer(s), &s->link, s->loop, &events, &e);
@@ -213,19 +213,19 @@ static void step(struct keeper_state *s) {
 
 // ---- tasks --------------------------------------------------------------------------------------
 
-void keeper_give(struct keeper_state *s) {
+void keeper_send(struct keeper_state *s) {
     if (s->task != TASK_NONE)
         return;
     s->best_number = generation_newest(s->own);
     for (s->at = 0; s->at < s->states && s->at < s->spec->replicas; s->at++)
         if (peer(s)->has < s->best_number) {
-            s->task = TASK_GIVE;
+            s->task = TASK_SEND;
             step(s);
             return;
         }
 }
 
-// The next node that is asked; after the last one the newest copy is taken, or that of the node
+// The next node that is asked; after the last one the newest copy is fetched, or that of the node
 // whose state this one takes over is searched.
 static void find_next(struct keeper_state *s) {
     int at = s->at;

@@ -5,15 +5,15 @@
 
 #include "copies/content_transfer.h"
 #include "copies/keeper.h"
-#include "copies/placement.h"
-#include "copies/transfer.h"
+#include "copies/replica_placement.h"
+#include "copies/state_transfer.h"
 
 enum {
     KEEPER_ORDER_BYTES_MAX = 160 << 10,
     KEEPER_BUSY_MS = 1000, // until a state that is being written is looked at again
     KEEPER_KILL_MS = 10,   // between two looks whether a killed publisher is gone
     KEEPER_LATE = 10,      // intervals without a whole state until it is logged
-    KEEPER_VISITORS_MAX = 16,
+    KEEPER_INBOUND_MAX = 16,
     KEEPER_IDLE_MS_MAX = 60 * 1000, // of a connection; a disk may be slow
     KEEPER_TRIES_MAX = 3,           // to get a state that a node has
 };
@@ -29,7 +29,7 @@ struct holder { // another node
 
 enum keeper_task {
     TASK_NONE,
-    TASK_GIVE,   // a generation to ring[at]
+    TASK_SEND,   // a generation to ring[at]
     TASK_FIND,   // which node has the newest copy
     TASK_RESTORE // from ring[at]
 };
@@ -43,8 +43,8 @@ struct keeper_state {
     const char *own, *copies; // folders
 
     struct arena ring_arena;
-    struct holder ring[PLACEMENT_PEERS_MAX]; // the nodes that follow, then those that stand by
-    int count, states;                       // the first ones may have copies of this node's state
+    struct holder ring[REPLICA_PEERS_MAX]; // the nodes that follow, then those that stand by
+    int count, states;                     // the first ones may have copies of this node's state
     int64_t round;
     int rank, nodes;     // of the round
     const char *heir_of; // a node that is gone, whose state this new one takes over; "": none
@@ -65,9 +65,9 @@ struct keeper_state {
     bool warned, warns; // that it has not been whole for long: done, and being done
 
     // connections of others
-    struct visitor *visitors;
-    int visitor_count;
-    bool takes; // one of them gives
+    struct inbound *inbound;
+    int inbound_count;
+    bool receives; // one of them sends a state
 
     // this node's connection
     enum keeper_task task;
@@ -77,8 +77,8 @@ struct keeper_state {
     const char *wanted; // whose state is searched
     int best, tries;
     int64_t best_number;
-    struct giver giver;
-    struct taker taker;
+    struct state_sender sender;
+    struct state_receiver receiver;
 };
 
 _Noreturn void keeper_main(const struct keeper_spec *spec, int fd);
@@ -100,11 +100,11 @@ void keeper_deal(struct keeper_state *s); // begins the dealing of inputs for th
 // Opens the store, and finds what may be asked for.
 int keeper_open_store(struct keeper_state *s, struct err *e);
 
-// keeper_visitors.c
-void keeper_visit(struct keeper_state *s, int fd); // takes fd
+// keeper_server.c
+void keeper_accept(struct keeper_state *s, int fd); // takes fd
 
 // keeper_client.c
-void keeper_give(struct keeper_state *s);   // to the next holder that lacks the newest generation
+void keeper_send(struct keeper_state *s);   // to the next holder that lacks the newest generation
 void keeper_search(struct keeper_state *s); // for this node's state; KEEPER_READY follows
 void keeper_stop(struct keeper_state *s);   // drops the task
 // Begins a connection to the keeper of another node; link->ctx is the caller's.

@@ -2,8 +2,8 @@
 // Inputs that each round deals anew: starts the process of a round, and finds what other nodes may
 // ask for.
 #include "base/log.h"
-#include "copies/redeal.h"
-#include "copies/shares.h"
+#include "copies/input_redeal.h"
+#include "copies/input_shares.h"
 #include "sys/proc.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void begin(struct keeper_state *s) {
     s->redeal_waits = false;
     pid_t pid = fork();
     if (pid == 0)
-        redeal_main(s);
+        input_redeal_main(s);
     if (pid < 0)
         err_errno(&e, ERR_SYS, "cannot start a process for the files of inputs");
     else if (child_start(s->loop, &s->redeal, pid, on_redealt, &e) < 0)
@@ -71,13 +71,13 @@ static int find_known(struct keeper_state *s, struct err *e) {
     size_t count = 0, room = 0, kept = 0;
     int rc = 0;
     for (int i = 0; rc == 0 && i < spec->input_count; i++) {
-        struct shares x;
-        rc = shares_open(&x, &spec->inputs[i], spec->run_dir, e);
+        struct input_shares x;
+        rc = input_shares_open(&x, &spec->inputs[i], spec->run_dir, e);
         if (rc == 0)
-            rc = shares_deal(&x, 1, e); // all of it
+            rc = input_shares_deal(&x, 1, e); // all of it
         if (rc == 0)
-            shares_add_content(&x, &a, 0, &items, &count, &room);
-        shares_close(&x);
+            input_shares_add_content(&x, &a, 0, &items, &count, &room);
+        input_shares_close(&x);
     }
     if (count)
         qsort(items, count, sizeof *items, content_order);

@@ -49,7 +49,7 @@ static void on_published(struct child *c, int status) {
         s->warned = false;
         look_again(s, s->spec->every_ms);
         if (s->task == TASK_NONE)
-            keeper_give(s);
+            keeper_send(s);
         return;
     }
     s->warned |= what == KEEPER_NOT_WHOLE && s->warns;
@@ -99,13 +99,13 @@ void keeper_ready(struct keeper_state *s, const char *why) {
     keeper_tell(s, &m);
     if (!s->next.loop && !s->publishing)
         look_again(s, s->spec->every_ms);
-    keeper_give(s);
+    keeper_send(s);
 }
 
 static void take_ring(struct keeper_state *s, const struct wire_msg *m) {
     arena_reset(&s->ring_arena);
     s->count = 0;
-    for (int64_t i = 0; i < m->node_count && s->count < PLACEMENT_PEERS_MAX; i++)
+    for (int64_t i = 0; i < m->node_count && s->count < REPLICA_PEERS_MAX; i++)
         s->ring[s->count++] =
             (struct holder){.name = arena_strdup(&s->ring_arena, m->nodes[i].name),
                             .address = arena_strdup(&s->ring_arena, m->nodes[i].address),
@@ -113,7 +113,7 @@ static void take_ring(struct keeper_state *s, const struct wire_msg *m) {
     s->round = m->round;
     s->rank = (int)m->group_rank;
     s->nodes = (int)m->group_world;
-    s->states = s->count < PLACEMENT_RING_MAX ? s->count : PLACEMENT_RING_MAX;
+    s->states = s->count < REPLICA_RING_MAX ? s->count : REPLICA_RING_MAX;
     s->states = s->states < s->nodes - 1 ? s->states : s->nodes - 1;
     s->heir_of = arena_strdup(&s->ring_arena, m->name);
     keeper_stop(s);
@@ -158,7 +158,7 @@ static void on_order(struct watch *w, unsigned events) {
     if (c && c->cmsg_type == SCM_RIGHTS)
         memcpy(&fd, CMSG_DATA(c), sizeof fd);
     if (fd >= 0)
-        keeper_visit(s, fd);
+        keeper_accept(s, fd);
     else
         take_order(s, text, (size_t)n);
 }

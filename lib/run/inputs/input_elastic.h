@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharded inputs of a run whose nodes may change: --nodes MIN:MAX, or spare nodes. Every node gets
-// the list of all files, and every round deals them anew (lib/copies/redeal.h). Here each node gets
-// what its share will be when all nodes come. The share of a node that fails meanwhile goes to
-// another one, so that every file is on a node when the run begins.
+// the list of all files, and every round deals them anew (lib/copies/input_redeal.h). Here each
+// node gets what its share will be when all nodes come. The share of a node that fails meanwhile
+// goes to another one, so that every file is on a node when the run begins.
 #ifndef RUN_INPUT_ELASTIC_H
 #define RUN_INPUT_ELASTIC_H
 

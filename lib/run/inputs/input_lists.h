@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of a copied input's files on each node, for DTCTL_INPUT_<NAME>_LIST: lines of JSON with
 // path, size, sha256 and index in the whole input. A node that has its files in place gets it.
-// Elastic inputs have lists by round (lib/copies/shares.h), streamed ones by dtdata.
+// Elastic inputs have lists by round (lib/copies/input_shares.h), streamed ones by dtdata.
 #ifndef RUN_INPUT_LISTS_H
 #define RUN_INPUT_LISTS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content by hash from one store to another one over a channel: all of it, what the giver has, what
-// may not be asked for, other content, pieces out of turn, questions that are none.
+// Content by hash from one store to another one over a channel: all of it, what the sender has,
+// what may not be asked for, other content, pieces out of turn, questions that are none.
 #include "copies/content_transfer.h"
 
 #include "base/clock.h"
@@ -19,17 +19,17 @@ static struct err e, taken_err;
 static struct arena arena;
 static char folder[] = "/tmp/test_content.XXXXXX";
 static struct loop *loop;
-static struct channel ends[2]; // the giver's, the taker's
+static struct channel ends[2]; // the sender's, the receiver's
 static struct cas from, to;
-static struct content_giver giver;
-static struct content_taker taker;
+static struct content_sender sender;
+static struct content_receiver receiver;
 static struct content_item items[ITEMS];
 static size_t item_count;
 static bool came[ITEMS], over;
 static int holders[ITEMS], pieces;
-static void (*spoil)(struct wire_msg *m); // of the giver's messages
+static void (*spoil)(struct wire_msg *m); // of the sender's messages
 
-static void on_taken(struct content_taker *t, const struct err *why) {
+static void on_taken(struct content_receiver *t, const struct err *why) {
     (void)t;
     taken_err = *why;
     over = true;
@@ -37,7 +37,7 @@ static void on_taken(struct content_taker *t, const struct err *why) {
 
 static void on_ready(struct channel *l) {
     if (l == &ends[1])
-        content_taker_open(&taker);
+        content_receiver_open(&receiver);
 }
 
 static void on_message(struct channel *l, const struct wire_msg *m) {
@@ -46,13 +46,13 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
     if (l == &ends[1]) {
         if (spoil)
             spoil(&copy);
-        content_taker_message(&taker, &copy);
+        content_receiver_message(&receiver, &copy);
         return;
     }
     if (m->type == WIRE_CONTENT_ASK)
-        rc = content_giver_ask(&giver, l, m, &taken_err);
+        rc = content_sender_ask(&sender, l, m, &taken_err);
     else
-        rc = content_giver_get(&giver, l, m, &taken_err);
+        rc = content_sender_get(&sender, l, m, &taken_err);
     pieces += m->type == WIRE_STATE_GET;
     over |= rc < 0;
 }
@@ -99,7 +99,7 @@ static struct content_item *known(size_t count) {
     return copy;
 }
 
-// Opens an empty store for the taker.
+// Opens an empty store for the receiver.
 static void begin(const char *name) {
     if (to.dir && cas_close(&to, false, &e) < 0)
         bail_out("%s", e.text);
@@ -107,7 +107,7 @@ static void begin(const char *name) {
         bail_out("%s", e.text);
     memset(came, 0, sizeof came);
     spoil = NULL;
-    taker = (struct content_taker){
+    receiver = (struct content_receiver){
         .cas = &to, .items = items, .count = item_count, .came = came, .on_end = on_taken};
 }
 
@@ -119,8 +119,8 @@ static int copy(void) {
     pieces = 0;
     taken_err = (struct err){0};
     loop = loop_open(&e);
-    taker.loop = loop;
-    taker.link = &ends[1];
+    receiver.loop = loop;
+    receiver.link = &ends[1];
     if (!loop || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0 ||
         channel_open(&ends[0], loop, fds[0], CHANNEL_COORDINATOR, false, &secret, &events, &e) <
             0 ||
@@ -130,8 +130,8 @@ static int copy(void) {
         loop_once(loop, 100);
     if (!over)
         bail_out("nothing happens");
-    content_taker_close(&taker);
-    content_giver_close(&giver);
+    content_receiver_close(&receiver);
+    content_sender_close(&sender);
     channel_close(&ends[0]);
     channel_close(&ends[1]);
     loop_close(loop);
@@ -151,33 +151,33 @@ static void test_all(void) {
     add(&from, CAS_SMALL_BYTES_MAX, 100);
     add(&from, CAS_SMALL_BYTES_MAX + 1, 101);
     add(&from, 3 * CAS_UNIT_BYTES + 5, 102);
-    add(NULL, 5000, 103);  // the giver lacks it
+    add(NULL, 5000, 103);  // the sender lacks it
     add(&from, 6000, 104); // may not be asked for
-    giver = (struct content_giver){
+    sender = (struct content_sender){
         .cas = &from, .known = known(item_count - 1), .known_count = item_count - 1};
     begin("all");
     is_int(copy(), 0, "content is copied%s", taken_err.text);
-    is_uint(count_came(), 33, "all comes that the giver has and that may be asked for");
-    ok(!came[33], "content that the giver lacks does not come");
+    is_uint(count_came(), 33, "all comes that the sender has and that may be asked for");
+    ok(!came[33], "content that the sender lacks does not come");
     ok(!came[34], "content of no input of the run does not come");
     ok(pieces > 3 * CAS_UNIT_BYTES / WIRE_DATA_BYTES_MAX, "content comes in pieces");
-    taker = (struct content_taker){
+    receiver = (struct content_receiver){
         .cas = &to, .items = items, .count = item_count, .came = came, .on_end = on_taken};
     is_int(copy(), 0, "the same is asked for again");
     is_int(pieces, 0, "nothing is sent again");
     begin("paced");
-    taker.paced = true;
+    receiver.paced = true;
     is_int(copy(), 0, "content is copied with pauses%s", taken_err.text);
     is_uint(count_came(), 33, "the same comes");
     begin("counted");
-    taker.holders = holders;
+    receiver.holders = holders;
     is_int(copy(), 0, "content is counted");
     is_int(holders[0] + holders[32] + holders[33] + holders[34], 2,
-           "the giver is counted as a holder");
+           "the sender is counted as a holder");
     is_int(pieces, 0, "nothing is sent");
 }
 
-// Another process adds content to the giver's store, and damages some.
+// Another process adds content to the sender's store, and damages some.
 static void test_others(void) {
     struct cas other = {0};
     item_count = 0;
@@ -188,8 +188,8 @@ static void test_others(void) {
     add(&other, CAS_UNIT_BYTES + 1, 202);
     if (cas_flush(&other, &e) < 0 || hash_cache_save(other.hashes, &e) < 0)
         bail_out("%s", e.text);
-    giver.known = known(item_count);
-    giver.known_count = item_count;
+    sender.known = known(item_count);
+    sender.known_count = item_count;
     ok(shell(arena_printf(&arena,
                           "f=%s && chmod u+w $f && printf x | dd of=$f conv=notrunc "
                           "status=none",
@@ -202,7 +202,7 @@ static void test_others(void) {
     cas_close(&other, false, &e);
 }
 
-// ---- hostile givers -----------------------------------------------------------------------------
+// ---- hostile senders ----------------------------------------------------------------------------
 
 static void other_data(struct wire_msg *m) {
     if (m->type == WIRE_STATE_DATA && m->data_len)
@@ -260,25 +260,25 @@ static void test_hostile(void) {
     ok(!came[32] && !content_is_here(&to, &items[32]), "the content is not stored");
     is_uint(count_came(), 32, "the content in front is stored");
     spoil = NULL;
-    taker = (struct content_taker){
+    receiver = (struct content_receiver){
         .cas = &to, .items = items, .count = item_count, .came = came, .on_end = on_taken};
-    is_int(copy(), 0, "an honest giver is asked%s", taken_err.text);
-    is_uint(count_came(), 33, "the honest giver gives the rest");
+    is_int(copy(), 0, "an honest sender is asked%s", taken_err.text);
+    is_uint(count_came(), 33, "the honest sender gives the rest");
     hostile(out_of_turn, ERR_FORMAT, "out of turn", "a piece out of turn");
     hostile(cut, ERR_FORMAT, "into pieces", "half of small content");
     hostile(empty, ERR_FORMAT, "out of turn", "a piece without a byte");
     hostile(short_answer, ERR_FORMAT, "another question", "too few bits come");
     hostile(unasked, ERR_FORMAT, "out of turn", "content before the answer");
-    hostile(gives_up, ERR_FAILED, "no more", "a giver gives up");
+    hostile(gives_up, ERR_FAILED, "no more", "a sender gives up");
 }
 
-// ---- hostile takers -----------------------------------------------------------------------------
+// ---- hostile receivers --------------------------------------------------------------------------
 
 static int give(struct wire_msg m) {
     static struct channel closed;
     err_clear(&e);
-    return m.type == WIRE_CONTENT_ASK ? content_giver_ask(&giver, &closed, &m, &e)
-                                      : content_giver_get(&giver, &closed, &m, &e);
+    return m.type == WIRE_CONTENT_ASK ? content_sender_ask(&sender, &closed, &m, &e)
+                                      : content_sender_get(&sender, &closed, &m, &e);
 }
 
 static void test_giver(void) {
@@ -299,7 +299,7 @@ static void test_giver(void) {
     is_int(give(asks), -1, "half of a hash is refused");
     asks.data_len = 0;
     is_int(give(asks), -1, "no hash is refused");
-    content_giver_close(&giver);
+    content_sender_close(&sender);
 }
 
 int main(void) {

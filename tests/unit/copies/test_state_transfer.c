@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A generation from one folder to another over a channel: all of it, only what is new, damaged
 // files, hostile peers, pieces out of turn.
-#include "copies/transfer.h"
+#include "copies/state_transfer.h"
 
 #include "base/clock.h"
 #include "sys/file.h"
@@ -15,21 +15,21 @@ enum { WAIT_MS_MAX = 60000 };
 
 static struct err e, taken_err;
 static struct arena arena;
-static char folder[] = "/tmp/test_transfer.XXXXXX";
+static char folder[] = "/tmp/test_state_transfer.XXXXXX";
 static const char *from, *to;
 static struct loop *loop;
-static struct channel ends[2]; // the giver's, the taker's
-static struct giver giver;
-static struct taker taker;
+static struct channel ends[2]; // the sender's, the receiver's
+static struct state_sender sender;
+static struct state_receiver receiver;
 static bool over;
-static void (*spoil)(struct wire_msg *m); // of the giver's messages
+static void (*spoil)(struct wire_msg *m); // of the sender's messages
 static int pieces;
 
 static bool holds(const char *line) {
     return shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) == 0;
 }
 
-static void on_taken(struct taker *t, const struct err *why) {
+static void on_taken(struct state_receiver *t, const struct err *why) {
     (void)t;
     taken_err = *why;
     over = true;
@@ -37,25 +37,25 @@ static void on_taken(struct taker *t, const struct err *why) {
 
 static void on_ready(struct channel *l) {
     if (l == &ends[0])
-        giver_offer(&giver, l, "node");
+        state_sender_offer(&sender, l, "node");
 }
 
 static void on_message(struct channel *l, const struct wire_msg *m) {
     struct wire_msg copy = *m;
     if (l == &ends[0]) {
         pieces++;
-        if (giver_get(&giver, l, m, &taken_err) < 0)
+        if (state_sender_get(&sender, l, m, &taken_err) < 0)
             over = true;
         return;
     }
     if (spoil)
         spoil(&copy);
     if (m->type == WIRE_STATE_DATA) {
-        taker_data(&taker, &copy);
+        state_receiver_data(&receiver, &copy);
         return;
     }
-    taker = (struct taker){.loop = loop, .link = l, .folder = to, .on_end = on_taken};
-    if (taker_open(&taker, &copy, &taken_err) < 0)
+    receiver = (struct state_receiver){.loop = loop, .link = l, .folder = to, .on_end = on_taken};
+    if (state_receiver_open(&receiver, &copy, &taken_err) < 0)
         over = true;
 }
 
@@ -88,15 +88,15 @@ static int copy(void) {
     pieces = 0;
     taken_err = (struct err){0};
     loop = loop_open(&e);
-    if (!loop || giver_open(&giver, from, generation_newest(from), &e) < 0 ||
+    if (!loop || state_sender_open(&sender, from, generation_newest(from), &e) < 0 ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0 ||
         channel_open(&ends[0], loop, fds[0], CHANNEL_AGENT, false, &secret, &events, &e) < 0 ||
         channel_open(&ends[1], loop, fds[1], CHANNEL_COORDINATOR, false, &secret, &events, &e) < 0)
         bail_out("no link: %s", e.text);
     for (int64_t until = clock_mono_ms() + WAIT_MS_MAX; !over && clock_mono_ms() < until;)
         loop_once(loop, 100);
-    taker_close(&taker);
-    giver_close(&giver);
+    state_receiver_close(&receiver);
+    state_sender_close(&sender);
     channel_close(&ends[0]);
     channel_close(&ends[1]);
     loop_close(loop);
@@ -113,7 +113,7 @@ static void test_all(void) {
     is_int(copy(), 0, "a generation is copied%s", taken_err.text);
     ok(holds(same), "the copy is the same");
     ok(holds("[ $(stat -c %a to/*/state/y) = 600 ]"), "with modes");
-    ok(pieces > 3000000 / TRANSFER_PIECE_BYTES, "in pieces");
+    ok(pieces > 3000000 / STATE_TRANSFER_PIECE_BYTES, "in pieces");
     publish("p=../../$(ls .. -d >/dev/null; ls ../.. | grep '^[0-9]' | tail -n 1)/state && "
             "cp -a $p/. . && echo more >z");
     is_int(copy(), 0, "the next generation is copied%s", taken_err.text);
@@ -182,15 +182,15 @@ static void test_bad(void) {
 static void test_asking(void) {
     static const struct wire_msg wrong[] = {{.file = 99, .bytes = 1},
                                             {.file = -2, .bytes = 1},
-                                            {.file = TRANSFER_LIST, .bytes = 1 << 20},
-                                            {.file = TRANSFER_LIST, .offset = -1, .bytes = 1},
+                                            {.file = STATE_TRANSFER_LIST, .bytes = 1 << 20},
+                                            {.file = STATE_TRANSFER_LIST, .offset = -1, .bytes = 1},
                                             {.file = 0, .offset = INT64_MAX, .bytes = 1},
                                             {.file = 0, .bytes = INT64_MIN}};
-    if (giver_open(&giver, from, generation_newest(from), &e) < 0)
+    if (state_sender_open(&sender, from, generation_newest(from), &e) < 0)
         bail_out("%s", e.text);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        is_int(giver_get(&giver, &ends[0], &wrong[i], &e), -1, "wrong question %zu", i);
-    giver_close(&giver);
+        is_int(state_sender_get(&sender, &ends[0], &wrong[i], &e), -1, "wrong question %zu", i);
+    state_sender_close(&sender);
 }
 
 int main(void) {

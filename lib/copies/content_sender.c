@@ -18,84 +18,84 @@ bool content_is_here(struct cas *c, const struct content_item *item) {
     return here;
 }
 
-static void shut(struct content_giver *g) {
-    if (g->open && g->fd >= 0)
-        close(g->fd);
-    free(g->small);
-    g->small = NULL;
-    g->open = 0;
+static void shut(struct content_sender *s) {
+    if (s->open && s->fd >= 0)
+        close(s->fd);
+    free(s->small);
+    s->small = NULL;
+    s->open = 0;
 }
 
-void content_giver_close(struct content_giver *g) {
-    shut(g);
-    free(g->asked);
-    g->asked = NULL;
-    g->asked_count = 0;
+void content_sender_close(struct content_sender *s) {
+    shut(s);
+    free(s->asked);
+    s->asked = NULL;
+    s->asked_count = 0;
 }
 
-int content_giver_ask(struct content_giver *g, struct channel *l, const struct wire_msg *m,
-                      struct err *e) {
+int content_sender_ask(struct content_sender *s, struct channel *l, const struct wire_msg *m,
+                       struct err *e) {
     unsigned char bits[(CONTENT_ITEMS_MAX + 7) / 8] = {0};
     size_t count = (size_t)m->data_len / HASH_BYTES;
     const unsigned char *hashes = m->data;
     if (count == 0 || count > CONTENT_ITEMS_MAX || (size_t)m->data_len != count * HASH_BYTES)
         return err_set(e, ERR_FORMAT, "a question for content has a wrong length");
-    content_giver_close(g);
+    content_sender_close(s);
     struct err ignored;               // of the cache: content is hashed again
-    hash_cache_renew(g->cas->hashes); // other processes add content
-    if (cas_load(g->cas, e) < 0 || cas_reload(g->cas, e) < 0)
+    hash_cache_renew(s->cas->hashes); // other processes add content
+    if (cas_load(s->cas, e) < 0 || cas_reload(s->cas, e) < 0)
         return -1;
-    g->asked = heap_alloc(count * sizeof *g->asked);
-    g->asked_count = count;
+    s->asked = heap_alloc(count * sizeof *s->asked);
+    s->asked_count = count;
     for (size_t i = 0; i < count; i++) {
         const struct content_item *known =
-            g->known_count ? bsearch(hashes + i * HASH_BYTES, g->known, g->known_count,
-                                     sizeof *g->known, content_order)
+            s->known_count ? bsearch(hashes + i * HASH_BYTES, s->known, s->known_count,
+                                     sizeof *s->known, content_order)
                            : NULL;
-        if (!known || !content_is_here(g->cas, known))
+        if (!known || !content_is_here(s->cas, known))
             continue;
-        g->asked[i] = *known;
+        s->asked[i] = *known;
         bits[i / 8] |= (unsigned char)(1U << (i % 8));
     }
-    (void)hash_cache_save(g->cas->hashes, &ignored);
+    (void)hash_cache_save(s->cas->hashes, &ignored);
     struct wire_msg r = {
         .type = WIRE_CONTENT_HAVE, .data = bits, .data_len = (int64_t)(count + 7) / 8};
     channel_send(l, &r);
     return 0;
 }
 
-static int open_item(struct content_giver *g, size_t i, struct err *e) {
-    const struct content_item *item = &g->asked[i];
+static int open_item(struct content_sender *s, size_t i, struct err *e) {
+    const struct content_item *item = &s->asked[i];
     char hex[HASH_HEX_BYTES];
-    shut(g);
-    g->fd = -1;
-    g->open = i + 1;
+    shut(s);
+    s->fd = -1;
+    s->open = i + 1;
     if (item->size <= CAS_SMALL_BYTES_MAX) {
-        g->small = heap_alloc((size_t)item->size);
-        return cas_read_small(g->cas, item->hash, g->small, (size_t)item->size, e);
+        s->small = heap_alloc((size_t)item->size);
+        return cas_read_small(s->cas, item->hash, s->small, (size_t)item->size, e);
     }
-    g->fd = cas_object_open(g->cas, item->hash);
-    cas_forget_paths(g->cas);
+    s->fd = cas_object_open(s->cas, item->hash);
+    cas_forget_paths(s->cas);
     hash_hex(hex, item->hash);
-    return g->fd < 0 ? err_errno(e, ERR_SYS, "cannot read the content %s", hex) : 0;
+    return s->fd < 0 ? err_errno(e, ERR_SYS, "cannot read the content %s", hex) : 0;
 }
 
-int content_giver_get(struct content_giver *g, struct channel *l, const struct wire_msg *m,
-                      struct err *e) {
+int content_sender_get(struct content_sender *s, struct channel *l, const struct wire_msg *m,
+                       struct err *e) {
     char piece[WIRE_DATA_BYTES_MAX];
     size_t i = (size_t)m->file;
-    if (m->file < 0 || i >= g->asked_count || !pieces_asked_rightly(m, g->asked[i].size))
+    if (m->file < 0 || i >= s->asked_count || !transfer_window_is_request(m, s->asked[i].size))
         return err_set(e, ERR_FORMAT, "bytes are asked for that this node lacks");
-    if (g->open != i + 1 && open_item(g, i, e) < 0)
+    if (s->open != i + 1 && open_item(s, i, e) < 0)
         return -1;
     struct wire_msg r = {.type = WIRE_STATE_DATA,
                          .file = m->file,
                          .offset = m->offset,
                          .data = piece,
                          .data_len = m->bytes};
-    if (g->small)
-        r.data = g->small + m->offset;
-    else if (pread(g->fd, piece, (size_t)m->bytes, m->offset) != m->bytes)
+    if (s->small)
+        r.data = s->small + m->offset;
+    else if (pread(s->fd, piece, (size_t)m->bytes, m->offset) != m->bytes)
         return err_set(e, ERR_HASH, "content in the store is shorter than it was");
     channel_send(l, &r);
     return 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes what a share lacks from other nodes, one node after the other.
-#include "copies/redeal.h"
+#include "copies/input_redeal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "copies/shares.h"
+#include "copies/input_shares.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
@@ -13,13 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct redeal {
+struct input_redeal {
     const struct keeper_state *keeper;
     struct loop *loop;
     struct cas cas;
-    struct shares inputs[JOB_INPUTS_MAX];
-    bool bad[PLACEMENT_PEERS_MAX]; // gave wrong content
-    uint64_t bytes;                // that have come
+    struct input_shares inputs[JOB_INPUTS_MAX];
+    bool bad[REPLICA_PEERS_MAX]; // gave wrong content
+    uint64_t bytes;              // that have come
 };
 
 // The content to take, or to count.
@@ -33,11 +33,11 @@ struct wants {
 
 // One connection to a node.
 struct visit {
-    struct redeal *redeal;
+    struct input_redeal *redeal;
     struct wants *wants;
     struct channel link;
     struct timer limit;
-    struct content_taker taker;
+    struct content_receiver receiver;
     struct content_item *batch;
     size_t *places; // of the batch's items in wants
     bool *came;
@@ -49,14 +49,14 @@ struct visit {
 
 // ---- one node -----------------------------------------------------------------------------------
 
-static void on_batch(struct content_taker *t, const struct err *e);
+static void on_batch(struct content_receiver *t, const struct err *e);
 
 static void visit_over(struct visit *v, const struct err *e) {
     if (v->over)
         return;
     v->over = true;
     v->err = *e;
-    content_taker_close(&v->taker);
+    content_receiver_close(&v->receiver);
 }
 
 static void on_limit(struct timer *t) {
@@ -80,23 +80,23 @@ static void begin_batch(struct visit *v) {
         visit_over(v, &(struct err){0});
         return;
     }
-    v->taker = (struct content_taker){.loop = v->redeal->loop,
-                                      .link = &v->link,
-                                      .cas = &v->redeal->cas,
-                                      .items = v->batch,
-                                      .count = count,
-                                      .came = v->came,
-                                      .holders = w->holders ? v->holders : NULL,
-                                      .paced = w->paced,
-                                      .on_end = on_batch,
-                                      .ctx = v};
-    content_taker_open(&v->taker);
+    v->receiver = (struct content_receiver){.loop = v->redeal->loop,
+                                            .link = &v->link,
+                                            .cas = &v->redeal->cas,
+                                            .items = v->batch,
+                                            .count = count,
+                                            .came = v->came,
+                                            .holders = w->holders ? v->holders : NULL,
+                                            .paced = w->paced,
+                                            .on_end = on_batch,
+                                            .ctx = v};
+    content_receiver_open(&v->receiver);
 }
 
 // Also after a failure: what has come is kept.
 static void keep_batch(struct visit *v) {
     struct wants *w = v->wants;
-    for (size_t i = 0; i < v->taker.count; i++) {
+    for (size_t i = 0; i < v->receiver.count; i++) {
         if (w->holders)
             w->holders[v->places[i]] += v->holders[i];
         if (v->came[i] && !w->came[v->places[i]]) {
@@ -105,10 +105,10 @@ static void keep_batch(struct visit *v) {
             v->redeal->bytes += v->batch[i].size;
         }
     }
-    v->taker.count = 0;
+    v->receiver.count = 0;
 }
 
-static void on_batch(struct content_taker *t, const struct err *e) {
+static void on_batch(struct content_receiver *t, const struct err *e) {
     struct visit *v = t->ctx;
     keep_batch(v);
     if (e->code)
@@ -125,7 +125,7 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
     struct visit *v = l->ctx;
     timer_start(v->redeal->loop, &v->limit, KEEPER_IDLE_MS_MAX, on_limit);
     if (!v->over)
-        content_taker_message(&v->taker, m);
+        content_receiver_message(&v->receiver, m);
 }
 
 static void on_end(struct channel *l, const struct err *e) {
@@ -137,7 +137,7 @@ static void on_end(struct channel *l, const struct err *e) {
 static const struct channel_events events = {on_ready, on_message, on_end};
 
 // Takes or counts what this node has.
-static int visit(struct redeal *d, struct wants *w, const struct holder *h, struct err *e) {
+static int visit(struct input_redeal *d, struct wants *w, const struct holder *h, struct err *e) {
     struct arena a = {0};
     struct visit v = {.redeal = d,
                       .wants = w,
@@ -156,7 +156,7 @@ static int visit(struct redeal *d, struct wants *w, const struct holder *h, stru
         *e = v.err;
     }
     timer_stop(&v.limit);
-    content_taker_close(&v.taker);
+    content_receiver_close(&v.receiver);
     channel_close(&v.link);
     loop_once(d->loop, 0);
     arena_fini(&a);
@@ -166,7 +166,7 @@ static int visit(struct redeal *d, struct wants *w, const struct holder *h, stru
 // ---- all nodes ----------------------------------------------------------------------------------
 
 // True when a node could not be asked.
-static bool visit_all(struct redeal *d, struct wants *w) {
+static bool visit_all(struct input_redeal *d, struct wants *w) {
     const struct keeper_state *s = d->keeper;
     bool missed = false;
     for (int i = 0; i < s->count && (w->holders || w->left); i++) {
@@ -182,7 +182,7 @@ static bool visit_all(struct redeal *d, struct wants *w) {
     return missed;
 }
 
-static void take(struct redeal *d, struct wants *w) {
+static void take(struct input_redeal *d, struct wants *w) {
     for (int try = 0; try < REDEAL_TRIES_MAX && w->left; try++) {
         if (try)
             usleep(REDEAL_PAUSE_MS * 1000);
@@ -192,7 +192,7 @@ static void take(struct redeal *d, struct wants *w) {
 }
 
 // The content of a list that the store lacks, each once.
-static void find_missing(struct redeal *d, struct arena *a, struct content_item *items,
+static void find_missing(struct input_redeal *d, struct arena *a, struct content_item *items,
                          size_t count, struct wants *w) {
     *w = (struct wants){.items = items};
     if (count)
@@ -219,7 +219,7 @@ static uint64_t bytes_that_came(const struct wants *w) {
     return bytes;
 }
 
-static int check_disk(const struct redeal *d, const struct wants *w, struct err *e) {
+static int check_disk(const struct input_redeal *d, const struct wants *w, struct err *e) {
     uint64_t need = bytes_of(w) + REDEAL_DISK_SPARE_BYTES, free = 0;
     char want[STR_HUMAN_BYTES_MAX], have[STR_HUMAN_BYTES_MAX];
     if (w->count == 0)
@@ -233,7 +233,7 @@ static int check_disk(const struct redeal *d, const struct wants *w, struct err 
 
 // ---- notes --------------------------------------------------------------------------------------
 
-static void note(struct redeal *d, enum keeper_note kind, const char *input, size_t files,
+static void note(struct input_redeal *d, enum keeper_note kind, const char *input, size_t files,
                  uint64_t bytes, const char *reason) {
     struct wire_msg m = {.type = WIRE_STATE_NOTE,
                          .kind = kind,
@@ -250,7 +250,7 @@ static void note(struct redeal *d, enum keeper_note kind, const char *input, siz
 // ---- shares -------------------------------------------------------------------------------------
 
 // The name of a file with this content.
-static const char *name_of(const struct shares *s, const struct content_item *item) {
+static const char *name_of(const struct input_shares *s, const struct content_item *item) {
     for (size_t i = 0; i < s->manifest->count; i++)
         if (s->manifest->entries[i].kind == MANIFEST_FILE &&
             memcmp(s->manifest->entries[i].hash, item->hash, HASH_BYTES) == 0)
@@ -258,7 +258,7 @@ static const char *name_of(const struct shares *s, const struct content_item *it
     return "";
 }
 
-static int say_nowhere(const struct shares *s, const struct wants *w, struct err *e) {
+static int say_nowhere(const struct input_shares *s, const struct wants *w, struct err *e) {
     size_t first = 0;
     while (w->came[first])
         first++;
@@ -276,7 +276,7 @@ static int64_t time_of(const char *path) {
 }
 
 // When the newest bytes of the share came, by the wall clock.
-static int64_t newest_ms(struct redeal *d, const struct wants *w, const char *folder) {
+static int64_t newest_ms(struct input_redeal *d, const struct wants *w, const char *folder) {
     int64_t newest = time_of(folder);
     for (size_t i = 0; i < w->count; i++) {
         int64_t ms = w->came[i] ? 0 : time_of(cas_part_path(&d->cas, w->items[i].hash, ".part"));
@@ -287,14 +287,15 @@ static int64_t newest_ms(struct redeal *d, const struct wants *w, const char *fo
 }
 
 // The operator's side sends the share as a whole, with its folder.
-static bool comes_from_source(struct redeal *d, const struct shares *s, const struct wants *w) {
+static bool comes_from_source(struct input_redeal *d, const struct input_shares *s,
+                              const struct wants *w) {
     const struct keeper_state *k = d->keeper;
     struct arena a = {0};
     const char *folder = job_share_folder(&a, s->input->path, s->nodes, k->rank);
     int64_t until = clock_mono_ms() + k->spec->source_ms, newest = newest_ms(d, w, folder), now;
     bool placed = false;
     note(d, KEEPER_LACKS, s->input->name, w->left, 0, "");
-    while (!(placed = shares_is_placed(s, &d->cas, k->rank)) && clock_mono_ms() < until) {
+    while (!(placed = input_shares_is_placed(s, &d->cas, k->rank)) && clock_mono_ms() < until) {
         usleep(REDEAL_LOOK_MS * 1000);
         now = newest_ms(d, w, folder);
         if (now != newest)
@@ -305,15 +306,15 @@ static bool comes_from_source(struct redeal *d, const struct shares *s, const st
     return placed;
 }
 
-static int bring_share(struct redeal *d, struct shares *s, struct err *e) {
+static int bring_share(struct input_redeal *d, struct input_shares *s, struct err *e) {
     const struct keeper_state *k = d->keeper;
     struct arena a = {0};
     struct content_item *items = NULL;
     struct wants w = {0};
     size_t count = 0, room = 0;
     int rc = 0;
-    if (!shares_is_placed(s, &d->cas, k->rank)) {
-        shares_add_content(s, &a, k->rank, &items, &count, &room);
+    if (!input_shares_is_placed(s, &d->cas, k->rank)) {
+        input_shares_add_content(s, &a, k->rank, &items, &count, &room);
         find_missing(d, &a, items, count, &w);
         rc = check_disk(d, &w, e);
         if (rc == 0)
@@ -322,22 +323,22 @@ static int bring_share(struct redeal *d, struct shares *s, struct err *e) {
         if (rc == 0 && w.left && !placed)
             rc = say_nowhere(s, &w, e);
         if (rc == 0 && !placed)
-            rc = shares_place(s, &d->cas, k->rank, e);
+            rc = input_shares_place(s, &d->cas, k->rank, e);
     }
     if (rc == 0)
-        rc = shares_write_list(s, k->spec->run_dir, k->rank, e);
+        rc = input_shares_write_list(s, k->spec->run_dir, k->rank, e);
     if (rc == 0)
         note(d, KEEPER_DEALT, s->input->name, w.count - w.left, bytes_that_came(&w), "");
     arena_fini(&a);
     return rc < 0 ? err_wrap(e, "input '%s'", s->input->name) : 0;
 }
 
-static int bring_shares(struct redeal *d, struct err *e) {
+static int bring_shares(struct input_redeal *d, struct err *e) {
     const struct keeper_spec *spec = d->keeper->spec;
     for (int i = 0; i < spec->input_count; i++) {
-        struct shares *s = &d->inputs[i];
-        if (shares_open(s, &spec->inputs[i], spec->run_dir, e) < 0 ||
-            shares_deal(s, d->keeper->nodes, e) < 0 || bring_share(d, s, e) < 0)
+        struct input_shares *s = &d->inputs[i];
+        if (input_shares_open(s, &spec->inputs[i], spec->run_dir, e) < 0 ||
+            input_shares_deal(s, d->keeper->nodes, e) < 0 || bring_share(d, s, e) < 0)
             return -1;
     }
     struct err ignored; // of the cache: content is hashed again
@@ -348,7 +349,7 @@ static int bring_shares(struct redeal *d, struct err *e) {
 // ---- copies -------------------------------------------------------------------------------------
 
 // Leaves what fewer nodes have than are to keep it.
-static void leave_rare(struct redeal *d, struct wants *w, struct arena *a, int holders) {
+static void leave_rare(struct input_redeal *d, struct wants *w, struct arena *a, int holders) {
     size_t count = 0;
     w->holders = arena_new(a, int, w->count + 1);
     (void)visit_all(d, w);
@@ -360,7 +361,7 @@ static void leave_rare(struct redeal *d, struct wants *w, struct arena *a, int h
 }
 
 // The shares of the nodes in front of this one.
-static void keep_copies(struct redeal *d, const struct shares *s) {
+static void keep_copies(struct input_redeal *d, const struct input_shares *s) {
     const struct keeper_state *k = d->keeper;
     int replicas = s->input->deal->replicas;
     struct arena a = {0};
@@ -369,7 +370,7 @@ static void keep_copies(struct redeal *d, const struct shares *s) {
     struct err e = {0};
     size_t count = 0, room = 0;
     for (int i = 1; i <= replicas && i < s->nodes; i++)
-        shares_add_content(s, &a, (k->rank + s->nodes - i) % s->nodes, &items, &count, &room);
+        input_shares_add_content(s, &a, (k->rank + s->nodes - i) % s->nodes, &items, &count, &room);
     find_missing(d, &a, items, count, &w);
     if (w.count)
         leave_rare(d, &w, &a, replicas + 1);
@@ -385,14 +386,14 @@ static void keep_copies(struct redeal *d, const struct shares *s) {
     arena_fini(&a);
 }
 
-_Noreturn void redeal_main(const struct keeper_state *s) {
-    static struct redeal redeal; // the fork's own
-    struct redeal *d = &redeal;
+_Noreturn void input_redeal_main(const struct keeper_state *s) {
+    static struct input_redeal redeal; // the fork's own
+    struct input_redeal *d = &redeal;
     struct err e = {0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "dtrun-redeal");
     keeper_close_others(s->fd);
-    *d = (struct redeal){.keeper = s, .loop = loop_open(&e)};
+    *d = (struct input_redeal){.keeper = s, .loop = loop_open(&e)};
     if (!d->loop || cas_open(&d->cas, s->spec->store, &e) < 0 || cas_load(&d->cas, &e) < 0 ||
         bring_shares(d, &e) < 0) {
         note(d, KEEPER_INPUTS, "", 0, 0, e.text);

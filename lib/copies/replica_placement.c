@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring of holders, and who takes over which state.
-#include "copies/placement.h"
+#include "copies/replica_placement.h"
 
 #include "base/arena.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int placement_ring(int count, int self, int *ring, int most) {
+int replica_placement_ring(int count, int self, int *ring, int most) {
     most = count - 1 < most ? count - 1 : most;
     for (int i = 0; i < most; i++)
         ring[i] = (self + 1 + i) % count;
@@ -32,8 +32,8 @@ static bool has(const char *const *names, int count, const char *name) {
     return count > 0 && bsearch(&name, names, (size_t)count, sizeof *names, compare);
 }
 
-void placement_heirs(const char *const *last, int last_count, const char *const *now, int now_count,
-                     const char **out) {
+void replica_placement_heirs(const char *const *last, int last_count, const char *const *now,
+                             int now_count, const char **out) {
     struct arena a = {0};
     const char **before = sorted(&a, last, last_count), **present = sorted(&a, now, now_count);
     int gone = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deals the files of an input, and makes the folder of a share.
-#include "copies/shares.h"
+#include "copies/input_shares.h"
 
 #include "base/array.h"
 #include "base/json.h"
@@ -19,11 +19,11 @@ _Static_assert(DEAL_UNEVEN_ALLOW == 0 && DEAL_UNEVEN_PAD == 1 && DEAL_UNEVEN_DRO
 
 // ---- the deal -----------------------------------------------------------------------------------
 
-int shares_open(struct shares *s, const struct job_input *input, const char *run_dir,
-                struct err *e) {
+int input_shares_open(struct input_shares *s, const struct job_input *input, const char *run_dir,
+                      struct err *e) {
     char *text;
     size_t len;
-    *s = (struct shares){.input = input};
+    *s = (struct input_shares){.input = input};
     if (file_read_regular(&s->arena, job_deal_list(&s->arena, run_dir, input->name),
                           GENERATION_LIST_BYTES_MAX, &text, &len, e) < 0 ||
         generation_decode(text, len, &s->manifest, e) < 0) {
@@ -34,7 +34,7 @@ int shares_open(struct shares *s, const struct job_input *input, const char *run
     return 0;
 }
 
-int shares_deal(struct shares *s, int nodes, struct err *e) {
+int input_shares_deal(struct input_shares *s, int nodes, struct err *e) {
     const struct job_deal *d = s->input->deal;
     struct deal_rule rule = {.what = "files",
                              .shard = (enum deal_shard)d->shard,
@@ -48,7 +48,7 @@ int shares_deal(struct shares *s, int nodes, struct err *e) {
                : 0;
 }
 
-void shares_close(struct shares *s) {
+void input_shares_close(struct input_shares *s) {
     if (!s->manifest)
         return;
     manifest_free(s->manifest);
@@ -56,12 +56,12 @@ void shares_close(struct shares *s) {
     arena_fini(&s->arena);
 }
 
-static const struct manifest_entry *entry_of(const struct shares *s, size_t item) {
+static const struct manifest_entry *entry_of(const struct input_shares *s, size_t item) {
     return &s->manifest->entries[s->entries[item]];
 }
 
-void shares_add_content(const struct shares *s, struct arena *a, int rank,
-                        struct content_item **items, size_t *count, size_t *room) {
+void input_shares_add_content(const struct input_shares *s, struct arena *a, int rank,
+                              struct content_item **items, size_t *count, size_t *room) {
     const struct deal_share *share = &s->dealt[rank];
     for (size_t i = 0; i < share->count; i++) {
         const struct manifest_entry *n = entry_of(s, share->items[i]);
@@ -77,7 +77,7 @@ void shares_add_content(const struct shares *s, struct arena *a, int rank,
 // ---- the folder ---------------------------------------------------------------------------------
 
 // The share with all folders of the input; NULL with an error.
-static struct manifest *manifest_of(const struct shares *s, int rank, struct err *e) {
+static struct manifest *manifest_of(const struct input_shares *s, int rank, struct err *e) {
     const struct deal_share *share = &s->dealt[rank];
     struct manifest *m = manifest_new();
     int rc = 0;
@@ -117,11 +117,11 @@ static bool same_link(struct place *p, const struct manifest_entry *n) {
            memcmp(target, n->target, (size_t)len) == 0;
 }
 
-static const char *folder_of(const struct shares *s, struct arena *a, int rank) {
+static const char *folder_of(const struct input_shares *s, struct arena *a, int rank) {
     return job_share_folder(a, s->input->path, s->nodes, rank);
 }
 
-bool shares_is_placed(const struct shares *s, struct cas *c, int rank) {
+bool input_shares_is_placed(const struct input_shares *s, struct cas *c, int rank) {
     struct arena a = {0};
     struct place p;
     struct err ignored;
@@ -173,7 +173,7 @@ static int place_all(struct place *p, struct cas *c, const struct manifest *m, s
     return rc;
 }
 
-int shares_place(const struct shares *s, struct cas *c, int rank, struct err *e) {
+int input_shares_place(const struct input_shares *s, struct cas *c, int rank, struct err *e) {
     struct arena a = {0};
     struct place p;
     struct manifest *m = manifest_of(s, rank, e);
@@ -191,7 +191,8 @@ int shares_place(const struct shares *s, struct cas *c, int rank, struct err *e)
     return rc < 0 ? err_wrap(e, "input '%s'", s->input->name) : 0;
 }
 
-int shares_write_list(const struct shares *s, const char *run_dir, int rank, struct err *e) {
+int input_shares_write_list(const struct input_shares *s, const char *run_dir, int rank,
+                            struct err *e) {
     const struct deal_share *share = &s->dealt[rank];
     struct arena a = {0};
     struct strbuf text = {0};

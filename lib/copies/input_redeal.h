@@ -6,8 +6,8 @@
 // (inputs.NAME.replicas), of content that too few nodes have, at half of the connection.
 //
 // A node that gives content that does not match its hash is not asked again in this round.
-#ifndef COPIES_REDEAL_H
-#define COPIES_REDEAL_H
+#ifndef COPIES_INPUT_REDEAL_H
+#define COPIES_INPUT_REDEAL_H
 
 #include "copies/keeper_impl.h"
 
@@ -19,6 +19,6 @@ enum {
 };
 
 // Never returns. Notes go to s->fd.
-_Noreturn void redeal_main(const struct keeper_state *s);
+_Noreturn void input_redeal_main(const struct keeper_state *s);
 
 #endif

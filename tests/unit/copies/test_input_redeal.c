@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process that brings a share to a node, with two other nodes: both honest, one that gives
 // wrong content, one that is gone, content that no node has.
-#include "copies/redeal.h"
+#include "copies/input_redeal.h"
 
 #include "content/deal.h"
 #include "content/generation.h"
@@ -24,14 +24,14 @@ struct peer { // another node of the round
     struct watch watch;
     struct channel link;
     struct cas cas;
-    struct content_giver giver;
+    struct content_sender sender;
     bool hostile;
     int asked;
 };
 
 static struct err e;
 static struct arena arena;
-static char folder[] = "/tmp/test_redeal.XXXXXX";
+static char folder[] = "/tmp/test_input_redeal.XXXXXX";
 static struct loop *loop;
 static struct peer peers[PEERS];
 static struct keeper_state state;
@@ -72,11 +72,11 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
                             .data_len = m->bytes};
     p->asked += m->type == WIRE_CONTENT_ASK;
     if (m->type == WIRE_CONTENT_ASK)
-        (void)content_giver_ask(&p->giver, l, m, &e);
+        (void)content_sender_ask(&p->sender, l, m, &e);
     else if (p->hostile)
         channel_send(l, &data);
     else
-        (void)content_giver_get(&p->giver, l, m, &e);
+        (void)content_sender_get(&p->sender, l, m, &e);
 }
 
 static void on_end(struct channel *l, const struct err *why) {
@@ -103,7 +103,7 @@ static void open_peer(int i) {
         watch_start(loop, &p->watch, p->fd, LOOP_READ, on_accept, &e) < 0 ||
         cas_open(&p->cas, arena_printf(&arena, "%s/peer%d", folder, i), &e) < 0)
         bail_out("%s", e.text);
-    p->giver = (struct content_giver){.cas = &p->cas, .known = items, .known_count = FILES};
+    p->sender = (struct content_sender){.cas = &p->cas, .known = items, .known_count = FILES};
     state.ring[i] = (struct holder){
         .name = arena_printf(&arena, "peer%d", i), .address = "127.0.0.1", .port = port};
     state.count = i + 1;
@@ -185,7 +185,7 @@ static int run_round(int rank) {
     state.fd = pair[1];
     pid_t pid = fork();
     if (pid == 0)
-        redeal_main(&state);
+        input_redeal_main(&state);
     close(pair[1]);
     if (pid < 0 || child_start(loop, &child, pid, on_child, &e) < 0)
         bail_out("no process");

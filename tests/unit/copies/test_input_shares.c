@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shares of an input: what each node gets in a round, what moves to it in the next round, its
 // folder and its list.
-#include "copies/shares.h"
+#include "copies/input_shares.h"
 
 #include "content/generation.h"
 #include "sys/file.h"
@@ -16,12 +16,12 @@ enum { FILES = 7, NODES_MAX = 4 };
 
 static struct err e;
 static struct arena arena;
-static char folder[] = "/tmp/test_shares.XXXXXX";
+static char folder[] = "/tmp/test_input_shares.XXXXXX";
 static const char *run_dir;
 static struct cas cas;
 static struct job_deal rule;
 static struct job_input input = {.name = "set", .mode = "sharded", .deal = &rule};
-static struct shares shares;
+static struct input_shares shares;
 
 static bool holds(const char *line) {
     return shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) == 0;
@@ -66,9 +66,9 @@ static bool is_in(const struct content_item *items, size_t count, const struct c
 static size_t content_of(int nodes, int rank, struct content_item **items) {
     size_t count = 0, room = 0;
     *items = NULL;
-    if (shares_deal(&shares, nodes, &e) < 0)
+    if (input_shares_deal(&shares, nodes, &e) < 0)
         bail_out("%s", e.text);
-    shares_add_content(&shares, &arena, rank, items, &count, &room);
+    input_shares_add_content(&shares, &arena, rank, items, &count, &room);
     return count;
 }
 
@@ -84,15 +84,15 @@ static size_t moves(int nodes, int rank, int last_nodes, int last_rank) {
 
 static void test_deal(void) {
     rule = (struct job_deal){.shard = DEAL_COUNT};
-    is_int(shares_open(&shares, &input, run_dir, &e), 0, "a list is read%s", e.text);
+    is_int(input_shares_open(&shares, &input, run_dir, &e), 0, "a list is read%s", e.text);
     is_uint(shares.count, 8, "files and links are dealt");
     for (int nodes = 1; nodes <= NODES_MAX; nodes++) {
         struct content_item *all = NULL;
         size_t count = 0, room = 0, twice = 0;
-        if (shares_deal(&shares, nodes, &e) < 0)
+        if (input_shares_deal(&shares, nodes, &e) < 0)
             bail_out("%s", e.text);
         for (int rank = 0; rank < nodes; rank++)
-            shares_add_content(&shares, &arena, rank, &all, &count, &room);
+            input_shares_add_content(&shares, &arena, rank, &all, &count, &room);
         for (size_t i = 0; i < count; i++)
             twice += is_in(all, i, &all[i]);
         is_uint(count, 6, "%d nodes have all content between them", nodes);
@@ -103,7 +103,7 @@ static void test_deal(void) {
     is_uint(moves(2, 0, 3, 0), 2, "of three nodes to two: the first node lacks f1 and f3");
     is_uint(moves(2, 1, 3, 1), 1, "the second one lacks f2");
     is_uint(moves(1, 0, 2, 0), 3, "one node lacks all that it did not have");
-    is_int(shares_deal(&shares, 9, &e), -1, "there are more nodes than files");
+    is_int(input_shares_deal(&shares, 9, &e), -1, "there are more nodes than files");
     ok(strstr(e.text, "input 'set': 8 files are too few for 9 nodes"), "the error says so: %s",
        e.text);
 }
@@ -111,17 +111,18 @@ static void test_deal(void) {
 static void test_folder(void) {
     input.path = arena_printf(&arena, "%s/inputs/set-x", folder);
     rule = (struct job_deal){.shard = DEAL_KEY};
-    if (shares_deal(&shares, 2, &e) < 0)
+    if (input_shares_deal(&shares, 2, &e) < 0)
         bail_out("%s", e.text);
-    ok(!shares_is_placed(&shares, &cas, 0), "no folder is there yet");
-    is_int(shares_place(&shares, &cas, 0, &e), -1, "content is missing");
+    ok(!input_shares_is_placed(&shares, &cas, 0), "no folder is there yet");
+    is_int(input_shares_place(&shares, &cas, 0, &e), -1, "content is missing");
     ok(holds("[ ! -e inputs/set-x-of2.0 ]"), "half of a folder is not placed");
     for (size_t i = 0; i < shares.manifest->count; i++)
         if (shares.manifest->entries[i].kind == MANIFEST_FILE && shares.manifest->entries[i].size)
             store(&shares.manifest->entries[i]);
     for (int rank = 0; rank < 2; rank++) {
-        is_int(shares_place(&shares, &cas, rank, &e), 0, "share %d is placed%s", rank, e.text);
-        ok(shares_is_placed(&shares, &cas, rank), "the folder is complete");
+        is_int(input_shares_place(&shares, &cas, rank, &e), 0, "share %d is placed%s", rank,
+               e.text);
+        ok(input_shares_is_placed(&shares, &cas, rank), "the folder is complete");
     }
     ok(holds("cd inputs && cmp set-x-of2.0/f2 ../set/f2 && cmp set-x-of2.1/sub/f5 ../set/sub/f5 && "
              "[ \"$(readlink set-x-of2.1/link)\" = f1 ] && [ -e set-x-of2.0/empty ]"),
@@ -129,27 +130,27 @@ static void test_folder(void) {
     ok(holds("[ -d inputs/set-x-of2.0/sub/hollow ] && [ -d inputs/set-x-of2.1/sub/hollow ]"),
        "both have all folders");
     ok(holds("[ $(find inputs -type f -o -type l | wc -l) = 8 ]"), "every file is there once");
-    ok(holds("echo x >inputs/set-x-of2.0/more") && !shares_is_placed(&shares, &cas, 0),
+    ok(holds("echo x >inputs/set-x-of2.0/more") && !input_shares_is_placed(&shares, &cas, 0),
        "a folder with a further file is not complete");
     ok(holds("rm inputs/set-x-of2.0/more && printf %020d 0 >inputs/set-x-of2.0/f1") &&
-           !shares_is_placed(&shares, &cas, 0),
+           !input_shares_is_placed(&shares, &cas, 0),
        "a file with other content is noticed");
-    ok(holds("rm inputs/set-x-of2.1/link") && !shares_is_placed(&shares, &cas, 1),
+    ok(holds("rm inputs/set-x-of2.1/link") && !input_shares_is_placed(&shares, &cas, 1),
        "a missing link is noticed");
-    is_int(shares_place(&shares, &cas, 0, &e), 0, "the folder is made again");
-    ok(shares_is_placed(&shares, &cas, 0), "the new folder is complete");
+    is_int(input_shares_place(&shares, &cas, 0, &e), 0, "the folder is made again");
+    ok(input_shares_is_placed(&shares, &cas, 0), "the new folder is complete");
 }
 
 static void test_list(void) {
-    is_int(shares_write_list(&shares, run_dir, 1, &e), 0, "a list is written%s", e.text);
+    is_int(input_shares_write_list(&shares, run_dir, 1, &e), 0, "a list is written%s", e.text);
     ok(holds(
            "[ $(wc -l <run/inputs/set-of2.1.jsonl) = 3 ] && "
            "grep -q '^{\"path\":\"sub/f5\",\"size\":300000,\"sha256\":\"[0-9a-f]*\",\"index\":7}$' "
            "run/inputs/set-of2.1.jsonl"),
        "the list has the files of the share");
-    shares_close(&shares);
+    input_shares_close(&shares);
     input.name = "other";
-    is_int(shares_open(&shares, &input, run_dir, &e), -1, "there is no list");
+    is_int(input_shares_open(&shares, &input, run_dir, &e), -1, "there is no list");
     ok(strstr(e.text, "the list of input 'other'"), "the error says so: %s", e.text);
 }
 
