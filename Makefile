@@ -117,7 +117,8 @@ programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS))
 	    echo 'left out: dttrain-cuda needs the compiler of CUDA (try: make deps)' >&2
 
 define program_rule
-$(BIN_MODE)/$(1): $(call objects,$(sort $(filter-out %/device_cuda.c,$(wildcard cmd/$(1)/*.c)))) \
+$(BIN_MODE)/$(1): \
+    $(call objects,$(sort $(filter-out %/train_device_cuda.c,$(wildcard cmd/$(1)/*.c)))) \
     $(call archives,$(call linked,$(REACH_cmd/$(1)))) \
     $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) $(O)/.flags
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(LINK) -o $$@.new $$(filter %.o,$$^) \
@@ -143,7 +144,7 @@ NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --no-compress \
     $(foreach n,$(CUDA_PTX),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
 CUDA_READY := $(and $(CUDA_SOURCES),$(wildcard $(NVCC)),$(filter release,$(MODE)))
 CUDA_PROGRAM := $(if $(CUDA_READY),dttrain-cuda)
-CUDA_OBJECTS := $(call objects,$(filter-out %/device_cpu.c,$(wildcard cmd/dttrain/*.c)) \
+CUDA_OBJECTS := $(call objects,$(filter-out %/train_device_cpu.c,$(wildcard cmd/dttrain/*.c)) \
     $(wildcard cmd/dttrain/cuda/*.c)) $(O)/cmd/dttrain/cuda/start.o \
     $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES))
 

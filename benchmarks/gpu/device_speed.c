@@ -2,7 +2,7 @@
 // The floor of a step on a GPU: how fast it copies its memory, and how fast our kernels multiply
 // large matrices. And how much of its memory others take.
 #include "gpu/gpu_impl.h"
-#include "tests/gpu/device.h"
+#include "tests/gpu/device_parts.h"
 
 #include <dlfcn.h>
 #include <poll.h>

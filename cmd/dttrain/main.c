@@ -7,11 +7,11 @@
 #include "build_info.h"
 #include "conf/render.h"
 #include "conf/train_config.h"
-#include "device.h"
 #include "rank_env.h"
 #include "sys/file.h"
 #include "sys/net.h"
 #include "tcpstore/store_client.h"
+#include "train_device.h"
 #include "trainer/bench.h"
 #include "trainer/trainer.h"
 #include "trainer/trainer_plan.h"
@@ -161,7 +161,7 @@ static int train(const struct train_config *options, const struct train_flags *f
     log_open(role, LOG_INFO, LOG_PLAIN);
     struct trainer_device device;
     v.store.fd = -1;
-    int r = device_open(&device, options, env.local_rank, e);
+    int r = train_device_open(&device, options, env.local_rank, e);
     if (r > 0)
         config.device = &device;
     if (r >= 0)
@@ -171,7 +171,7 @@ static int train(const struct train_config *options, const struct train_flags *f
                               : trainer_run(&config, &result, e);
     store_client_close(&v.store);
     if (config.device)
-        device_close(&device);
+        train_device_close(&device);
     return r == 0 && result.stopped ? STATUS_SIGTERM : r;
 }
 
@@ -204,7 +204,7 @@ static int print_help(const struct option_set *set) {
 
 static int print_devices(struct err *e) {
     struct strbuf out = {0};
-    device_list(&out);
+    train_device_list(&out);
     int r = file_write_all(STDOUT_FILENO, out.data, out.len, e);
     strbuf_fini(&out);
     return r;

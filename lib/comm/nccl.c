@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/backend.h"
-#include "comm/device.h"
+#include "comm/comm_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>

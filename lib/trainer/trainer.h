@@ -11,7 +11,7 @@
 #define TRAINER_TRAINER_H
 
 #include "comm/comm.h"
-#include "comm/device.h"
+#include "comm/comm_device.h"
 #include "conf/train_config.h"
 #include "kernels/kernels.h"
 

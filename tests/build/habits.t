@@ -43,6 +43,8 @@ sed -i '2a #include "sys/loop.h"' lib/base/hostlist.c
 refused layers 'base must not include sys' 'an include that no row grants'
 echo '// TO''DO: more' >>lib/base/hostlist.c
 refused names 'unfinished work' 'a mark of unfinished work'
+cp lib/base/hostlist.h lib/sys/
+refused names 'two headers of one name: hostlist.h' 'a second header of one name'
 sed -i 's/is_str(strbuf_cstr(&b), want/is_str("odd", want/' tests/unit/base/test_hostlist.c
 refused units 'test_hostlist' 'a unit test that fails'
 check BASE=nosuch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // build/gpu/device: calls the part that its first argument names.
-#include "tests/gpu/device.h"
+#include "tests/gpu/device_parts.h"
 
 #include <stdio.h>
 #include <string.h>

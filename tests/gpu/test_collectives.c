@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of collectives for devices (lib/comm/nccl.c), over the stand-ins for libnccl.so.2 and
 // libcuda.so.1: real processes that meet through the comm of the host, against sums in plain C.
-#include "comm/device.h"
+#include "comm/comm_device.h"
 #include "tests/gpu/driver/cuda_abi.h"
 #include "tests/unit/comm/comm_ranks.h"
 

@@ -5,7 +5,7 @@
 #define TESTS_SIM_SIDES_H
 
 #include "base/arena.h"
-#include "tests/sim/network.h"
+#include "tests/sim/sim_network.h"
 
 #include <string.h>
 

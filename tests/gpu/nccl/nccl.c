@@ -7,7 +7,7 @@
 // communicator that is not blocking waits. Numbers and types are those of nccl.h 2.28, or what
 // EMU_NCCL_VERSION says. EMU_NCCL_WRONG spoils what one rank gets.
 #include "tests/gpu/driver/cuda_abi.h"
-#include "tests/gpu/nccl/element.h"
+#include "tests/gpu/nccl/nccl_element.h"
 #include "tests/gpu/nccl/segment.h"
 
 #include <stdbool.h>

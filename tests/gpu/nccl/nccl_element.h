@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// element.h: elements of NCCL's types, by their numbers in nccl.h.
-#ifndef GPU_NCCL_ELEMENT_H
-#define GPU_NCCL_ELEMENT_H
+// nccl_element.h: elements of NCCL's types, by their numbers in nccl.h.
+#ifndef GPU_NCCL_NCCL_ELEMENT_H
+#define GPU_NCCL_NCCL_ELEMENT_H
 #include <stddef.h>
 
 enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TYPES };

@@ -4,8 +4,8 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "comm/nccl_library.h"
-#include "device.h"
 #include "gpu/gpu.h"
+#include "train_device.h"
 
 #include <unistd.h>
 
@@ -14,8 +14,8 @@ static bool emulation_allowed(void) { // by the tests alone
     return text && str_eq(text, "1");
 }
 
-int device_open(struct trainer_device *out, const struct train_config *options, int local_rank,
-                struct err *e) {
+int train_device_open(struct trainer_device *out, const struct train_config *options,
+                      int local_rank, struct err *e) {
     struct gpu *gpu;
     bool wanted = options->device == TRAIN_DEVICE_GPU;
     *out = (struct trainer_device){0};
@@ -39,7 +39,7 @@ int device_open(struct trainer_device *out, const struct train_config *options, 
     return 1;
 }
 
-void device_close(struct trainer_device *device) {
+void train_device_close(struct trainer_device *device) {
     gpu_close(device->handle);
     *device = (struct trainer_device){0};
 }
@@ -71,7 +71,7 @@ static void list_nccl(struct strbuf *out) {
         nccl_library_close(&l);
 }
 
-void device_list(struct strbuf *out) {
+void train_device_list(struct strbuf *out) {
     struct err e;
     int count = gpu_count(&e);
     if (count < 0) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens the processors for dttrain, which knows no GPU.
 #include "base/json.h"
-#include "device.h"
+#include "train_device.h"
 
-int device_open(struct trainer_device *out, const struct train_config *options, int local_rank,
-                struct err *e) {
+int train_device_open(struct trainer_device *out, const struct train_config *options,
+                      int local_rank, struct err *e) {
     (void)local_rank;
     *out = (struct trainer_device){0};
     if (options->device == TRAIN_DEVICE_GPU)
@@ -14,7 +14,7 @@ int device_open(struct trainer_device *out, const struct train_config *options, 
     return 0;
 }
 
-void device_list(struct strbuf *out) {
+void train_device_list(struct strbuf *out) {
     struct json_out j;
     json_open(&j, out);
     json_object(&j, NULL);
@@ -25,6 +25,6 @@ void device_list(struct strbuf *out) {
     strbuf_addc(out, '\n');
 }
 
-void device_close(struct trainer_device *device) {
+void train_device_close(struct trainer_device *device) {
     *device = (struct trainer_device){0};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chance, clocks and messages of the simulated world. Included once, by sim_rendezvous.c.
-#ifndef TESTS_SIM_NETWORK_H
-#define TESTS_SIM_NETWORK_H
+#ifndef TESTS_SIM_SIM_NETWORK_H
+#define TESTS_SIM_SIM_NETWORK_H
 
 #include "tests/sim/world.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// element.c: an element as a double, and back.
-#include "tests/gpu/nccl/element.h"
+// nccl_element.c: an element as a double, and back.
+#include "tests/gpu/nccl/nccl_element.h"
 
 #include <math.h>
 #include <stdint.h>

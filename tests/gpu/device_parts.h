@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of build/gpu/device, the program of tests/gpu/run and benchmarks/gpu/run that works on a
 // GPU. Each part is a main: argv[0] is its name, argv[1] the number of the GPU.
-#ifndef TESTS_GPU_DEVICE_H
-#define TESTS_GPU_DEVICE_H
+#ifndef TESTS_GPU_DEVICE_PARTS_H
+#define TESTS_GPU_DEVICE_PARTS_H
 
 #define DEVICE_PARTS(X)                                                                            \
     X(test_cuda_layers)  /* INDEX [FAMILY]: the cases of tests/gpu/test_cuda_layers.c, as TAP */   \

@@ -10,8 +10,8 @@
 //
 // Every rank enqueues the same calls in the same order. The order in which a sum is formed is the
 // library's: ranks get the same bits, but other ones than from a comm of the host.
-#ifndef COMM_DEVICE_H
-#define COMM_DEVICE_H
+#ifndef COMM_COMM_DEVICE_H
+#define COMM_COMM_DEVICE_H
 
 #include "comm/comm.h"
 
