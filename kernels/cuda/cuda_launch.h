@@ -19,7 +19,17 @@
 // Every kernel by the source that holds it: X(source, name). A source is kernels/cuda/<source>.cu;
 // the program finds its fat binary at the symbol fatbin_<source>.
 #define CUDA_SOURCES(X)                                                                            \
-    X(product) X(large) X(norm) X(layernorm) X(attention) X(tokens) X(pool) X(flat) X(step)
+    X(product)                                                                                     \
+    X(large)                                                                                       \
+    X(batchnorm)                                                                                   \
+    X(layernorm)                                                                                   \
+    X(attention)                                                                                   \
+    X(tokens)                                                                                      \
+    X(pooling)                                                                                     \
+    X(loss)                                                                                        \
+    X(image_input)                                                                                 \
+    X(flat)                                                                                        \
+    X(step)
 #define CUDA_KERNELS(X)                                                                            \
     X(product, gemm_float)                                                                         \
     X(product, gemm_bf16)                                                                          \
@@ -44,14 +54,14 @@
     X(large, conv_data_large_half)                                                                 \
     X(large, conv_weight_large_bf16)                                                               \
     X(large, conv_weight_large_half)                                                               \
-    X(norm, batchnorm_sums)                                                                        \
-    X(norm, batchnorm_moments)                                                                     \
-    X(norm, batchnorm_apply)                                                                       \
-    X(norm, batchnorm_eval)                                                                        \
-    X(norm, batchnorm_grad_sums)                                                                   \
-    X(norm, batchnorm_grad_apply)                                                                  \
-    X(norm, column_sums)                                                                           \
-    X(norm, column_totals)                                                                         \
+    X(batchnorm, batchnorm_sums)                                                                   \
+    X(batchnorm, batchnorm_moments)                                                                \
+    X(batchnorm, batchnorm_apply)                                                                  \
+    X(batchnorm, batchnorm_eval)                                                                   \
+    X(batchnorm, batchnorm_grad_sums)                                                              \
+    X(batchnorm, batchnorm_grad_apply)                                                             \
+    X(batchnorm, column_sums)                                                                      \
+    X(batchnorm, column_totals)                                                                    \
     X(layernorm, layernorm_forward)                                                                \
     X(layernorm, layernorm_grad_sums)                                                              \
     X(layernorm, layernorm_grad_rows)                                                              \
@@ -67,13 +77,13 @@
     X(tokens, tokens_grad_sums)                                                                    \
     X(tokens, first_token_forward)                                                                 \
     X(tokens, first_token_backward)                                                                \
-    X(pool, maxpool_forward)                                                                       \
-    X(pool, maxpool_backward)                                                                      \
-    X(pool, avgpool_forward)                                                                       \
-    X(pool, avgpool_backward)                                                                      \
-    X(pool, softmax_xent_rows)                                                                     \
-    X(pool, softmax_xent_total)                                                                    \
-    X(pool, image_normalize)                                                                       \
+    X(pooling, maxpool_forward)                                                                    \
+    X(pooling, maxpool_backward)                                                                   \
+    X(pooling, avgpool_forward)                                                                    \
+    X(pooling, avgpool_backward)                                                                   \
+    X(loss, softmax_xent_rows)                                                                     \
+    X(loss, softmax_xent_total)                                                                    \
+    X(image_input, image_normalize)                                                                \
     X(flat, relu_forward)                                                                          \
     X(flat, relu_backward)                                                                         \
     X(flat, gelu_forward)                                                                          \

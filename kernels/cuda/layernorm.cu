@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalisation: a row for each warp; sums over rows as in norm.cu.
+// Layer normalisation: a row for each warp; sums over rows as in batchnorm.cu.
 #include "kernels/cuda/rows.cuh"
 
 __device__ __forceinline__ float warp_sum(float v) {

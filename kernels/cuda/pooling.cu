@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling. Gradients gather: each input element looks for the windows that took it, so that no two
+// threads add to one place.
+#include "kernels/cuda/cuda_params.h"
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS)
+__device__ __forceinline__ int64_t element() {
+    return (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x;
+}
+
+KERNEL maxpool_forward(const pool_params p) {
+    int64_t i = element();
+    if (i >= p.size)
+        return;
+    int c = i % p.c, ox = i / p.c % p.ow, oy = i / p.c / p.ow % p.oh;
+    const float *image = p.x + i / p.c / p.ow / p.oh * p.h * p.w * p.c + c;
+    float best = 0.0f;
+    int found = -1;
+    for (int ky = 0; ky < p.k; ky++)
+        for (int kx = 0; kx < p.k; kx++) {
+            int y = oy * p.stride - p.pad + ky, x = ox * p.stride - p.pad + kx;
+            if (y < 0 || y >= p.h || x < 0 || x >= p.w)
+                continue;
+            float v = image[((int64_t)y * p.w + x) * p.c];
+            if (found < 0 || v > best || v != v)
+                best = v, found = ky * p.k + kx;
+        }
+    p.y[i] = best;
+    p.index[i] = (uint8_t)found;
+}
+
+// x is dy, y is dx.
+KERNEL maxpool_backward(const pool_params p) {
+    int64_t i = element();
+    if (i >= p.size)
+        return;
+    int c = i % p.c, x = i / p.c % p.w, y = i / p.c / p.w % p.h;
+    int64_t image = i / p.c / p.w / p.h * p.oh * p.ow * p.c + c;
+    float sum = 0.0f;
+    // Windows oy * stride - pad <= y < oy * stride - pad + k, in order.
+    int from_y = max(y + p.pad - p.k + p.stride, 0) / p.stride,
+        to_y = min((y + p.pad) / p.stride, p.oh - 1);
+    int from_x = max(x + p.pad - p.k + p.stride, 0) / p.stride,
+        to_x = min((x + p.pad) / p.stride, p.ow - 1);
+    for (int oy = from_y; oy <= to_y; oy++)
+        for (int ox = from_x; ox <= to_x; ox++) {
+            int64_t at = image + ((int64_t)oy * p.ow + ox) * p.c;
+            int mine = (y - oy * p.stride + p.pad) * p.k + x - ox * p.stride + p.pad;
+            if (p.index[at] == mine)
+                sum += p.x[at];
+        }
+    p.y[i] = sum;
+}
+
+KERNEL avgpool_forward(const average_params p) {
+    int64_t i = element();
+    if (i >= p.size)
+        return;
+    const float *x = p.x + i / p.c * p.hw * p.c + i % p.c;
+    double sum = 0.0;
+    for (int at = 0; at < p.hw; at++)
+        sum += x[(int64_t)at * p.c];
+    p.y[i] = (float)(sum / p.hw);
+}
+
+KERNEL avgpool_backward(const average_params p) {
+    int64_t i = element();
+    if (i < p.size)
+        p.y[i] = p.x[i / p.c / p.hw * p.c + i % p.c] / p.hw;
+}
