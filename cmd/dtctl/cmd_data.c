@@ -4,8 +4,11 @@
 #include "data_nodes.h"
 
 #include "base/clock.h"
+#include "data/data_index.h"
+#include "data/data_inspect.h"
+#include "data/data_make_shapes.h"
+#include "data/data_pack.h"
 #include "data/shard_index.h"
-#include "data/tool.h"
 #include "run/inputs/index_bucket.h"
 #include "run/inputs/input_remote.h"
 #include "sys/file.h"
@@ -41,7 +44,7 @@ static const struct option_row ROWS[] = {
      .arg = "PIXELS",
      .help = "pack to .dtpack: shorter side, in pixels, before the middle is cut out; 0 is the "
              "image size."},
-    {FLAG("shard-size", shard_size, OPTION_BYTES), .text = "256M", .min = TOOL_SHARD_BYTES_MIN,
+    {FLAG("shard-size", shard_size, OPTION_BYTES), .text = "256M", .min = DATA_PACK_SHARD_BYTES_MIN,
      .max = (int64_t)SHARD_BYTES_MAX_TB << 40, .arg = "SIZE",
      .help = "pack to shards: size of a shard."},
     {FLAG("skip-bad", skip_bad, OPTION_BOOL), .text = "false",
@@ -123,7 +126,7 @@ static bool may_lack(const struct data_flags *f, int split, const struct err *e)
 // ---- inspect -----------------------------------------------------------------------------------
 
 static void show_json(struct context *s, const char *source, int split,
-                      const struct tool_inspection *n) {
+                      const struct data_inspection *n) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "data-inspected");
@@ -156,13 +159,13 @@ static void show_json(struct context *s, const char *source, int split,
     json_end(&j);
     json_int(&j, "bad", n->bad);
     json_array(&j, "bad_samples");
-    for (uint32_t i = 0; i < n->bad && i < TOOL_BAD_NAMED; i++)
+    for (uint32_t i = 0; i < n->bad && i < DATA_INSPECT_BAD_NAMED; i++)
         json_str(&j, NULL, n->bad_named[i].why);
     json_end(&j);
     screen_event_end(s->screen, &text, &j);
 }
 
-static void show_classes(struct context *s, const struct tool_inspection *n) {
+static void show_classes(struct context *s, const struct data_inspection *n) {
     enum { SHOWN = 12 };
     uint32_t least = UINT32_MAX, most = 0;
     for (int i = 0; i < n->classes; i++) {
@@ -180,7 +183,7 @@ static void show_classes(struct context *s, const struct tool_inspection *n) {
 }
 
 static void show(struct context *s, const char *source, int split,
-                 const struct tool_inspection *n) {
+                 const struct data_inspection *n) {
     char bytes[STR_HUMAN_BYTES_MAX];
     screen_out(s->screen, "%s, %s: %s, %u image%s, %s\n", source, split_names[split], n->kind,
                n->samples, n->samples == 1 ? "" : "s", str_human_bytes(bytes, n->bytes));
@@ -191,21 +194,21 @@ static void show(struct context *s, const char *source, int split,
     for (int i = 0; i < n->firsts; i++)
         screen_out(s->screen, "    %4d x %-4d  class %d  %s\n", n->first[i].width,
                    n->first[i].height, n->first[i].label, n->first[i].where);
-    for (uint32_t i = 0; i < n->bad && i < TOOL_BAD_NAMED; i++)
+    for (uint32_t i = 0; i < n->bad && i < DATA_INSPECT_BAD_NAMED; i++)
         screen_out(s->screen, "  bad: %s\n", n->bad_named[i].why);
-    if (n->bad > TOOL_BAD_NAMED)
-        screen_out(s->screen, "  … and %u more\n", n->bad - TOOL_BAD_NAMED);
+    if (n->bad > DATA_INSPECT_BAD_NAMED)
+        screen_out(s->screen, "  … and %u more\n", n->bad - DATA_INSPECT_BAD_NAMED);
 }
 
 static int inspect(struct data *d, const char *source, struct err *e) {
     uint32_t bad = 0;
     for (int split = 0; split < DATASET_SPLITS; split++) {
-        struct tool_inspection n;
+        struct data_inspection n;
         struct dataset_config c = config_of(d, source, split);
         if (!wants(d->flags, split))
             continue;
         begin(d, "inspect", split_names[split]);
-        int result = tool_inspect(&c, d->s->arena, &n, e);
+        int result = data_inspect(&c, d->s->arena, &n, e);
         if (result < 0 && may_lack(d->flags, split, e)) {
             screen_note(d->s->screen, "%s has no test part", source);
             err_clear(e);
@@ -227,7 +230,7 @@ static int inspect(struct data *d, const char *source, struct err *e) {
 
 // ---- pack --------------------------------------------------------------------------------------
 
-static void show_packed(struct context *s, const char *to, int split, const struct tool_packed *p) {
+static void show_packed(struct context *s, const char *to, int split, const struct data_packed *p) {
     char bytes[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -248,12 +251,12 @@ static void show_packed(struct context *s, const char *to, int split, const stru
 static int pack_pixels(struct data *d, const char *source, const char *to, struct err *e) {
     int split = str_eq(d->flags->split, "test") ? DATASET_TEST : DATASET_TRAIN;
     struct dataset_config c = config_of(d, source, split);
-    struct tool_packed p;
+    struct data_packed p;
     if (str_eq(d->flags->split, "all"))
         screen_note(d->s->screen,
                     "a .dtpack file holds one part: this is train; the other one: --split test");
     begin(d, "pack", split_names[split]);
-    int result = tool_pack_pixels(&c, to, &p, e);
+    int result = data_pack_pixels(&c, to, &p, e);
     end(d, result, result == 0 ? "written" : "failed");
     if (result == 0)
         show_packed(d->s, to, split, &p);
@@ -264,12 +267,12 @@ static int pack_shards(struct data *d, const char *source, const char *to, struc
     static const char *const folders[DATASET_SPLITS] = {"train", "val"};
     for (int split = 0; split < DATASET_SPLITS; split++) {
         struct dataset_config c = config_of(d, source, split);
-        struct tool_packed p;
+        struct data_packed p;
         if (!wants(d->flags, split))
             continue;
         const char *dir = file_join(d->s->arena, to, folders[split]);
         begin(d, "pack", split_names[split]);
-        int result = tool_pack_shards(&c, dir, (uint64_t)d->flags->shard_size, &p, e);
+        int result = data_pack_shards(&c, dir, (uint64_t)d->flags->shard_size, &p, e);
         if (result < 0 && may_lack(d->flags, split, e)) {
             screen_note(d->s->screen, "%s has no test part", source);
             err_clear(e);
@@ -290,13 +293,13 @@ static int pack(struct data *d, const char *source, const char *to, struct err *
 // ---- index --------------------------------------------------------------------------------------
 
 static int make_index(struct data *d, const char *dir, struct err *e) {
-    struct tool_indexed x;
+    struct data_indexed x;
     struct strbuf text = {0};
     struct json_out j;
     d->unit = "shards";
     begin(d, "index", dir);
     int result = input_remote_is(dir) ? index_bucket(d->s, dir, on_progress, d, &x, e)
-                                      : tool_index(dir, on_progress, d, &x, e);
+                                      : data_index(dir, on_progress, d, &x, e);
     end(d, result, result == 0 ? "written" : "failed");
     if (result < 0)
         return -1;
@@ -316,7 +319,7 @@ static int make_index(struct data *d, const char *dir, struct err *e) {
 
 static int make_shapes(struct data *d, const char *dir, struct err *e) {
     const struct data_flags *f = d->flags;
-    const struct tool_shapes t = {.dir = dir,
+    const struct data_shapes t = {.dir = dir,
                                   .train = (uint32_t)f->images,
                                   .test = (uint32_t)f->test_images,
                                   .size = f->image_size ? (int)f->image_size : 32,
@@ -324,7 +327,7 @@ static int make_shapes(struct data *d, const char *dir, struct err *e) {
     struct strbuf text = {0};
     struct json_out j;
     begin(d, "make-shapes", dir);
-    int result = tool_make_shapes(&t, on_progress, d, e);
+    int result = data_make_shapes(&t, on_progress, d, e);
     end(d, result, result == 0 ? "made" : "failed");
     if (result < 0)
         return -1;

@@ -104,7 +104,7 @@ static void close_all(struct bucket *b) {
 
 int index_bucket(struct context *s, const char *source,
                  int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e),
-                 void *ctx, struct tool_indexed *out, struct err *e) {
+                 void *ctx, struct data_indexed *out, struct err *e) {
     struct bucket b = {.context = s, .source = source, .server = -1};
     char *dir = file_join(s->arena, s->cluster.dir, "index.XXXXXX");
     const char *const check[] = {"check", source, NULL};
@@ -125,7 +125,7 @@ int index_bucket(struct context *s, const char *source,
         result = serve(&b, e);
     if (result == 0)
         result =
-            tool_index_served(file_join(s->arena, dir, "stream/shards"), to, progress, ctx, out, e);
+            data_index_served(file_join(s->arena, dir, "stream/shards"), to, progress, ctx, out, e);
     if (result == 0)
         result = run_dtdata(s, put, 0, 0, e);
     close_all(&b);

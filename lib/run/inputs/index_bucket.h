@@ -4,7 +4,7 @@
 #ifndef RUN_INDEX_BUCKET_H
 #define RUN_INDEX_BUCKET_H
 
-#include "data/tool.h"
+#include "data/data_index.h"
 #include "ui/context.h"
 
 enum {
@@ -17,6 +17,6 @@ enum {
 // The bucket is checked for writing before a shard is read.
 int index_bucket(struct context *s, const char *source,
                  int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e),
-                 void *ctx, struct tool_indexed *out, struct err *e);
+                 void *ctx, struct data_indexed *out, struct err *e);
 
 #endif

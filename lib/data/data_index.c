@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index files of a folder of webdataset shards.
+#include "data/data_index.h"
+
 #include "data/archive_find.h"
 #include "data/shard_index.h"
-#include "data/tool.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 struct indexing {
     struct archives archives;
     struct arena arena;
-    struct tool_indexed *out;
+    struct data_indexed *out;
     int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e);
     void *ctx;
 };
@@ -55,13 +56,13 @@ static bool is_new_dir(const struct archives *a, uint32_t i) {
     return true;
 }
 
-int tool_index(const char *dir,
+int data_index(const char *dir,
                int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e), void *ctx,
-               struct tool_indexed *out, struct err *e) {
+               struct data_indexed *out, struct err *e) {
     struct indexing x = {.out = out, .progress = progress, .ctx = ctx};
     const struct archives *a = &x.archives;
     struct stat st;
-    *out = (struct tool_indexed){0};
+    *out = (struct data_indexed){0};
     if (stat(dir, &st) < 0)
         return err_errno(e, ERR_NOT_FOUND, "'%s'", dir);
     if (!S_ISDIR(st.st_mode))

@@ -1,62 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looking through a data set: every sample is read and decoded once.
-#include "data/tool.h"
+#include "data/data_inspect.h"
 
 #include "base/str.h"
-#include "data/dataset_store.h"
+#include "data/data_scan.h"
 #include "data/decode_threads.h"
-#include "data/tool_source.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-int tool_open(struct tool_source *t, const struct dataset_config *c, struct err *e) {
-    struct dataset_store *store = t->store = heap_alloc(sizeof *t->store);
-    pthread_mutex_init(&store->bad.lock, NULL);
-    store->config = *c;
-    store->config.source = arena_strdup(&store->source.arena, c->source);
-    return dataset_open_kind(store, e);
-}
-
-void tool_close(struct tool_source *t) {
-    if (!t->store)
-        return;
-    source_close(&t->store->source);
-    pthread_mutex_destroy(&t->store->bad.lock);
-    free(t->store);
-    t->store = NULL;
-}
-
-int tool_each(struct tool_source *t, source_each *each, void *ctx, struct err *e) {
-    struct source *s = &t->store->source;
-    const struct dataset_config *c = &t->store->config;
-    struct source_reader reader = {0};
-    int bad = 0;
-    if (s->kind->streams && s->kind->streams(s))
-        return s->kind->stream(s, each, ctx, e); // a source is of one kind of archives
-    for (uint32_t i = 0; i < s->samples && bad >= 0; i++) {
-        struct sample sample = {0};
-        if (i % TOOL_PROGRESS_EVERY == 0 && c->progress)
-            bad = c->progress(c->progress_ctx, i, s->samples, e);
-        if (bad == 0 && s->kind->read(s, i, &reader, &sample, e) < 0)
-            bad = dataset_note_bad(t->store, i, false, e);
-        else if (bad == 0)
-            bad = each(ctx, i, &sample, e);
-    }
-    source_reader_close(&reader);
-    return bad < 0 ? -1 : 0;
-}
-
-// ---- inspection --------------------------------------------------------------------------------
 
 struct look {
     int32_t width, height; // 0: bad
 };
 
 struct inspect {
-    struct tool_source source;
-    struct tool_inspection *out;
+    struct data_scan scan;
+    struct data_inspection *out;
     struct arena *arena;
     pthread_mutex_t lock; // of out
     struct look *look;    // samples entries
@@ -67,16 +27,16 @@ struct inspect {
 
 // Keeps those of the lowest numbers, sorted.
 static void inspect_bad(struct inspect *n, uint32_t i, struct err *e) {
-    struct tool_inspection *o = n->out;
+    struct data_inspection *o = n->out;
     struct strbuf where = {0};
-    const struct source *s = &n->source.store->source;
+    const struct source *s = &n->scan.store->source;
     s->kind->where(s, i, &where);
     pthread_mutex_lock(&n->lock);
-    uint32_t at = o->bad < TOOL_BAD_NAMED ? o->bad : TOOL_BAD_NAMED;
+    uint32_t at = o->bad < DATA_INSPECT_BAD_NAMED ? o->bad : DATA_INSPECT_BAD_NAMED;
     while (at > 0 && o->bad_named[at - 1].index > i)
         at--;
-    if (at < TOOL_BAD_NAMED) {
-        uint32_t last = o->bad < TOOL_BAD_NAMED ? o->bad : TOOL_BAD_NAMED - 1;
+    if (at < DATA_INSPECT_BAD_NAMED) {
+        uint32_t last = o->bad < DATA_INSPECT_BAD_NAMED ? o->bad : DATA_INSPECT_BAD_NAMED - 1;
         memmove(&o->bad_named[at + 1], &o->bad_named[at], (last - at) * sizeof o->bad_named[0]);
         o->bad_named[at].index = i;
         o->bad_named[at].why = arena_printf(n->arena, "%s: %s", strbuf_cstr(&where), e->text);
@@ -89,7 +49,7 @@ static void inspect_bad(struct inspect *n, uint32_t i, struct err *e) {
 
 static int inspect_sample(struct inspect *n, uint32_t i, int thread, const struct sample *sample,
                           struct err *e) {
-    const struct source *s = &n->source.store->source;
+    const struct source *s = &n->scan.store->source;
     struct look *l = &n->look[i];
     const uint8_t *rgb;
     __atomic_fetch_add(&n->out->bytes, sample->len, __ATOMIC_RELAXED);
@@ -105,7 +65,7 @@ static int inspect_sample(struct inspect *n, uint32_t i, int thread, const struc
 
 static int inspect_item(void *ctx, uint64_t i, int thread, struct err *e) {
     struct inspect *n = ctx;
-    const struct source *s = &n->source.store->source;
+    const struct source *s = &n->scan.store->source;
     struct sample sample = {0};
     if (s->kind->read(s, (uint32_t)i, &n->reader[thread], &sample, e) == 0)
         return inspect_sample(n, (uint32_t)i, thread, &sample, e);
@@ -118,10 +78,10 @@ static int inspect_streamed(void *ctx, uint32_t i, const struct sample *sample, 
 }
 
 static int inspect_run(struct inspect *n, struct err *e) {
-    const struct dataset_config *c = &n->source.store->config;
-    const struct source *s = &n->source.store->source;
+    const struct dataset_config *c = &n->scan.store->config;
+    const struct source *s = &n->scan.store->source;
     if (s->kind->streams && s->kind->streams(s))
-        return tool_each(&n->source, inspect_streamed, n, e);
+        return data_scan_each(&n->scan, inspect_streamed, n, e);
     const struct decode_threads p = {.threads = n->threads,
                                      .count = s->samples,
                                      .item = inspect_item,
@@ -133,19 +93,19 @@ static int inspect_run(struct inspect *n, struct err *e) {
 }
 
 static void inspect_first(struct inspect *n, uint32_t i) {
-    struct tool_inspection *o = n->out;
-    const struct source *s = &n->source.store->source;
+    struct data_inspection *o = n->out;
+    const struct source *s = &n->scan.store->source;
     struct strbuf where = {0};
     s->kind->where(s, i, &where);
     o->first[o->firsts++] =
-        (struct tool_image){i, n->look[i].width, n->look[i].height, s->labels[i],
-                            arena_strdup(n->arena, strbuf_cstr(&where))};
+        (struct data_inspect_image){i, n->look[i].width, n->look[i].height, s->labels[i],
+                                    arena_strdup(n->arena, strbuf_cstr(&where))};
     strbuf_fini(&where);
 }
 
 static void inspect_sum(struct inspect *n) {
-    struct tool_inspection *o = n->out;
-    const struct source *s = &n->source.store->source;
+    struct data_inspection *o = n->out;
+    const struct source *s = &n->scan.store->source;
     double good = 0;
     for (uint32_t i = 0; i < s->samples; i++) {
         const struct look *l = &n->look[i];
@@ -159,7 +119,7 @@ static void inspect_sum(struct inspect *n) {
         o->width_mean += l->width;
         o->height_mean += l->height;
         good++;
-        if (o->firsts < TOOL_FIRST)
+        if (o->firsts < DATA_INSPECT_FIRST)
             inspect_first(n, i);
     }
     o->width_mean /= good > 0 ? good : 1;
@@ -167,8 +127,8 @@ static void inspect_sum(struct inspect *n) {
 }
 
 static void inspect_names(struct inspect *n) {
-    struct tool_inspection *o = n->out;
-    const struct source *s = &n->source.store->source;
+    struct data_inspection *o = n->out;
+    const struct source *s = &n->scan.store->source;
     const char **name = arena_new(n->arena, const char *, (size_t)s->classes);
     for (int i = 0; i < s->classes; i++)
         name[i] = arena_strdup(n->arena, s->class_names[i]);
@@ -179,14 +139,14 @@ static void inspect_names(struct inspect *n) {
     o->class_samples = arena_new(n->arena, uint32_t, (size_t)s->classes);
 }
 
-int tool_inspect(const struct dataset_config *c, struct arena *a, struct tool_inspection *out,
+int data_inspect(const struct dataset_config *c, struct arena *a, struct data_inspection *out,
                  struct err *e) {
     struct inspect n = {.out = out, .arena = a, .threads = decode_threads_count(c->threads)};
     memset(out, 0, sizeof *out);
     n.jpeg = heap_alloc((size_t)n.threads * sizeof *n.jpeg);
     n.reader = heap_alloc((size_t)n.threads * sizeof *n.reader);
     pthread_mutex_init(&n.lock, NULL);
-    int bad = tool_open(&n.source, c, e);
+    int bad = data_scan_open(&n.scan, c, e);
     for (int i = 0; i < n.threads && bad == 0; i++)
         bad = jpeg_open(&n.jpeg[i], e);
     if (bad == 0) {
@@ -201,7 +161,7 @@ int tool_inspect(const struct dataset_config *c, struct arena *a, struct tool_in
         source_reader_close(&n.reader[i]);
     }
     pthread_mutex_destroy(&n.lock);
-    tool_close(&n.source);
+    data_scan_close(&n.scan);
     free(n.jpeg);
     free(n.reader);
     free(n.look);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built-in shapes as a folder of JPEG files, for tests of everything that reads such folders.
+#include "data/data_make_shapes.h"
+
 #include "base/str.h"
+#include "data/data_scan.h"
 #include "data/jpeg_write.h"
 #include "data/resize.h"
-#include "data/tool.h"
-#include "data/tool_source.h"
 #include "sys/file.h"
 
 #include <errno.h>
@@ -13,9 +14,9 @@
 #include <unistd.h>
 
 struct make {
-    const struct tool_shapes *spec;
+    const struct data_shapes *spec;
     const char *dir; // of the split
-    struct tool_source source;
+    struct data_scan scan;
     struct resize resize;
     uint8_t *pixels;
     struct arena arena;
@@ -30,7 +31,7 @@ static int make_write(const char *path, const void *data, size_t len, struct err
 
 static int make_image(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
     struct make *m = ctx;
-    const struct source *s = &m->source.store->source;
+    const struct source *s = &m->scan.store->source;
     unsigned char *jpeg;
     size_t len;
     resize_square(&m->resize, sample->bytes, s->width, s->height, m->spec->size, m->pixels);
@@ -45,7 +46,7 @@ static int make_image(void *ctx, uint32_t i, const struct sample *sample, struct
 }
 
 static int make_folders(const struct make *m, struct err *e) {
-    const struct source *s = &m->source.store->source;
+    const struct source *s = &m->scan.store->source;
     struct arena a = {0};
     int bad = 0;
     for (int i = 0; i < s->classes && bad == 0; i++)
@@ -54,29 +55,29 @@ static int make_folders(const struct make *m, struct err *e) {
     return bad;
 }
 
-static int make_split(const struct tool_shapes *t, const struct dataset_config *c, const char *dir,
+static int make_split(const struct data_shapes *t, const struct dataset_config *c, const char *dir,
                       struct err *e) {
     struct make m = {.spec = t, .dir = dir};
     m.pixels = heap_alloc((size_t)t->size * (size_t)t->size * RESIZE_CHANNELS);
-    int bad = tool_open(&m.source, c, e);
+    int bad = data_scan_open(&m.scan, c, e);
     if (bad == 0)
         bad = make_folders(&m, e);
     if (bad == 0)
-        bad = tool_each(&m.source, make_image, &m, e);
+        bad = data_scan_each(&m.scan, make_image, &m, e);
     resize_fini(&m.resize);
     free(m.pixels);
     arena_fini(&m.arena);
-    tool_close(&m.source);
+    data_scan_close(&m.scan);
     return bad;
 }
 
-int tool_make_shapes(const struct tool_shapes *t,
+int data_make_shapes(const struct data_shapes *t,
                      int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e),
                      void *ctx, struct err *e) {
     static const char *const names[DATASET_SPLITS] = {"train", "test"};
     const uint32_t counts[DATASET_SPLITS] = {t->train, t->test};
     struct arena a = {0};
-    int bad = tool_make_dir(t->dir, e);
+    int bad = data_scan_folder(t->dir, e);
     for (int split = 0; split < DATASET_SPLITS && bad == 0; split++) {
         if (counts[split] == 0)
             continue;

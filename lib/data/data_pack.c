@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing a data set into webdataset shards, or into the packed form.
+#include "data/data_pack.h"
+
 #include "base/str.h"
 #include "content/tar_write.h"
+#include "data/data_index.h"
+#include "data/data_scan.h"
 #include "data/jpeg.h"
-#include "data/tool.h"
-#include "data/tool_source.h"
 #include "sys/file.h"
-#include "sys/file_entries.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,21 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 32 };
-
-int tool_make_dir(const char *dir, struct err *e) {
-    if (file_make_dirs(dir, 0755, e) < 0)
-        return -1;
-    struct file_entries in = file_entries_open(dir);
-    bool used = file_entries_next(&in);
-    if (file_entries_close(&in, 0, e) < 0)
-        return -1;
-    return used ? err_set(e, ERR_EXISTS, "'%s' is not empty (try: another folder)", dir) : 0;
-}
+enum {
+    NAME_BYTES = 32,
+    TAR_END_BYTES = 1024, // the closing blocks of an archive
+};
 
 struct shards {
-    struct tool_source source;
-    struct tool_packed *out;
+    struct data_scan scan;
+    struct data_packed *out;
     const char *dir;
     uint64_t shard_bytes;
     struct jpeg *jpeg;
@@ -84,15 +78,15 @@ static int shard_end(struct shards *h, struct err *e) {
 
 static int shard_add(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
     struct shards *h = ctx;
-    struct source *s = &h->source.store->source;
+    struct source *s = &h->scan.store->source;
     char name[NAME_BYTES], label[NAME_BYTES];
     const uint8_t *rgb;
     int width, height;
     if (jpeg_decode(h->jpeg, sample->bytes, sample->len, &rgb, &width, &height, e) < 0)
-        return dataset_note_bad(h->source.store, i, false, e);
+        return dataset_note_bad(h->scan.store, i, false, e);
     int digits = snprintf(label, sizeof label, "%d", s->labels[i]);
     uint64_t more = tar_write_size(sample->len) + tar_write_size((size_t)digits);
-    if (h->path && h->tar.bytes + more + TOOL_TAR_END_BYTES > h->shard_bytes && shard_end(h, e) < 0)
+    if (h->path && h->tar.bytes + more + TAR_END_BYTES > h->shard_bytes && shard_end(h, e) < 0)
         return -1;
     if (!h->path && shard_begin(h, e) < 0)
         return -1;
@@ -107,7 +101,7 @@ static int shard_add(void *ctx, uint32_t i, const struct sample *sample, struct 
 }
 
 static int shard_classes(const struct shards *h, struct err *e) {
-    const struct source *s = &h->source.store->source;
+    const struct source *s = &h->scan.store->source;
     struct arena a = {0};
     struct strbuf text = {0};
     for (int i = 0; i < s->classes; i++)
@@ -119,43 +113,43 @@ static int shard_classes(const struct shards *h, struct err *e) {
     return bad;
 }
 
-int tool_pack_shards(const struct dataset_config *c, const char *dir, uint64_t shard_bytes,
-                     struct tool_packed *out, struct err *e) {
+int data_pack_shards(const struct dataset_config *c, const char *dir, uint64_t shard_bytes,
+                     struct data_packed *out, struct err *e) {
     struct shards h = {.out = out, .dir = dir, .shard_bytes = shard_bytes, .fd = -1};
-    *out = (struct tool_packed){0};
-    int bad = tool_open(&h.source, c, e);
-    if (bad == 0 && h.source.store->source.height > 0)
+    *out = (struct data_packed){0};
+    int bad = data_scan_open(&h.scan, c, e);
+    if (bad == 0 && h.scan.store->source.height > 0)
         bad = err_set(e, ERR_CONFIG,
                       "%s holds pixels and no JPEG files, so it has no shards (try: a name that "
                       "ends in .dtpack)",
-                      h.source.store->source.kind->name);
+                      h.scan.store->source.kind->name);
     if (bad == 0)
-        bad = tool_make_dir(dir, e);
+        bad = data_scan_folder(dir, e);
     if (bad == 0)
         bad = jpeg_open(&h.jpeg, e);
     if (bad == 0)
-        bad = tool_each(&h.source, shard_add, &h, e);
+        bad = data_scan_each(&h.scan, shard_add, &h, e);
     if (bad == 0)
         bad = shard_end(&h, e);
     if (bad == 0)
         bad = shard_classes(&h, e);
-    struct tool_indexed indexed;
+    struct data_indexed indexed;
     if (bad == 0 && out->shards > 0)
-        bad = tool_index(dir, NULL, NULL, &indexed, e);
+        bad = data_index(dir, NULL, NULL, &indexed, e);
     if (bad && h.path)
         shard_abort(&h);
-    out->bad = h.source.store->bad.count;
+    out->bad = h.scan.store->bad.count;
     jpeg_close(h.jpeg);
     arena_fini(&h.arena);
-    tool_close(&h.source);
+    data_scan_close(&h.scan);
     return bad;
 }
 
-int tool_pack_pixels(const struct dataset_config *c, const char *path, struct tool_packed *out,
+int data_pack_pixels(const struct dataset_config *c, const char *path, struct data_packed *out,
                      struct err *e) {
     struct dataset d;
     uint32_t *list = heap_alloc(DATASET_BAD_MAX * sizeof *list);
-    *out = (struct tool_packed){0};
+    *out = (struct data_packed){0};
     int bad = 0;
     if (!file_is_absent(path))
         bad = err_set(e, ERR_EXISTS, "'%s' exists (try: another name)", path);
@@ -164,7 +158,7 @@ int tool_pack_pixels(const struct dataset_config *c, const char *path, struct to
     if (bad == 0) {
         struct stat st = {0};
         stat(path, &st);
-        *out = (struct tool_packed){.samples = d.samples,
+        *out = (struct data_packed){.samples = d.samples,
                                     .shards = 1,
                                     .bad = dataset_bad_list(&d, list),
                                     .bytes = (uint64_t)st.st_size};

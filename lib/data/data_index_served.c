@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index files of webdataset shards that dtdata serves.
 #include "content/tar.h"
+#include "data/data_index.h"
 #include "data/served.h"
 #include "data/shard_index.h"
-#include "data/tool.h"
 #include "sys/file.h"
 #include "sys/loop.h" // container_of
 
@@ -17,7 +17,7 @@ enum { BUFFER_BYTES = 1 << 20 };
 struct indexing {
     struct served served;
     const char *to;
-    struct tool_indexed *out;
+    struct data_indexed *out;
     uint64_t total;
     int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e);
     void *ctx;
@@ -124,11 +124,11 @@ static bool is_first(const struct served *s, size_t i) {
     return shard_index_is_shard(s->object[i].path);
 }
 
-int tool_index_served(const char *served, const char *to,
+int data_index_served(const char *served, const char *to,
                       int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e),
-                      void *ctx, struct tool_indexed *out, struct err *e) {
+                      void *ctx, struct data_indexed *out, struct err *e) {
     struct indexing x = {.to = to, .out = out, .progress = progress, .ctx = ctx};
-    *out = (struct tool_indexed){0};
+    *out = (struct data_indexed){0};
     int result = served_open(&x.served, served, e);
     for (size_t i = 0; result == 0 && i < x.served.count; i++)
         x.total += shard_index_is_shard(x.served.object[i].path);
