@@ -61,7 +61,7 @@ static int archive_index(struct source *s, struct layout *l, uint32_t file, stru
         return archive_place(l, f, file, &entry, e);
     if (tar_open(&t, f->path, e) < 0)
         return -1;
-    f->stream = !t.seekable;
+    f->unseekable = !t.seekable;
     int r;
     while ((r = tar_next(&t, &entry, e)) > 0)
         if (entry.type == TAR_FILE && (r = archive_place(l, f, file, &entry, e)) < 0)
@@ -77,7 +77,7 @@ static void archive_files(struct archive *a) {
     x->file = heap_alloc(a->files.count * sizeof *x->file);
     x->files = a->files.count;
     for (uint32_t i = 0; i < x->files; i++)
-        x->file[i] = (struct index_file){a->files.file[i].path, -1, a->files.file[i].stream};
+        x->file[i] = (struct index_file){a->files.file[i].path, -1, a->files.file[i].unseekable};
 }
 
 static int archive_open(struct source *s, struct err *e) {
@@ -112,17 +112,17 @@ static int archive_read(const struct source *s, uint32_t i, struct source_reader
                         struct sample *out, struct err *e) {
     const struct archive *a = s->impl;
     const struct index_file *f = &a->index.file[a->index.entry[i].file];
-    if (f->stream)
+    if (f->unseekable)
         return err_set(e, ERR_CONFIG,
                        "a compressed archive has no place to read one image from (try: "
                        "train.decode=once, or unpack it with 'zstd -d')");
     return index_read(&a->index, i, r, out, e);
 }
 
-static bool archive_streams(const struct source *s) {
+static bool archive_is_sequential(const struct source *s) {
     const struct archive *a = s->impl;
     for (size_t i = 0; i < a->index.count; i++)
-        if (a->index.file[a->index.entry[i].file].stream)
+        if (a->index.file[a->index.entry[i].file].unseekable)
             return true;
     return false;
 }
@@ -149,9 +149,8 @@ static struct placed *archive_by_offset(const struct index *x, uint32_t file, si
     return list;
 }
 
-static int archive_stream_member(struct tar *t, const struct tar_entry *entry, uint32_t item,
-                                 struct source_reader *r, source_each *each, void *ctx,
-                                 struct err *e) {
+static int sequential_member(struct tar *t, const struct tar_entry *entry, uint32_t item,
+                             struct source_reader *r, source_each *each, void *ctx, struct err *e) {
     struct sample sample = {.len = entry->size};
     struct arena scratch = {0};
     uint8_t *room = source_room(r, entry->size, 0, e);
@@ -163,8 +162,8 @@ static int archive_stream_member(struct tar *t, const struct tar_entry *entry, u
     return bad;
 }
 
-static int archive_stream_file(const char *path, const struct placed *list, size_t count,
-                               source_each *each, void *ctx, struct err *e) {
+static int sequential_file(const char *path, const struct placed *list, size_t count,
+                           source_each *each, void *ctx, struct err *e) {
     struct source_reader reader = {0};
     struct tar t;
     struct tar_entry entry;
@@ -174,7 +173,7 @@ static int archive_stream_file(const char *path, const struct placed *list, size
         return -1;
     while (next < count && (r = tar_next(&t, &entry, e)) > 0)
         if (entry.offset == list[next].offset &&
-            (r = archive_stream_member(&t, &entry, list[next++].item, &reader, each, ctx, e)) != 0)
+            (r = sequential_member(&t, &entry, list[next++].item, &reader, each, ctx, e)) != 0)
             break;
     if (r == 0 && next < count)
         r = err_set(e, ERR_FORMAT, "the archive changed while it was read");
@@ -183,16 +182,16 @@ static int archive_stream_file(const char *path, const struct placed *list, size
     return r < 0 ? err_wrap(e, "'%s'", path) : r == 1 && next < count;
 }
 
-static int archive_stream(struct source *s, source_each *each, void *ctx, struct err *e) {
+static int archive_sequential(struct source *s, source_each *each, void *ctx, struct err *e) {
     const struct index *x = &((struct archive *)s->impl)->index;
     int bad = 0;
     for (uint32_t i = 0; i < x->files && bad == 0; i++) {
-        if (!x->file[i].stream)
+        if (!x->file[i].unseekable)
             continue;
         size_t count;
         struct placed *list = archive_by_offset(x, i, &count);
         if (count > 0)
-            bad = archive_stream_file(x->file[i].path, list, count, each, ctx, e);
+            bad = sequential_file(x->file[i].path, list, count, each, ctx, e);
         free(list);
     }
     return bad < 0 ? -1 : 0;
@@ -219,7 +218,7 @@ const struct source_kind source_tar = {
     .identify = archive_identify,
     .open = archive_open,
     .read = archive_read,
-    .stream = archive_stream,
-    .streams = archive_streams,
+    .sequential = archive_sequential,
+    .is_sequential = archive_is_sequential,
     .where = archive_where,
     .close = archive_close};

@@ -14,7 +14,7 @@ struct archive_file {
     enum dataset_split split; // of train.tar, or of its folder
     const char *prefix;       // "train" or "train/<name>"; NULL: members have it
     bool listed;              // one of many in a folder: a class, or a shard
-    bool stream;              // compressed as a whole
+    bool unseekable;          // compressed as a whole
 };
 
 struct archives {

@@ -73,15 +73,15 @@ static int inspect_item(void *ctx, uint64_t i, int thread, struct err *e) {
     return 0;
 }
 
-static int inspect_streamed(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
+static int inspect_in_order(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
     return inspect_sample(ctx, i, 0, sample, e);
 }
 
 static int inspect_run(struct inspect *n, struct err *e) {
     const struct dataset_config *c = &n->scan.store->config;
     const struct source *s = &n->scan.store->source;
-    if (s->kind->streams && s->kind->streams(s))
-        return data_scan_each(&n->scan, inspect_streamed, n, e);
+    if (s->kind->is_sequential && s->kind->is_sequential(s))
+        return data_scan_each(&n->scan, inspect_in_order, n, e);
     const struct decode_threads p = {.threads = n->threads,
                                      .count = s->samples,
                                      .item = inspect_item,

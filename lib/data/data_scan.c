@@ -30,8 +30,8 @@ int data_scan_each(struct data_scan *t, source_each *each, void *ctx, struct err
     const struct dataset_config *c = &t->store->config;
     struct source_reader reader = {0};
     int bad = 0;
-    if (s->kind->streams && s->kind->streams(s))
-        return s->kind->stream(s, each, ctx, e); // a source is of one kind of archives
+    if (s->kind->is_sequential && s->kind->is_sequential(s))
+        return s->kind->sequential(s, each, ctx, e); // a source is of one kind of archives
     for (uint32_t i = 0; i < s->samples && bad >= 0; i++) {
         struct sample sample = {0};
         if (i % DATA_SCAN_PROGRESS_EVERY == 0 && c->progress)

@@ -136,8 +136,8 @@ static int dataset_first(struct first *f, struct err *e) {
     int r = 0;
     if (jpeg_open(&f->jpeg, e) < 0)
         return -1;
-    if (s->kind->streams && s->kind->streams(s))
-        r = s->kind->stream(s, first_image, f, e);
+    if (s->kind->is_sequential && s->kind->is_sequential(s))
+        r = s->kind->sequential(s, first_image, f, e);
     for (uint32_t i = 0; f->width == 0 && r == 0 && i < s->samples; i++)
         r = s->kind->read(s, i, &reader, &sample, e) < 0 ? dataset_note_bad(f->store, i, false, e)
                                                          : first_image(f, i, &sample, e);
@@ -312,7 +312,7 @@ static int dataset_open_stream(struct dataset *d, struct err *e) {
     struct source *s = &store->source;
     if (s->kind->open(s, e) < 0 || dataset_plan(store, e) < 0)
         return -1;
-    if (s->kind->streams && s->kind->streams(s))
+    if (s->kind->is_sequential && s->kind->is_sequential(s))
         return err_set(e, ERR_CONFIG,
                        "images cannot be read one by one from a compressed archive (try: "
                        "unpack it with 'zstd -d', or train.decode=once)");
@@ -460,7 +460,7 @@ int dataset_digest(const struct dataset *d, int64_t *digest, struct err *e) {
     return bad ? err_wrap(e, "telling the data apart") : 0;
 }
 
-bool dataset_is_streamed(const char *source) {
+bool dataset_is_served(const char *source) {
     return served_is(source);
 }
 

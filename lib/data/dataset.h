@@ -108,7 +108,7 @@ uint64_t dataset_memory_bytes(const struct dataset *d);
 // streamed input it waits for images from all over the set. Never 0.
 int dataset_digest(const struct dataset *d, int64_t *digest, struct err *e);
 // Whether a source is the folder of a streamed input, whose images come while they are read.
-bool dataset_is_streamed(const char *source);
+bool dataset_is_served(const char *source);
 // Whether a read may wait for an image that is still to come; makes reads that wait fail for good.
 bool dataset_waits(const struct dataset *d);
 void dataset_cancel(const struct dataset *d);

@@ -20,7 +20,7 @@ struct fill {
     size_t image_bytes;
     struct dataset_reader *reader; // threads entries
     int threads, opened;
-    uint8_t *streamed; // samples entries, or NULL: none was
+    uint8_t *came; // samples entries, of sequential ones; NULL: none is
     uint64_t done;
     struct batch_image *batch;
     uint8_t *bytes;
@@ -39,7 +39,7 @@ static int fill_item(void *ctx, uint64_t i, int thread, struct err *e) {
     struct fill *f = ctx;
     const struct source *s = &f->store->source;
     struct sample sample = {0};
-    if (f->streamed && f->streamed[i])
+    if (f->came && f->came[i])
         return 0;
     if (s->kind->read(s, (uint32_t)i, &f->reader[thread].source, &sample, e) < 0)
         return dataset_note_bad(f->store, (uint32_t)i, false, e);
@@ -74,7 +74,7 @@ static int fill_batch(struct fill *f, struct err *e) {
     return bad;
 }
 
-static int fill_streamed(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
+static int fill_in_order(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
     struct fill *f = ctx;
     if (f->bytes_used + sample->len > f->bytes_room) {
         f->bytes_room = f->bytes_used + sample->len + BATCH_BYTES_MAX;
@@ -83,18 +83,18 @@ static int fill_streamed(void *ctx, uint32_t i, const struct sample *sample, str
     memcpy(f->bytes + f->bytes_used, sample->bytes, sample->len);
     f->batch[f->batch_count++] = (struct batch_image){f->bytes_used, sample->len, i};
     f->bytes_used += sample->len;
-    f->streamed[i] = 1;
+    f->came[i] = 1;
     bool full = f->batch_count == BATCH_IMAGES_MAX || f->bytes_used >= BATCH_BYTES_MAX;
     return full ? fill_batch(f, e) : 0;
 }
 
-static int fill_stream(struct fill *f, struct err *e) {
+static int fill_sequential(struct fill *f, struct err *e) {
     struct source *s = &f->store->source;
-    if (!s->kind->streams || !s->kind->streams(s))
+    if (!s->kind->is_sequential || !s->kind->is_sequential(s))
         return 0;
-    f->streamed = heap_alloc(s->samples);
+    f->came = heap_alloc(s->samples);
     f->batch = heap_alloc(BATCH_IMAGES_MAX * sizeof *f->batch);
-    if (s->kind->stream(s, fill_streamed, f, e) < 0)
+    if (s->kind->sequential(s, fill_in_order, f, e) < 0)
         return -1;
     return fill_batch(f, e);
 }
@@ -128,7 +128,7 @@ int dataset_fill(struct dataset_store *store, uint8_t *pixels, int32_t *labels, 
         bad = dataset_reader_init(&f.reader[f.opened], store, e);
     memcpy(labels, s->labels, s->samples * sizeof *labels);
     if (bad == 0)
-        bad = fill_stream(&f, e);
+        bad = fill_sequential(&f, e);
     if (bad == 0 && f.done < s->samples)
         bad = fill_run(&f, fill_item, s->samples, 0, e);
     if (bad == 0)
@@ -136,7 +136,7 @@ int dataset_fill(struct dataset_store *store, uint8_t *pixels, int32_t *labels, 
     for (int i = 0; i < f.opened; i++)
         dataset_reader_fini(&f.reader[i]);
     free(f.reader);
-    free(f.streamed);
+    free(f.came);
     free(f.batch);
     free(f.bytes);
     return bad;

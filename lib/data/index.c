@@ -66,7 +66,7 @@ int index_add_layout(struct index *x, const struct layout *l, size_t skip, struc
 
 void index_open_files(struct index *x) {
     for (uint32_t i = 0; i < x->files && x->files <= INDEX_FDS_MAX; i++)
-        if (!x->file[i].stream && x->file[i].fd < 0)
+        if (!x->file[i].unseekable && x->file[i].fd < 0)
             x->file[i].fd = open(x->file[i].path, O_RDONLY | O_CLOEXEC);
 }
 
@@ -125,7 +125,7 @@ int index_read(const struct index *x, uint32_t i, struct source_reader *r, struc
     if (x->root)
         return index_read_named(x, it, r, out, e);
     const struct index_file *f = &x->file[it->file];
-    must(!f->stream);
+    must(!f->unseekable);
     uint8_t *room = source_room(r, it->size, 0, e);
     if (!room)
         return -1;
@@ -145,7 +145,7 @@ static void index_where_member(const struct index_file *f, const struct index_en
     auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     struct err ignored;
     struct arena scratch = {0};
-    if (!f->stream && fd >= 0 && it->at >= TAR_BLOCK_BYTES &&
+    if (!f->unseekable && fd >= 0 && it->at >= TAR_BLOCK_BYTES &&
         index_pread(fd, (uint8_t *)name, sizeof name, it->at - TAR_BLOCK_BYTES, &ignored) == 0)
         strbuf_addf(out, ": member '%s'",
                     str_printable(&scratch, name, strnlen(name, sizeof name)));

@@ -24,7 +24,7 @@ struct index_entry {
 struct index_file {
     const char *path; // in the source's arena
     int fd;           // -1: opened when needed
-    bool stream;      // no place to read from: compressed as a whole, or no file of this computer
+    bool unseekable;  // compressed as a whole, or no file of this computer
 };
 
 struct index {

@@ -88,14 +88,14 @@ enum { CLASSES = sizeof shapes_classes / sizeof shapes_classes[0] };
 
 // ---- random draws ------------------------------------------------------------------------------
 
-struct stream {
+struct draws {
     uint64_t key, image;
     uint32_t block;
     struct philox words;
     int used; // words taken of the block
 };
 
-static uint32_t draw(struct stream *r, uint32_t bound) {
+static uint32_t draw(struct draws *r, uint32_t bound) {
     if (r->used == 4) {
         r->words = philox(r->key, r->image, r->block++);
         r->used = 0;
@@ -105,7 +105,7 @@ static uint32_t draw(struct stream *r, uint32_t bound) {
 
 // A rotation by a random angle, times UNIT: a rational point of a quarter circle, then quarter
 // turns.
-static void draw_angle(struct stream *r, int *cosine, int *sine) {
+static void draw_angle(struct draws *r, int *cosine, int *sine) {
     int t = (int)draw(r, 1024);
     int square = t * t, d = (1 << 20) + square;
     int c = (int)((int64_t)UNIT * ((1 << 20) - square) / d);
@@ -119,7 +119,7 @@ struct colour {
     int c[3];
 };
 
-static struct colour draw_colour(struct stream *r) {
+static struct colour draw_colour(struct draws *r) {
     struct colour k;
     for (int i = 0; i < 3; i++)
         k.c[i] = 20 + (int)draw(r, 216);
@@ -132,7 +132,7 @@ static int brightness(struct colour k) {
 
 // ---- backgrounds: a weight 0 … 256 between two colours for every pixel -------------------------
 
-static void texture_gradient(struct stream *r, int *weight) {
+static void texture_gradient(struct draws *r, int *weight) {
     int c, s;
     draw_angle(r, &c, &s);
     for (int i = 0; i < SIDE * SIDE; i++) {
@@ -141,7 +141,7 @@ static void texture_gradient(struct stream *r, int *weight) {
     }
 }
 
-static void texture_stripes(struct stream *r, int *weight) {
+static void texture_stripes(struct draws *r, int *weight) {
     int c, s;
     draw_angle(r, &c, &s);
     int period = 24 + (int)draw(r, 72), phase = (int)draw(r, 1024); // in 1/8 pixels
@@ -152,7 +152,7 @@ static void texture_stripes(struct stream *r, int *weight) {
     }
 }
 
-static void texture_checks(struct stream *r, int *weight) {
+static void texture_checks(struct draws *r, int *weight) {
     int c, s;
     draw_angle(r, &c, &s);
     int size = 24 + (int)draw(r, 40);
@@ -163,7 +163,7 @@ static void texture_checks(struct stream *r, int *weight) {
     }
 }
 
-static void texture_clouds(struct stream *r, int *weight) {
+static void texture_clouds(struct draws *r, int *weight) {
     int grid[GRID][GRID];
     for (int i = 0; i < GRID * GRID; i++)
         grid[i / GRID][i % GRID] = (int)draw(r, 257);
@@ -175,13 +175,13 @@ static void texture_clouds(struct stream *r, int *weight) {
     }
 }
 
-static void (*const textures[])(struct stream *r, int *weight) = {texture_gradient, texture_stripes,
-                                                                  texture_checks, texture_clouds};
+static void (*const textures[])(struct draws *r, int *weight) = {texture_gradient, texture_stripes,
+                                                                 texture_checks, texture_clouds};
 
 // ---- one image ---------------------------------------------------------------------------------
 
 // Share of every pixel that the figure covers, 0 … SUB * SUB.
-static void shapes_cover(struct stream *r, int class, uint8_t *cover) {
+static void shapes_cover(struct draws *r, int class, uint8_t *cover) {
     int radius = RADIUS_MIN + (int)draw(r, RADIUS_RANGE);
     int room = SIDE * STEP - 2 * radius; // the circle stays in the picture
     int cx = radius + (int)draw(r, (uint32_t)room), cy = radius + (int)draw(r, (uint32_t)room);
@@ -205,7 +205,7 @@ static void shapes_cover(struct stream *r, int class, uint8_t *cover) {
 
 static void shapes_image(uint64_t seed, enum dataset_split split, uint32_t index, int class,
                          uint8_t *out) {
-    struct stream r = {.key = seed, .image = (uint64_t)split << 32 | index, .used = 4};
+    struct draws r = {.key = seed, .image = (uint64_t)split << 32 | index, .used = 4};
     uint8_t cover[SIDE * SIDE];
     int weight[SIDE * SIDE];
     shapes_cover(&r, class, cover);

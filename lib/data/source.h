@@ -42,7 +42,7 @@ struct source {
     void *impl;
 };
 
-// A sample that read cannot reach, in the order in which the source is streamed. 1 ends the stream.
+// A sample that read cannot reach, in the order of its archive. 1 ends the pass.
 typedef int source_each(void *ctx, uint32_t i, const struct sample *sample, struct err *e);
 
 struct source_kind {
@@ -53,13 +53,13 @@ struct source_kind {
     // Adds to s->identity what the samples depend on; cheap, because every start does it.
     int (*identify)(struct source *s, struct err *e);
     int (*open)(struct source *s, struct err *e); // counts, labels and sorts the samples
-    // Sample i. NULL: samples are only reached by stream.
+    // Sample i. NULL: samples are only reached by sequential.
     int (*read)(const struct source *s, uint32_t i, struct source_reader *r, struct sample *out,
                 struct err *e);
     // Calls each for all samples that read refuses because they lie in compressed archives; bytes
     // are valid during the call. NULL: there are none.
-    int (*stream)(struct source *s, source_each *each, void *ctx, struct err *e);
-    bool (*streams)(const struct source *s); // whether stream has anything to do
+    int (*sequential)(struct source *s, source_each *each, void *ctx, struct err *e);
+    bool (*is_sequential)(const struct source *s); // whether sequential has anything to do
     // The place of sample i, for messages.
     void (*where)(const struct source *s, uint32_t i, struct strbuf *out);
     // Whether a read may wait for bytes that are still to come, and ends such reads. NULL: none.

@@ -18,7 +18,7 @@ struct webdataset {
     struct archives files;
     struct index index;
     struct webdataset_served served; // of a streamed input; zeroed for files
-    bool streamed;
+    bool is_served;
 };
 
 static bool webdataset_detect(const char *path) {
@@ -37,8 +37,8 @@ static bool webdataset_detect(const char *path) {
 static int webdataset_identify(struct source *s, struct err *e) {
     struct webdataset *w = s->impl = heap_alloc(sizeof *w);
     enum dataset_split split = s->config->alone ? s->config->split : DATASET_TRAIN;
-    w->streamed = served_is(s->config->source);
-    if (w->streamed)
+    w->is_served = served_is(s->config->source);
+    if (w->is_served)
         return webdataset_served_find(&w->served, s, &w->files, split, e);
     if (archives_find(&w->files, &s->arena, s->config->source, split, e) < 0)
         return -1;
@@ -58,7 +58,7 @@ static int webdataset_names(struct source *s, const char *dir, char **text, stru
     struct err ignored;
     size_t len;
     *text = NULL;
-    if (w->streamed)
+    if (w->is_served)
         return webdataset_served_text(&w->served, &s->arena,
                                       arena_printf(&s->arena, "%s%s", dir, CLASSES_FILE),
                                       CLASSES_BYTES_MAX, text, e);
@@ -114,9 +114,9 @@ static int webdataset_open(struct source *s, struct err *e) {
     struct webdataset *w = s->impl;
     struct index *x = &w->index;
     struct found f = {.index = x};
-    if (w->streamed && webdataset_served_open(&w->served, s, &w->files, x, e) < 0)
+    if (w->is_served && webdataset_served_open(&w->served, s, &w->files, x, e) < 0)
         return -1;
-    for (f.file = 0; f.file < w->files.count && !w->streamed; f.file++)
+    for (f.file = 0; f.file < w->files.count && !w->is_served; f.file++)
         if (w->files.file[f.file].split == s->config->split &&
             webdataset_scan(w->files.file[f.file].path, webdataset_found, &f, e) < 0)
             return -1;
@@ -127,8 +127,8 @@ static int webdataset_open(struct source *s, struct err *e) {
     x->file = heap_alloc(w->files.count * sizeof *x->file);
     x->files = w->files.count;
     for (uint32_t i = 0; i < x->files; i++)
-        x->file[i] = (struct index_file){w->files.file[i].path, -1, w->streamed};
-    if (!w->streamed)
+        x->file[i] = (struct index_file){w->files.file[i].path, -1, w->is_served};
+    if (!w->is_served)
         index_open_files(x);
     s->samples = (uint32_t)x->count;
     s->labels = x->label;
@@ -139,8 +139,8 @@ static int webdataset_open(struct source *s, struct err *e) {
 static int webdataset_read(const struct source *s, uint32_t i, struct source_reader *r,
                            struct sample *out, struct err *e) {
     const struct webdataset *w = s->impl;
-    return w->streamed ? webdataset_served_read(&w->served, &w->index, i, r, out, e)
-                       : index_read(&w->index, i, r, out, e);
+    return w->is_served ? webdataset_served_read(&w->served, &w->index, i, r, out, e)
+                        : index_read(&w->index, i, r, out, e);
 }
 
 static void webdataset_where(const struct source *s, uint32_t i, struct strbuf *out) {
@@ -148,7 +148,7 @@ static void webdataset_where(const struct source *s, uint32_t i, struct strbuf *
 }
 
 static bool webdataset_waits(const struct source *s) {
-    return ((const struct webdataset *)s->impl)->streamed;
+    return ((const struct webdataset *)s->impl)->is_served;
 }
 
 static void webdataset_cancel(const struct source *s) {

@@ -53,7 +53,7 @@ static int say_decoding(void *ctx, uint64_t done, uint64_t total, struct err *e)
 }
 
 static bool comes(const struct dataset_config *c) {
-    return c->source && dataset_is_streamed(c->source);
+    return c->source && dataset_is_served(c->source);
 }
 
 // Training cuts a random part where that is asked for; evaluation, as always: the middle of an
