@@ -11,11 +11,11 @@
 enum { WORDS_MAX = 8 };
 
 struct bench_flags {
-    struct train_bench_plan plan;
+    struct train_bench_options options;
 };
 
 static const struct option_row ROWS[] = {
-    TRAIN_BENCH_FLAGS("bench", struct bench_flags, plan),
+    TRAIN_BENCH_FLAGS("bench", struct bench_flags, options),
 };
 static const struct option_table TABLE = {"Bench", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -51,22 +51,22 @@ static int kind_of(struct context *s, const char *word, int *out, struct err *e)
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    const struct train_bench_plan *plan = &((const struct bench_flags *)flags)->plan;
+    const struct train_bench_options *options = &((const struct bench_flags *)flags)->options;
     const char *words[WORDS_MAX] = {0};
     struct arena *a = s->arena;
     size_t n = 0;
     int kind = TRAIN_BENCH_NONE;
     if (kind_of(s, rest->args[0], &kind, e) < 0)
         return -1;
-    if (train_bench_check(plan, e) < 0)
+    if (train_bench_check(options, e) < 0)
         return -1;
     words[n++] = arena_printf(a, "--bench=%s", train_bench_words[kind]);
-    words[n++] = arena_printf(a, "--min-bytes=%lld", (long long)plan->bytes_min);
-    words[n++] = arena_printf(a, "--max-bytes=%lld", (long long)plan->bytes_max);
-    words[n++] = arena_printf(a, "--factor=%lld", (long long)plan->factor);
-    words[n++] = arena_printf(a, "--iterations=%lld", (long long)plan->iterations);
-    words[n++] = arena_printf(a, "--warmup=%lld", (long long)plan->warmup);
-    words[n++] = plan->check ? "--check" : "--no-check";
+    words[n++] = arena_printf(a, "--min-bytes=%lld", (long long)options->bytes_min);
+    words[n++] = arena_printf(a, "--max-bytes=%lld", (long long)options->bytes_max);
+    words[n++] = arena_printf(a, "--factor=%lld", (long long)options->factor);
+    words[n++] = arena_printf(a, "--iterations=%lld", (long long)options->iterations);
+    words[n++] = arena_printf(a, "--warmup=%lld", (long long)options->warmup);
+    words[n++] = options->check ? "--check" : "--no-check";
     s->config = settings(s, train_bench_words[kind]);
     return cmd_train_request(s, &(struct run_start_request){.bench = words}, e);
 }

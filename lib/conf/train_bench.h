@@ -12,7 +12,7 @@
 
 enum { TRAIN_BENCH_ITERATIONS_MAX = 1000 };
 
-struct train_bench_plan {
+struct train_bench_options {
     int kind; // enum train_bench
     int64_t bytes_min, bytes_max;
     int64_t factor;             // from one size to the next
@@ -21,7 +21,7 @@ struct train_bench_plan {
 };
 
 // Compares values that one row alone cannot. ERR_USAGE names both flags.
-int train_bench_check(const struct train_bench_plan *plan, struct err *e);
+int train_bench_check(const struct train_bench_options *options, struct err *e);
 
 // Rows for a table of the caller: verb of its flags, its struct, the member of this type.
 // clang-format off

@@ -109,10 +109,10 @@ static int read_file(struct option_set *set, const char *name, struct err *e) {
     return 0;
 }
 
-int train_bench_check(const struct train_bench_plan *plan, struct err *e) {
-    if (plan->bytes_min > plan->bytes_max)
+int train_bench_check(const struct train_bench_options *options, struct err *e) {
+    if (options->bytes_min > options->bytes_max)
         return err_set(e, ERR_USAGE, "--min-bytes %lld is more than --max-bytes %lld",
-                       (long long)plan->bytes_min, (long long)plan->bytes_max);
+                       (long long)options->bytes_min, (long long)options->bytes_max);
     return 0;
 }
 

@@ -133,11 +133,11 @@ struct train_flags {
     const char *file; // "": none
     bool help, version;
     struct option_list set;
-    bool devices;                  // list the devices of this computer, and end
-    bool plan, json;               // print the plan of the run, and end
-    int64_t ranks, ranks_per_node; // of the run that is planned
-    double network;                // Gbit/s between its nodes
-    struct train_bench_plan bench; // kind other than none: measure a collective, and end
+    bool devices;                     // list the devices of this computer, and end
+    bool plan, json;                  // print the plan of the run, and end
+    int64_t ranks, ranks_per_node;    // of the run that is planned
+    double network;                   // Gbit/s between its nodes
+    struct train_bench_options bench; // kind other than none: measure a collective, and end
 };
 // env is the program's environment. With RANK in it DTCTL_* are not read: under a launcher dtctl
 // has resolved them already. set is the caller's, for render_help and places. With --help or

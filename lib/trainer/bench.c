@@ -93,32 +93,32 @@ static int check(const struct bench_size *size, struct comm *comm, const struct 
     return comm_all_reduce_f64(comm, wrong, 1, COMM_SUM, e);
 }
 
-int bench_measure(const struct train_bench_plan *plan, size_t bytes, struct comm *comm,
+int bench_measure(const struct train_bench_options *options, size_t bytes, struct comm *comm,
                   const struct bench_way *way, float *numbers, struct bench_row *out,
                   struct err *e) {
-    struct bench_size size = bench_size_of(plan->kind, bytes, comm_world(comm));
+    struct bench_size size = bench_size_of(options->kind, bytes, comm_world(comm));
     *out = (struct bench_row){.bytes = size.count * sizeof(float), .count = size.each, .wrong = -1};
     memset(numbers, 0, size.buffer * sizeof *numbers); // sums of sums stay finite
     if (way->write(way->ctx, numbers, size.buffer, e) < 0 ||
-        (plan->warmup && way->move(way->ctx, &size, plan->warmup, e) < 0) ||
+        (options->warmup && way->move(way->ctx, &size, options->warmup, e) < 0) ||
         comm_barrier(comm, e) < 0)
         return -1;
     int64_t began = clock_mono_ns();
-    if (way->move(way->ctx, &size, plan->iterations, e) < 0)
+    if (way->move(way->ctx, &size, options->iterations, e) < 0)
         return -1;
-    out->us = (double)(clock_mono_ns() - began) / 1e3 / (double)plan->iterations;
+    out->us = (double)(clock_mono_ns() - began) / 1e3 / (double)options->iterations;
     if (comm_all_reduce_f64(comm, &out->us, 1, COMM_MEAN, e) < 0)
         return -1;
     out->algbw = out->us > 0 ? (double)out->bytes / out->us / 1e3 : 0;
-    out->busbw = out->algbw * bench_bus_factor(plan->kind, comm_world(comm));
-    return plan->check ? check(&size, comm, way, numbers, &out->wrong, e) : 0;
+    out->busbw = out->algbw * bench_bus_factor(options->kind, comm_world(comm));
+    return options->check ? check(&size, comm, way, numbers, &out->wrong, e) : 0;
 }
 
 // ---- output ------------------------------------------------------------------------------------
 
 struct report {
     const struct trainer_config *config;
-    const struct train_bench_plan *plan;
+    const struct train_bench_options *options;
     bool speaks, json;
     const char *metrics; // path; NULL: none
     int world;
@@ -127,8 +127,8 @@ struct report {
 };
 
 static const char *redop(const struct report *r) {
-    bool sums =
-        r->plan->kind == TRAIN_BENCH_ALL_REDUCE || r->plan->kind == TRAIN_BENCH_REDUCE_SCATTER;
+    bool sums = r->options->kind == TRAIN_BENCH_ALL_REDUCE ||
+                r->options->kind == TRAIN_BENCH_REDUCE_SCATTER;
     return sums ? "sum" : "none";
 }
 
@@ -148,10 +148,10 @@ static void say_head(const struct report *r, const struct bench_way *way) {
     if (r->json)
         return;
     int nodes = r->config->comm.nodes;
-    say(r, "# %s between %d rank%s on %d node%s, %s", train_bench_words[r->plan->kind], r->world,
+    say(r, "# %s between %d rank%s on %d node%s, %s", train_bench_words[r->options->kind], r->world,
         r->world == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", way->about);
     say(r, "# %lld calls after %lld, in place; time is the mean of all ranks",
-        (long long)r->plan->iterations, (long long)r->plan->warmup);
+        (long long)r->options->iterations, (long long)r->options->warmup);
     say(r, "#%12s %13s %9s %7s %7s %10s %7s %7s %7s", "size", "count", "type", "redop", "root",
         "time", "algbw", "busbw", "#wrong");
     say(r, "#%12s %13s %9s %7s %7s %10s %7s %7s", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
@@ -164,7 +164,7 @@ static int write_row(const struct report *r, const struct bench_row *row, struct
     json_open(&j, &line);
     json_object(&j, NULL);
     json_str(&j, "event", "bench");
-    json_str(&j, "kind", train_bench_words[r->plan->kind]);
+    json_str(&j, "kind", train_bench_words[r->options->kind]);
     json_int(&j, "ranks", r->world);
     json_int(&j, "size", (int64_t)row->bytes);
     json_int(&j, "count", (int64_t)row->count);
@@ -200,40 +200,41 @@ static int say_row(struct report *r, const struct bench_row *row, struct err *e)
 }
 
 static int say_end(const struct report *r, struct err *e) {
-    if (!r->json && r->plan->check)
+    if (!r->json && r->options->check)
         say(r, "# Out of bounds values : %.0f %s", r->wrong, r->wrong > 0 ? "FAILED" : "OK");
     if (!r->json)
         say(r, "# Avg bus bandwidth    : %g", r->rows ? r->busbw / r->rows : 0);
     return r->wrong > 0 ? err_set(e, ERR_FAILED,
                                   "bench %s: %.0f numbers of the results are wrong (try: "
                                   "train.collectives host, and NCCL_DEBUG=INFO)",
-                                  train_bench_words[r->plan->kind], r->wrong)
+                                  train_bench_words[r->options->kind], r->wrong)
                         : 0;
 }
 
 // ---- all sizes ---------------------------------------------------------------------------------
 
 static int sizes(struct report *r, struct comm *comm, struct err *e) {
-    const struct train_bench_plan *plan = r->plan;
+    const struct train_bench_options *options = r->options;
     struct bench_way way = {0};
     struct bench_row row;
-    size_t max = bench_size_of(plan->kind, (size_t)plan->bytes_max, r->world).buffer, last = 0;
+    size_t max = bench_size_of(options->kind, (size_t)options->bytes_max, r->world).buffer,
+           last = 0;
     float *numbers = malloc(max * sizeof *numbers);
     if (!numbers)
         return err_set(e, ERR_LIMIT, "no memory for %zu numbers (try: a smaller --max-bytes)", max);
-    int result = bench_way_open(&way, r->config, comm, plan->kind, max, e);
+    int result = bench_way_open(&way, r->config, comm, options->kind, max, e);
     if (result == 0)
         say_head(r, &way);
-    for (int64_t bytes = plan->bytes_min; bytes <= plan->bytes_max && result == 0;
-         bytes *= plan->factor) {
-        size_t count = bench_size_of(plan->kind, (size_t)bytes, r->world).count;
+    for (int64_t bytes = options->bytes_min; bytes <= options->bytes_max && result == 0;
+         bytes *= options->factor) {
+        size_t count = bench_size_of(options->kind, (size_t)bytes, r->world).count;
         if (count == last) // small sizes are rounded up to the same one
             continue;
         last = count;
         if (r->config->stop && *r->config->stop)
             result = err_set(e, ERR_INTERRUPTED, "stopped by a signal");
         if (result == 0)
-            result = bench_measure(plan, (size_t)bytes, comm, &way, numbers, &row, e);
+            result = bench_measure(options, (size_t)bytes, comm, &way, numbers, &row, e);
         if (result == 0)
             result = say_row(r, &row, e);
     }
@@ -243,26 +244,26 @@ static int sizes(struct report *r, struct comm *comm, struct err *e) {
     return result == 0 ? say_end(r, e) : -1;
 }
 
-static int check_plan(const struct train_bench_plan *plan, int world, struct err *e) {
-    if (train_bench_check(plan, e) < 0)
+static int check_options(const struct train_bench_options *options, int world, struct err *e) {
+    if (train_bench_check(options, e) < 0)
         return -1;
-    if (plan->kind == TRAIN_BENCH_SENDRECV && world < 2)
+    if (options->kind == TRAIN_BENCH_SENDRECV && world < 2)
         return err_set(e, ERR_CONFIG,
                        "bench sendrecv needs two ranks or more (try: --nproc-per-node 2)");
     return 0;
 }
 
-int bench_run(const struct trainer_config *config, const struct train_bench_plan *plan, bool json,
-              struct err *e) {
+int bench_run(const struct trainer_config *config, const struct train_bench_options *options,
+              bool json, struct err *e) {
     struct comm_config settings = config->comm;
-    struct report r = {.config = config, .plan = plan, .json = json, .world = settings.world};
+    struct report r = {.config = config, .options = options, .json = json, .world = settings.world};
     struct arena a = {0};
     struct comm *comm = NULL;
     settings.cpu = -1;
     settings.sockets = (int)config->options->comm_sockets;
     settings.stall_timeout_ms_max = (int)config->options->comm_timeout;
     r.speaks = settings.rank == 0;
-    int result = check_plan(plan, settings.world, e);
+    int result = check_options(options, settings.world, e);
     if (result == 0 && r.speaks && config->run) {
         r.metrics = file_join(&a, config->output_dir, "metrics.jsonl");
         result = file_make_dirs(config->output_dir, 0755, e);

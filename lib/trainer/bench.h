@@ -11,8 +11,8 @@
 // Every rank calls this. Rank 0 gives its lines to config.say, or JSON objects with `json`, and
 // writes the same objects to metrics.jsonl when there is a config.run. ERR_FAILED: some results are
 // wrong.
-int bench_run(const struct trainer_config *config, const struct train_bench_plan *plan, bool json,
-              struct err *e);
+int bench_run(const struct trainer_config *config, const struct train_bench_options *options,
+              bool json, struct err *e);
 
 // ---- parts of it -------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ struct bench_row {
     double wrong;        // numbers on all ranks; negative: not looked at
 };
 // A blocking call of all ranks; `numbers` has room for size.buffer.
-int bench_measure(const struct train_bench_plan *plan, size_t bytes, struct comm *comm,
+int bench_measure(const struct train_bench_options *options, size_t bytes, struct comm *comm,
                   const struct bench_way *way, float *numbers, struct bench_row *out,
                   struct err *e);
 

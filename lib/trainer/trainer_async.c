@@ -27,7 +27,7 @@ static const char *why_not(const struct trainer *t) {
                : NULL;
 }
 
-void trainer_async_plan(struct trainer *t) {
+void trainer_async_choose(struct trainer *t) {
     const char *why = why_not(t);
     t->async.on = t->config->device && t->config->shards <= 1 && !why;
     snprintf(t->async.why, sizeof t->async.why, "%s", why ? why : "");

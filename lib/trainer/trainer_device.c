@@ -40,13 +40,13 @@ int trainer_device_choose(const struct trainer_config *config, struct comm *comm
 }
 
 int trainer_device_open(struct trainer *t, struct err *e) {
-    trainer_async_plan(t);
+    trainer_async_choose(t);
     if (t->config->device && t->mesh.data == 1)
         return 0;
     int r = trainer_device_choose(t->config, t->comm, &t->device, e);
     if (r == 0)
         t->no_device = *e;
-    trainer_async_plan(t);
+    trainer_async_choose(t);
     t->apart |= r > 0 && !t->async.on; // the host adds up the totals
     return r < 0 ? -1 : 0;
 }

@@ -196,9 +196,9 @@ struct trainer {
 };
 
 // trainer_stages.c: the stages of each rank, and the connections between stages.
-int trainer_stages_plan(struct trainer *t, struct err *e); // from the options alone; refuses
-int trainer_stages_cut(struct trainer *t, struct err *e);  // the model into stages
-int trainer_stages_open(struct trainer *t, struct err *e); // groups of ranks
+int trainer_stages_choose(struct trainer *t, struct err *e); // from the options alone; refuses
+int trainer_stages_cut(struct trainer *t, struct err *e);    // the model into stages
+int trainer_stages_open(struct trainer *t, struct err *e);   // groups of ranks
 void trainer_stages_close(struct trainer *t);
 // trainer_step.c: runs the items of a program.
 enum run_mode {
@@ -234,7 +234,7 @@ double trainer_loss_scale(const struct step_run *r); // of each row's loss in th
 void trainer_set_requests(struct step_run *r);       // in the tail: whether to stop, or to save
 double trainer_lookahead(const struct step_run *r);  // optimizer.keep of this step
 // trainer_async.c
-void trainer_async_plan(struct trainer *t); // before apart is decided
+void trainer_async_choose(struct trainer *t); // before apart is decided
 int trainer_async_open(struct trainer *t, struct err *e);
 void trainer_async_close(struct trainer *t);
 void trainer_async_say(const struct trainer *t, struct strbuf *line);

@@ -36,7 +36,7 @@ static int open_rank(struct trainer *t, const struct trainer_config *config, str
                           .planning = true,
                           .copy_missing = -1,
                           .metrics_fd = -1};
-    if (trainer_stages_plan(t, e) < 0 || share_cores(t, config->comm.local_world, e) < 0)
+    if (trainer_stages_choose(t, e) < 0 || share_cores(t, config->comm.local_world, e) < 0)
         return -1;
     t->shards = t->mesh.data;
     return trainer_data_survey(t, e) < 0 || trainer_open_model(t, e) < 0 ||

@@ -229,7 +229,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
                           .copy_missing = -1,
                           .metrics_fd = -1};
     t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
-    if (trainer_stages_plan(t, e) < 0)
+    if (trainer_stages_choose(t, e) < 0)
         return -1;
     t->shards = config->shards > 1 ? config->shards : t->mesh.data;
     must(config->shards <= 1 || !t->round.steps);

@@ -11,7 +11,7 @@ _Static_assert((int)PIPE_GPIPE == (int)TRAIN_PIPE_GPIPE && (int)PIPE_1F1B == (in
                    (int)PIPE_INTERLEAVED == (int)TRAIN_PIPE_INTERLEAVED,
                "the words of conf are the orders of programs");
 
-int trainer_stages_plan(struct trainer *t, struct err *e) {
+int trainer_stages_choose(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     struct train_parallel p;
     if (train_parallel(o, t->world, &p, e) < 0)

@@ -99,7 +99,7 @@ static int lone_read(void *ctx, float *to, size_t count, struct err *e) {
 }
 
 static void test_measure(void) {
-    struct train_bench_plan plan = {
+    struct train_bench_options options = {
         .kind = TRAIN_BENCH_ALL_REDUCE, .iterations = 7, .warmup = 3, .check = true};
     const struct bench_way way = {.write = lone_write, .move = lone_move, .read = lone_read};
     const struct comm_config alone = {.world = 1, .local_world = 1, .nodes = 1, .cpu = -1};
@@ -109,16 +109,16 @@ static void test_measure(void) {
     struct err e;
     if (!ok(comm_open(&comm, NULL, &alone, &e) == 0, "one rank opens its group"))
         return;
-    ok(bench_measure(&plan, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong == 0,
+    ok(bench_measure(&options, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong == 0,
        "a measurement has no wrong numbers");
     ok(lone.calls == 11, "3 calls, 7 that are measured, and one that is checked");
     ok(row.bytes == BYTES && row.count == BYTES / sizeof(float) && row.us > 0,
        "a measurement has size and time");
     lone.spoils = true;
-    ok(bench_measure(&plan, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong == 1,
+    ok(bench_measure(&options, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong == 1,
        "a planted wrong sum is counted");
-    plan.check = false;
-    ok(bench_measure(&plan, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong < 0,
+    options.check = false;
+    ok(bench_measure(&options, BYTES, comm, &way, numbers, &row, &e) == 0 && row.wrong < 0,
        "without a check no number of wrong ones is given");
     comm_close(comm);
 }
