@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/name_map.h"
 #include "base/str.h"
-#include "protocol/follow_stream.h"
+#include "protocol/follow_record.h"
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "protocol/follow_stream.h"
+#include "protocol/follow_record.h"
 
 struct log_since {
     int64_t ms; // wall clock; 0: every line

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream of a node: any bytes are refused, or give records that stay inside the buffer and name
+// The output of a node: any bytes are refused, or give records that stay inside the buffer and name
 // only files of a run.
 #include "follow/run_history.h"
-#include "protocol/follow_stream.h"
+#include "protocol/follow_record.h"
 
 #include <string.h>
 

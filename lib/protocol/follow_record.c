@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the records of `dtrun --node follow`.
-#include "protocol/follow_stream.h"
+#include "protocol/follow_record.h"
 
 #include "base/bytes.h"
 #include "base/json.h"

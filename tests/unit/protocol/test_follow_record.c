@@ -3,7 +3,7 @@
 // on where they stopped.
 #include "base/bytes.h"
 #include "follow/log_mirror.h"
-#include "protocol/follow_stream.h"
+#include "protocol/follow_record.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

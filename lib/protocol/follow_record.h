@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the output of `dtrun --node follow` (protocol/node_protocol.h). Pure; the bytes of a node
 // are untrusted.
-#ifndef PROTOCOL_FOLLOW_STREAM_H
-#define PROTOCOL_FOLLOW_STREAM_H
+#ifndef PROTOCOL_FOLLOW_RECORD_H
+#define PROTOCOL_FOLLOW_RECORD_H
 
 #include "base/err.h"
 
