@@ -6,30 +6,30 @@
 
 #ifdef REF_TABLE
 
+// Rounded to so many significant bits, ties to even: a double has 52 behind its leading one.
+static double ref_significant(double v, int n) {
+    int dropped = 53 - n;
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    bits += (UINT64_C(1) << (dropped - 1)) - 1 + (bits >> dropped & 1);
+    bits &= ~((UINT64_C(1) << dropped) - 1);
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
 // Rounded to IEEE half precision: eleven significant bits, or multiples of 2^-24, ties to even.
 static double ref_half(double v) {
-    int exponent;
-    frexp(v, &exponent);
-    int last = exponent - 11 < -24 ? -24 : exponent - 11;
-    double rounded = ldexp(rint(ldexp(v, -last)), last);
+    if (fabs(v) < 0x1p-14) // a double of 2^28 or more has no smaller parts than these multiples
+        return copysign(fabs(v) + 0x1p28 - 0x1p28, v);
+    double rounded = ref_significant(v, 11);
     return fabs(rounded) > 65504 ? copysign((double)INFINITY, v) : rounded;
 }
 
-// An operand of a product: rounded to eight significant bits, ties to even, for KERNEL_BF16. A
-// double has seven of them behind its leading one, above DROPPED others.
+// An operand of a product, for KERNEL_BF16 rounded to eight significant bits.
 static double ref_operand(enum kernel_type type, REAL x) {
-    enum { DROPPED = 52 - 7 };
-    double v = (double)x;
-    uint64_t bits;
     if (type == KERNEL_FLOAT || !isfinite(x))
-        return v;
-    if (type == KERNEL_HALF)
-        return ref_half(v);
-    memcpy(&bits, &v, sizeof bits);
-    bits += (UINT64_C(1) << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
-    bits &= ~((UINT64_C(1) << DROPPED) - 1);
-    memcpy(&v, &bits, sizeof v);
-    return v;
+        return (double)x;
+    return type == KERNEL_HALF ? ref_half((double)x) : ref_significant((double)x, 8);
 }
 
 static void ref_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {

@@ -77,6 +77,14 @@ void count_shared(const u64 *address, u32 mask, u32 bytes) {
     u32 together = bytes == 16 ? 8 : bytes == 8 ? 16 : 32;
     counts.shared_requests++;
     for (u32 from = 0; from < LANES; from += together) {
+        u64 first = UINT64_MAX, end = 0;
+        for (u32 l = from; l < from + together; l++)
+            if (mask >> l & 1) {
+                first = address[l] < first ? address[l] : first;
+                end = address[l] + bytes > end ? address[l] + bytes : end;
+            }
+        if (end <= first / 4 * 4 + 4 * BANKS) // no two of these words are of one bank
+            continue;
         u64 word[BANKS][LANES * 4 / BANKS * LANES];
         u32 in_bank[BANKS] = {0}, most = 0;
         for (u32 l = from; l < from + together; l++) {
@@ -106,11 +114,35 @@ static void count(const struct insn *i, const u64 *address, u32 mask, u32 bytes)
 
 // ---- ld and st ---------------------------------------------------------------------------------
 // A loaded value fills its register: with the sign, or with zeros.
-static u64 extended(const u8 *p, enum type t) {
-    u64 v = 0;
-    u32 bytes = (u32)type_bytes(t);
-    memcpy(&v, p, bytes);
-    return type_is_signed(t) ? (u64)((s64)(v << (64 - 8 * bytes)) >> (64 - 8 * bytes)) : v;
+struct loaded {
+    u32 bytes;
+    bool is_signed;
+};
+static struct loaded loaded_as(const struct insn *i) {
+    enum type t = (enum type)i->type;
+    return (struct loaded){(u32)type_bytes(t), type_is_signed(t)};
+}
+// The copies are of constant sizes: a wide read of what was just written in parts waits for it.
+static inline u64 extended(const u8 *p, struct loaded as) {
+    u64 v8;
+    u32 v4;
+    u16 v2;
+    switch (as.bytes) {
+    case 1: return as.is_signed ? (u64)(s64)(int8_t)*p : *p;
+    case 2: memcpy(&v2, p, 2); return as.is_signed ? (u64)(s64)(int16_t)v2 : v2;
+    case 4: memcpy(&v4, p, 4); return as.is_signed ? (u64)(s64)(s32)v4 : v4;
+    default: memcpy(&v8, p, 8); return v8;
+    }
+}
+static inline void stored(u8 *p, u64 v, u32 bytes) {
+    u16 v2 = (u16)v;
+    u32 v4 = (u32)v;
+    switch (bytes) {
+    case 1: *p = (u8)v; break;
+    case 2: memcpy(p, &v2, 2); break;
+    case 4: memcpy(p, &v4, 4); break;
+    default: memcpy(p, &v, 8);
+    }
 }
 
 static void vector_size(const struct insn *i, const struct operand *o) {
@@ -121,27 +153,27 @@ static void vector_size(const struct insn *i, const struct operand *o) {
 
 static void ld(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *d = &i->op[0];
-    u32 one = (u32)type_bytes((enum type)i->type), bytes = one * d->n;
+    struct loaded as = loaded_as(i);
+    u32 bytes = as.bytes * d->n;
     u64 address[LANES];
     vector_size(i, d);
     if (HAS(ACQUIRE) || HAS(VOLATILE) || HAS(RELAXED))
         w->b->synchronised = true;
     EACH(address[l] = lane_address(w, i, 1, l);
          const u8 *p = space_read(w, (enum space)i->space, address[l], bytes, l);
-         for (u32 n = 0; n < d->n; n++)
-             set_lane(w, d, n, l, extended(p + n * one, (enum type)i->type)));
+         for (u32 n = 0; n < d->n; n++) set_lane(w, d, n, l, extended(p + n * as.bytes, as)));
     count(i, address, mask, bytes);
 }
 
 static void ld_param(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *d = &i->op[0];
-    u32 one = (u32)type_bytes((enum type)i->type);
+    struct loaded as = loaded_as(i);
     const u8 *params = w->b->launch->params;
     vector_size(i, d);
     EACH(u64 at = lane_address(w, i, 1, l);
-         if (at + one * d->n > w->b->k->param_bytes) fault("read behind the parameters");
+         if (at + as.bytes * d->n > w->b->k->param_bytes) fault("read behind the parameters");
          for (u32 n = 0; n < d->n; n++)
-             set_lane(w, d, n, l, extended(params + at + n * one, (enum type)i->type)));
+             set_lane(w, d, n, l, extended(params + at + n * as.bytes, as)));
 }
 
 static void st(struct warp *w, const struct insn *i, u32 mask) {
@@ -151,10 +183,7 @@ static void st(struct warp *w, const struct insn *i, u32 mask) {
     vector_size(i, s);
     EACH(address[l] = lane_address(w, i, 0, l);
          u8 *p = space_write(w, (enum space)i->space, address[l], bytes, l);
-         for (u32 n = 0; n < s->n; n++) {
-             u64 v = lane_value(w, s, n, l);
-             memcpy(p + n * one, &v, one);
-         });
+         for (u32 n = 0; n < s->n; n++) stored(p + n * one, lane_value(w, s, n, l), one));
     count(i, address, mask, bytes);
 }
 

@@ -185,7 +185,7 @@ static void wait(struct warp *w, const struct insn *i, u32 mask) {
          done |= (u32)(HAS(PARITY) ? (m->phase & 1) != (phase & 1) : m->phase != phase) << l);
     set_predicate(w, &i->op[0], 0, mask, done);
     if (done & mask)
-        clock_join(w->clock, m->published);
+        clock_learn(w, m->published);
     if ((done & mask) != mask)
         w->stop = STOP_YIELD;
 }

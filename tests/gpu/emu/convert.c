@@ -78,7 +78,6 @@ float bfloat_to(u32 h) {
 }
 
 u32 half_from(long double v, enum rounding r) {
-    int e;
     if (isnan(v))
         return 0x7fff;
     v = rounded(v, &f16, r);
@@ -88,10 +87,9 @@ u32 half_from(long double v, enum rounding r) {
         return sign | 0x7c00;
     if (v == 0)
         return sign;
-    frexpl(v, &e);
-    if (e - 1 < f16.emin)
-        return sign | (u32)ldexpl(v, 24);
-    return sign | ((u32)(e + 14) << 10) | ((u32)ldexpl(v, 11 - e) & 0x3ff);
+    if (v < 0x1p-14L)
+        return sign | (u32)(v * 0x1p24L);
+    return sign | ((float_bits((float)v) >> 13) - (112 << 10)); // float's exponent is 112 more
 }
 
 float half_to(u32 h) {
@@ -164,9 +162,12 @@ static u64 to_float(long double v, const struct insn *i) {
     case T_F16: return half_from(v, r);
     case T_BF16: return bfloat_from(v, r);
     case T_TF32: return isnan(v) ? 0x7fffffff : float_bits((float)rounded(v, &tf32, r));
-    case T_F32: return isnan(v) ? 0x7fffffff : float_bits((float)rounded(v, &f32, r));
+    case T_F32:
+        if (isnan(v))
+            return 0x7fffffff;
+        return float_bits((float)(r == R_NEAREST ? v : rounded(v, &f32, r))); // C's own rounding
     default:
-        d = (double)rounded(v, &f64, r);
+        d = (double)(r == R_NEAREST ? v : rounded(v, &f64, r));
         memcpy(&bits, &d, sizeof bits);
         return isnan(v) ? 0x7fffffffffffffff : bits;
     }

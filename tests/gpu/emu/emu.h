@@ -243,6 +243,7 @@ struct warp {
     u8 stop;
     u32 barrier;          // that it waits at
     u32 clock[WARPS_MAX]; // what it has seen of each warp: every access up to this time
+    u32 floor;            // what it has seen of every warp, or an earlier time
     struct copy *copies;
     u32 n_copies, copies_cap, committed;
     const struct insn *at;
@@ -270,7 +271,6 @@ struct block {
     struct warp *warp;
     u8 *shared, *local;
     u32 shared_bytes;
-    struct shared_shadow *shadow;
     struct barrier barrier[BARRIERS];
     struct mbarrier *mbarrier;
     u32 n_mbarriers, mbarriers_cap;
@@ -292,11 +292,10 @@ u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes);
 // An asynchronous write begins (its bytes are in flight), and is complete.
 void shared_begin(struct warp *w, u64 offset, u32 bytes);
 void shared_arrived(struct warp *w, u32 offset, u32 bytes);
-void shadow_new(struct block *b);
-void shadow_clear(struct block *b); // for the next block of a launch
-void shadow_free(struct block *b);
-// w has seen what these clocks have; and begins a time of its own that no other warp has seen.
+void shadow_clear(struct block *b); // before each block
+// Clocks have seen what others have; w has; and w begins a time that no other warp has seen.
 void clock_join(u32 *to, const u32 *from);
+void clock_learn(struct warp *w, const u32 *from);
 void clock_tick(struct warp *w);
 
 u8 *global_read(struct warp *w, u64 address, u32 bytes);
@@ -333,12 +332,14 @@ float bfloat_to(u32 h);
 u32 tf32_from(float v);
 
 // ---- writing handlers -----------------------------------------------------------------------
-#define REG(k)     ((void *)(w->reg + i->op[k].r[0]))
-#define REGN(k, n) ((void *)(w->reg + i->op[k].r[n]))
-#define EACH(body)                                                                                 \
+#define REG(k)             ((void *)(w->reg + i->op[k].r[0]))
+#define REGN(k, n)         ((void *)(w->reg + i->op[k].r[n]))
+#define EACH(body)         EACH_LANE(, body)
+#define EACH_AT_ONCE(body) EACH_LANE(_Pragma("GCC ivdep"), body)
+#define EACH_LANE(how, body)                                                                       \
     do {                                                                                           \
         if (mask == ALL_LANES)                                                                     \
-            for (int l = 0; l < LANES; l++) {                                                      \
+            how for (int l = 0; l < LANES; l++) {                                                  \
                 body;                                                                              \
             }                                                                                      \
         else                                                                                       \

@@ -10,10 +10,11 @@
 #define NAN32 0x7fffffffu
 #define NAN64 0x7fffffffffffffffull
 
-static float canonical(float v) {
-    u32 bits = NAN32;
-    if (isnan(v))
-        memcpy(&v, &bits, sizeof v);
+static inline float canonical(float v) {
+    u32 bits;
+    memcpy(&bits, &v, sizeof bits);
+    bits = (bits & 0x7fffffff) > 0x7f800000 ? NAN32 : bits;
+    memcpy(&v, &bits, sizeof v);
     return v;
 }
 static double canonical_double(double v) {
@@ -57,13 +58,14 @@ static float source(float v, struct mode m) {
     return m.flush ? flushed(v) : v;
 }
 
+// Registers are the same or apart, so that the lanes of a whole warp are computed at once.
 #define F32_LOOP(operands, expr)                                                                   \
     struct mode m = mode_begin(i);                                                                 \
     float *d = REG(0);                                                                             \
     if (m.flush || m.saturate)                                                                     \
         EACH(operands; d[l] = finished(expr, m));                                                  \
     else                                                                                           \
-        EACH(operands; float v = expr; d[l] = v == v ? v : canonical(v));                          \
+        EACH_AT_ONCE(operands; float v = expr; d[l] = canonical(v));                               \
     mode_end(m);
 #define UNARY32(name, expr)                                                                        \
     static void name(struct warp *w, const struct insn *i, u32 mask) {                             \

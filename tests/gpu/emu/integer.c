@@ -14,19 +14,19 @@
     static void name(struct warp *w, const struct insn *i, u32 mask) {                             \
         R *d = REG(0);                                                                             \
         const R *x = REG(1);                                                                       \
-        EACH(T a = (T)x[l]; d[l] = (R)(expr));                                                     \
+        EACH_AT_ONCE(T a = (T)x[l]; d[l] = (R)(expr));                                             \
     }
 #define BINARY(name, T, R, expr)                                                                   \
     static void name(struct warp *w, const struct insn *i, u32 mask) {                             \
         R *d = REG(0);                                                                             \
         const R *x = REG(1), *y = REG(2);                                                          \
-        EACH(T a = (T)x[l]; T b = (T)y[l]; d[l] = (R)(expr));                                      \
+        EACH_AT_ONCE(T a = (T)x[l]; T b = (T)y[l]; d[l] = (R)(expr));                              \
     }
 #define TERNARY(name, T, R, expr)                                                                  \
     static void name(struct warp *w, const struct insn *i, u32 mask) {                             \
         R *d = REG(0);                                                                             \
         const R *x = REG(1), *y = REG(2), *z = REG(3);                                             \
-        EACH(T a = (T)x[l]; T b = (T)y[l]; T c = (T)z[l]; d[l] = (R)(expr));                       \
+        EACH_AT_ONCE(T a = (T)x[l]; T b = (T)y[l]; T c = (T)z[l]; d[l] = (R)(expr));               \
     }
 // One operation for the widths that it has.
 #define BINARY3(name, expr)                                                                        \

@@ -199,7 +199,7 @@ static void release(struct block *b) {
             struct warp *w = &b->warp[n];
             if (w->stop != STOP_BARRIER || w->barrier != k)
                 continue;
-            clock_join(w->clock, r->clock);
+            clock_learn(w, r->clock);
             w->stop = STOP_NONE;
         }
         *r = (struct barrier){0};
@@ -269,24 +269,45 @@ static void run_block(struct block *b, u32 threads) {
 }
 
 // ---- one launch --------------------------------------------------------------------------------
-static void *room(size_t n) {
-    void *p = NULL;
-    if (posix_memalign(&p, 64, n ? n : 1))
-        abort();
-    memset(p, 0, n ? n : 1);
-    return p;
+// Memory of a launch is kept for the next one: pages of zeros took a third of a small kernel's
+// time. Under the address sanitizer each launch has memory of its own, as large as it says.
+enum room {
+    ROOM_SHARED,
+    ROOM_LOCAL,
+    ROOM_WARPS,
+    ROOM_REGISTERS,
+    ROOM_PREDICATES = ROOM_REGISTERS + WARPS_MAX
+};
+#ifdef __SANITIZE_ADDRESS__
+#define ROOM_KEPT false
+#else
+#define ROOM_KEPT true
+#endif
+static struct {
+    void *at;
+    size_t bytes;
+} rooms[ROOM_PREDICATES + WARPS_MAX];
+
+static void *room(u32 which, size_t n) {
+    n = n ? n : 1;
+    if (!ROOM_KEPT || n > rooms[which].bytes) {
+        free(rooms[which].at);
+        if (posix_memalign(&rooms[which].at, 64, n))
+            abort();
+        rooms[which].bytes = n;
+    }
+    return memset(rooms[which].at, 0, n);
 }
 
 static void begin_launch(struct block *b) {
     const struct ptx_kernel *k = b->k;
-    b->shared = room(b->shared_bytes);
-    b->local = room((size_t)k->local_bytes * LANES * b->n_warps);
-    b->warp = room(b->n_warps * sizeof *b->warp);
-    shadow_new(b);
+    b->shared = room(ROOM_SHARED, b->shared_bytes);
+    b->local = room(ROOM_LOCAL, (size_t)k->local_bytes * LANES * b->n_warps);
+    b->warp = room(ROOM_WARPS, b->n_warps * sizeof *b->warp);
     for (u32 n = 0; n < b->n_warps; n++) {
         struct warp *w = &b->warp[n];
-        *w = (struct warp){.b = b, .id = n, .reg = room(k->reg_bytes)};
-        w->pred = room((k->n_predicates + 1) * sizeof *w->pred);
+        *w = (struct warp){.b = b, .id = n, .reg = room(ROOM_REGISTERS + n, k->reg_bytes)};
+        w->pred = room(ROOM_PREDICATES + n, (k->n_predicates + 1) * sizeof *w->pred);
         for (u32 c = 0; c < k->n_constants; c++)
             fill(w->reg + k->constant[c].at, k->constant[c].wide, k->constant[c].value);
         if (k->dynamic_wide)
@@ -295,15 +316,8 @@ static void begin_launch(struct block *b) {
 }
 
 static void end_launch(struct block *b) {
-    for (u32 n = 0; b->warp && n < b->n_warps; n++) {
-        free(b->warp[n].reg);
-        free(b->warp[n].pred);
+    for (u32 n = 0; b->warp && n < b->n_warps; n++)
         free(b->warp[n].copies);
-    }
-    shadow_free(b);
-    free(b->warp);
-    free(b->shared);
-    free(b->local);
     free(b->mbarrier);
     free(b->bulk);
 }

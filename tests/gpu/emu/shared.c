@@ -5,58 +5,35 @@
 // as in Flanagan and Freund, "FastTrack", 2009).
 #include "emu.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-struct shared_shadow {
-    u32 *wrote;           // time of the last write, by byte
-    u8 *writer, *state;   // its warp; 0 unwritten, 1 written, 2 or more: copies in flight
-    u32 *read[WARPS_MAX]; // time of each warp's last read, by byte
-    u8 *atomic;           // the last write was an atomic
-};
+// Blocks run one after another, so one shadow serves them all, and no launch begins with pages of
+// zeros. A time of an earlier block is one that every warp has seen.
+static struct {
+    u32 wrote[PTX_SHARED_MAX];           // time of the last write, by byte
+    u8 writer[PTX_SHARED_MAX];           // its warp
+    u8 state[PTX_SHARED_MAX];            // 0 unwritten, 1 written, 2 or more: copies in flight
+    u8 atomic[PTX_SHARED_MAX];           // the last write was an atomic
+    u32 read[WARPS_MAX][PTX_SHARED_MAX]; // time of each warp's last read, by byte
+    u32 last_read[PTX_SHARED_MAX];       // the latest of these
+    u32 latest;                          // the latest time of any warp
+} shadow;
 enum { UNWRITTEN, WRITTEN, IN_FLIGHT };
-
-static void *zeros(size_t n, size_t size) {
-    void *p = calloc(n ? n : 1, size);
-    if (!p)
-        abort();
-    return p;
-}
-
-void shadow_new(struct block *b) {
-    struct shared_shadow *s = b->shadow = zeros(1, sizeof *s);
-    s->wrote = zeros(b->shared_bytes, sizeof *s->wrote);
-    s->writer = zeros(b->shared_bytes, 1);
-    s->state = zeros(b->shared_bytes, 1);
-    s->atomic = zeros(b->shared_bytes, 1);
-    for (u32 n = 0; n < b->n_warps; n++)
-        s->read[n] = zeros(b->shared_bytes, sizeof **s->read);
-}
-
-void shadow_free(struct block *b) {
-    struct shared_shadow *s = b->shadow;
-    for (u32 n = 0; s && n < b->n_warps; n++)
-        free(s->read[n]);
-    if (s) {
-        free(s->wrote);
-        free(s->writer);
-        free(s->state);
-        free(s->atomic);
-    }
-    free(s);
-}
+#define TIME_MAX ((u32)1 << 31) // that a block begins with
 
 // Clocks continue from block to block, and every warp begins with having seen all of the past.
 void shadow_clear(struct block *b) {
-    u32 latest = 0;
-    for (u32 n = 0; n < b->n_warps; n++)
-        latest = b->warp[n].clock[n] > latest ? b->warp[n].clock[n] : latest;
+    if (shadow.latest > TIME_MAX)
+        memset(&shadow, 0, sizeof shadow);
     for (u32 n = 0; n < b->n_warps; n++) {
+        struct warp *w = &b->warp[n];
         for (u32 q = 0; q < WARPS_MAX; q++)
-            b->warp[n].clock[q] = latest;
-        b->warp[n].clock[n]++;
+            w->clock[q] = shadow.latest;
+        w->clock[n]++;
+        w->floor = shadow.latest;
     }
-    memset(b->shadow->state, UNWRITTEN, b->shared_bytes);
+    shadow.latest++;
+    memset(shadow.state, UNWRITTEN, b->shared_bytes);
     memset(b->shared, 0xff, b->shared_bytes);
 }
 
@@ -65,7 +42,15 @@ void clock_join(u32 *to, const u32 *from) {
         to[n] = to[n] > from[n] ? to[n] : from[n];
 }
 void clock_tick(struct warp *w) {
-    w->clock[w->id]++;
+    u32 now = ++w->clock[w->id];
+    shadow.latest = now > shadow.latest ? now : shadow.latest;
+}
+void clock_learn(struct warp *w, const u32 *from) {
+    u32 floor = UINT32_MAX;
+    clock_join(w->clock, from);
+    for (u32 q = 0; q < w->b->n_warps; q++)
+        floor = w->clock[q] < floor ? w->clock[q] : floor;
+    w->floor = floor;
 }
 
 static void within(const struct warp *w, const char *what, u64 offset, u32 bytes) {
@@ -77,8 +62,11 @@ static void within(const struct warp *w, const char *what, u64 offset, u32 bytes
               (unsigned long long)offset);
 }
 
-static void settled(const struct warp *w, const char *what, u64 offset, u32 bytes) {
-    const u8 *state = w->b->shadow->state + offset;
+// The checks of an access are inlined for each size, so that they take a few vector instructions.
+#define INLINED static inline __attribute__((always_inline))
+
+INLINED void settled(const char *what, u64 offset, u32 bytes) {
+    const u8 *state = shadow.state + offset;
     u32 worst = 0;
     for (u32 n = 0; n < bytes; n++)
         worst |= state[n];
@@ -88,78 +76,104 @@ static void settled(const struct warp *w, const char *what, u64 offset, u32 byte
               what, (unsigned long long)offset);
 }
 
-static void no_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
-                            bool atomic) {
-    const struct shared_shadow *s = w->b->shadow;
-    u32 floor = UINT32_MAX, later = 0;
-    for (u32 q = 0; q < w->b->n_warps; q++)
-        floor = w->clock[q] < floor ? w->clock[q] : floor;
+static void find_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
+                              bool atomic) {
     for (u64 n = offset; n < offset + bytes; n++)
-        later |= s->wrote[n] > floor;
-    if (!later) // every warp's accesses up to then have been seen: no need to know whose they are
-        return;
-    for (u64 n = offset; n < offset + bytes; n++)
-        if (s->wrote[n] > w->clock[s->writer[n]] && s->writer[n] != w->id &&
-            !(atomic && s->atomic[n]))
+        if (shadow.wrote[n] > w->clock[shadow.writer[n]] && shadow.writer[n] != w->id &&
+            !(atomic && shadow.atomic[n]))
             fault("race: %s at shared offset %llu, which warp %u wrote without a barrier between",
-                  what, (unsigned long long)n, s->writer[n]);
+                  what, (unsigned long long)n, shadow.writer[n]);
+}
+INLINED void no_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
+                             bool atomic) {
+    const u32 *wrote = shadow.wrote + offset;
+    u32 later = 0, floor = w->floor;
+    for (u32 n = 0; n < bytes; n++)
+        later |= wrote[n] > floor;
+    if (later) // else every warp's accesses up to then have been seen, whose they are or not
+        find_write_unseen(w, what, offset, bytes, atomic);
 }
 
-static void no_read_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes) {
-    const struct shared_shadow *s = w->b->shadow;
+static void find_read_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes) {
     for (u32 q = 0; q < w->b->n_warps; q++) {
         u32 unseen = 0;
         for (u64 n = offset; n < offset + bytes; n++)
-            unseen |= s->read[q][n] > w->clock[q];
+            unseen |= shadow.read[q][n] > w->clock[q];
         if (unseen && q != w->id)
             fault("race: %s at shared offset %llu, which warp %u read without a barrier between",
                   what, (unsigned long long)offset, q);
     }
 }
-
-static void written(struct warp *w, u64 offset, u32 bytes, bool atomic) {
-    struct shared_shadow *s = w->b->shadow;
-    for (u64 n = offset; n < offset + bytes; n++) {
-        s->wrote[n] = w->clock[w->id];
-        s->writer[n] = (u8)w->id;
-        s->state[n] = WRITTEN;
-        s->atomic[n] = atomic;
-    }
+INLINED void no_read_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes) {
+    const u32 *last = shadow.last_read + offset;
+    u32 later = 0, floor = w->floor;
+    for (u32 n = 0; n < bytes; n++)
+        later |= last[n] > floor;
+    if (later)
+        find_read_unseen(w, what, offset, bytes);
 }
 
-u8 *shared_read(struct warp *w, u64 offset, u32 bytes) {
-    struct shared_shadow *s = w->b->shadow;
-    within(w, "read", offset, bytes);
-    settled(w, "read", offset, bytes);
+INLINED void written(struct warp *w, u64 offset, u32 bytes, bool atomic) {
+    u32 now = w->clock[w->id];
+    for (u64 n = offset; n < offset + bytes; n++)
+        shadow.wrote[n] = now;
+    memset(shadow.writer + offset, (u8)w->id, bytes);
+    memset(shadow.state + offset, WRITTEN, bytes);
+    memset(shadow.atomic + offset, atomic, bytes);
+}
+
+INLINED void may_read(struct warp *w, u64 offset, u32 bytes) {
     u32 unwritten = 0, now = w->clock[w->id];
+    within(w, "read", offset, bytes);
+    settled("read", offset, bytes);
     for (u64 n = offset; n < offset + bytes; n++) {
-        unwritten |= s->state[n] == UNWRITTEN;
-        s->read[w->id][n] = now;
+        unwritten |= shadow.state[n] == UNWRITTEN;
+        shadow.read[w->id][n] = now;
+        shadow.last_read[n] = shadow.last_read[n] > now ? shadow.last_read[n] : now;
     }
     if (unwritten)
         fault("read of %u bytes of shared memory that nobody wrote, at offset %llu", bytes,
               (unsigned long long)offset);
     no_write_unseen(w, "read", offset, bytes, false);
+}
+
+u8 *shared_read(struct warp *w, u64 offset, u32 bytes) {
+    switch (bytes) {
+    case 2: may_read(w, offset, 2); break;
+    case 4: may_read(w, offset, 4); break;
+    case 8: may_read(w, offset, 8); break;
+    case 16: may_read(w, offset, 16); break;
+    default: may_read(w, offset, bytes);
+    }
     return w->b->shared + offset;
 }
 
-static void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, bool atomic) {
+INLINED void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, bool atomic) {
     within(w, what, offset, bytes);
-    settled(w, what, offset, bytes);
+    settled(what, offset, bytes);
     no_write_unseen(w, what, offset, bytes, atomic);
     no_read_unseen(w, what, offset, bytes);
 }
 
-u8 *shared_write(struct warp *w, u64 offset, u32 bytes) {
+INLINED void written_by(struct warp *w, u64 offset, u32 bytes) {
     may_write(w, "write", offset, bytes, false);
     written(w, offset, bytes, false);
+}
+u8 *shared_write(struct warp *w, u64 offset, u32 bytes) {
+    switch (bytes) {
+    case 2: written_by(w, offset, 2); break;
+    case 4: written_by(w, offset, 4); break;
+    case 8: written_by(w, offset, 8); break;
+    case 16: written_by(w, offset, 16); break;
+    default: written_by(w, offset, bytes);
+    }
     return w->b->shared + offset;
 }
 
 u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes) {
     may_write(w, "atomic", offset, bytes, true);
     for (u32 n = 0; n < bytes; n++)
-        if (w->b->shadow->state[offset + n] == UNWRITTEN)
+        if (shadow.state[offset + n] == UNWRITTEN)
             fault("atomic on shared memory that nobody wrote, at offset %llu",
                   (unsigned long long)offset);
     written(w, offset, bytes, true);
@@ -169,10 +183,10 @@ u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes) {
 void shared_begin(struct warp *w, u64 offset, u32 bytes) {
     may_write(w, "asynchronous copy", offset, bytes & -bytes, false);
     within(w, "asynchronous copy", offset + bytes - 1, 1);
-    settled(w, "asynchronous copy", offset, bytes);
+    settled("asynchronous copy", offset, bytes);
     no_write_unseen(w, "asynchronous copy", offset, bytes, false);
     no_read_unseen(w, "asynchronous copy", offset, bytes);
-    memset(w->b->shadow->state + offset, IN_FLIGHT, bytes);
+    memset(shadow.state + offset, IN_FLIGHT, bytes);
 }
 
 void shared_arrived(struct warp *w, u32 offset, u32 bytes) {
