@@ -137,7 +137,7 @@ TEST_JOBS=1 runner tests/x/clock.t tests/x/order3.t "$WORK/build/san/test_order"
 is "$status:$(wc -l <order)" '0:2' 'scripts and programs run beside one with a clock'
 ok 'the program is kept by its path in the build' grep -q ' san/test_order$' build/durations
 
-# What has no more scripts with a clock to run goes on with the others.
+# A job of a clock runs other scripts after the last one with a clock has begun.
 # shellcheck disable=SC2016 # the scripts expand
 meets='touch "$1"; for i in {1..200}; do [ ! -e "$2" ] || break; sleep 0.1; done
 [ ! -e "$2" ] || echo "ok 1 - they meet"; echo 1..1'
