@@ -41,6 +41,10 @@ runner tests/x/short.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a plan that is not kept is a failure'
 runner tests/x/silent.t
 is "$status:$last" '1:0 passed, 1 failed, 0 skipped' 'a script without output is a failure'
+script bails 'echo "Bail out! no camera"; exit 255'
+runner tests/x/bails.t tests/x/good.t tests/x/bad.t
+is "$status:$last" '1:2 passed, 2 failed, 1 skipped' 'a script that bails out ends no other one' ||
+    diag "$out"
 seconds=3 runner tests/x/hang.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a script that hangs is a failure'
 

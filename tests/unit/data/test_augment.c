@@ -105,7 +105,12 @@ static uint64_t epochs(const struct dataset *d, int batch, int threads, int dept
                               .threads = threads,
                               .depth = depth,
                               .raw = raw};
-    struct sampler_config sc = {d->samples, 1, 3, true, SAMPLER_PAD, 2};
+    struct sampler_config sc = {.samples = d->samples,
+                                .rank = 1,
+                                .world = 3,
+                                .shuffle = true,
+                                .tail = SAMPLER_PAD,
+                                .seed = 2};
     struct loader *l;
     struct sampler s;
     uint64_t h = 1469598103934665603U;
@@ -159,7 +164,8 @@ static void test_restart(void) {
     struct dataset d;
     struct dataset_config c = {.source = "shapes", .samples_max = 640};
     struct loader_config lc = {.data = &d, .batch = 64, .threads = 2};
-    struct sampler_config sc = {640, 0, 1, true, SAMPLER_PAD, 2};
+    struct sampler_config sc = {
+        .samples = 640, .rank = 0, .world = 1, .shuffle = true, .tail = SAMPLER_PAD, .seed = 2};
     struct loader *l;
     struct sampler s;
     if (dataset_open(&d, &c, &e) < 0 || loader_open(&l, &lc, &e) < 0 ||

@@ -58,18 +58,43 @@ static void test_distributed(void) {
         uint64_t length, shown;
         const char *name;
     } cases[] = {
-        {{10, 0, 3, true, SAMPLER_PAD, 0}, 0, {4, 5, 0, 2}, 4, 4, "10 samples, rank 0 of 3"},
-        {{10, 2, 3, true, SAMPLER_PAD, 0},
+        {{.samples = 10, .rank = 0, .world = 3, .shuffle = true, .tail = SAMPLER_PAD, .seed = 0},
+         0,
+         {4, 5, 0, 2},
+         4,
+         4,
+         "10 samples, rank 0 of 3"},
+        {{.samples = 10, .rank = 2, .world = 3, .shuffle = true, .tail = SAMPLER_PAD, .seed = 0},
          0,
          {7, 9, 6, 1},
          4,
          4,
          "10 samples, rank 2 of 3, padded"},
-        {{10, 1, 3, true, SAMPLER_DROP, 5}, 2, {0, 1, 6}, 3, 3, "epoch 2, drop_last"},
-        {{10, 3, 4, false, SAMPLER_PAD, 0}, 1, {3, 7, 1}, 3, 3, "not shuffled"},
-        {{3, 7, 8, true, SAMPLER_PAD, 0}, 0, {0}, 1, 1, "more ranks than samples, padded twice"},
-        {{3, 2, 8, true, SAMPLER_DROP, 0}, 0, {0}, 0, 0, "more ranks than samples, drop_last"},
-        {{1027, 5, 8, true, SAMPLER_PAD, 42},
+        {{.samples = 10, .rank = 1, .world = 3, .shuffle = true, .tail = SAMPLER_DROP, .seed = 5},
+         2,
+         {0, 1, 6},
+         3,
+         3,
+         "epoch 2, drop_last"},
+        {{.samples = 10, .rank = 3, .world = 4, .shuffle = false, .tail = SAMPLER_PAD, .seed = 0},
+         1,
+         {3, 7, 1},
+         3,
+         3,
+         "not shuffled"},
+        {{.samples = 3, .rank = 7, .world = 8, .shuffle = true, .tail = SAMPLER_PAD, .seed = 0},
+         0,
+         {0},
+         1,
+         1,
+         "more ranks than samples, padded twice"},
+        {{.samples = 3, .rank = 2, .world = 8, .shuffle = true, .tail = SAMPLER_DROP, .seed = 0},
+         0,
+         {0},
+         0,
+         0,
+         "more ranks than samples, drop_last"},
+        {{.samples = 1027, .rank = 5, .world = 8, .shuffle = true, .tail = SAMPLER_PAD, .seed = 42},
          3,
          {110, 264, 1011, 603, 479, 359, 0, 286, 619, 429, 627, 769, 411, 354},
          129,
@@ -87,7 +112,12 @@ static uint64_t epoch_list(uint64_t samples, int world, enum sampler_tail tail, 
     uint64_t total = 0;
     for (int r = 0; r < world; r++) {
         struct sampler s;
-        struct sampler_config c = {samples, r, world, true, tail, 11};
+        struct sampler_config c = {.samples = samples,
+                                   .rank = r,
+                                   .world = world,
+                                   .shuffle = true,
+                                   .tail = tail,
+                                   .seed = 11};
         sampler_open(&s, &c, &e);
         sampler_start(&s, 4, consumed);
         for (uint64_t i = 0; i < sampler_length(&s) && i < taken_max; i++, total++)
@@ -117,7 +147,8 @@ static void test_resume(void) {
         is_mem(parts, N * 4, whole, N * 4, "on %d ranks every sample comes once, in order", w);
     }
     struct sampler s;
-    struct sampler_config c = {N, 1, 4, true, SAMPLER_PAD, 11};
+    struct sampler_config c = {
+        .samples = N, .rank = 1, .world = 4, .shuffle = true, .tail = SAMPLER_PAD, .seed = 11};
     sampler_open(&s, &c, &e);
     sampler_start(&s, 4, 120);
     is_uint(sampler_consumed(&s, 30), 240, "consumed counts all ranks");
@@ -157,7 +188,12 @@ static void test_exact(void) {
         bool once = true;
         for (int r = 0; r < world; r++) {
             struct sampler s;
-            struct sampler_config c = {1003, r, world, false, SAMPLER_EXACT, 0};
+            struct sampler_config c = {.samples = 1003,
+                                       .rank = r,
+                                       .world = world,
+                                       .shuffle = false,
+                                       .tail = SAMPLER_EXACT,
+                                       .seed = 0};
             sampler_open(&s, &c, &e);
             uint64_t n = sampler_length(&s);
             longest = n > longest ? n : longest;
@@ -174,10 +210,12 @@ static void test_exact(void) {
 
 static void test_refused(void) {
     struct sampler s;
-    struct sampler_config c = {0, 0, 1, true, SAMPLER_PAD, 0};
+    struct sampler_config c = {
+        .samples = 0, .rank = 0, .world = 1, .shuffle = true, .tail = SAMPLER_PAD, .seed = 0};
     is_int(sampler_open(&s, &c, &e), -1, "no samples");
     is_int(e.code, ERR_CONFIG, "no samples are a configuration error");
-    c = (struct sampler_config){5, 2, 2, true, SAMPLER_PAD, 0};
+    c = (struct sampler_config){
+        .samples = 5, .rank = 2, .world = 2, .shuffle = true, .tail = SAMPLER_PAD, .seed = 0};
     is_int(sampler_open(&s, &c, &e), -1, "rank 2 of 2");
     has_str(e.text, "rank 2 of 2", "the error names rank 2 of 2");
 }

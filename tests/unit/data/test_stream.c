@@ -137,7 +137,12 @@ static void test_sources(void) {
 static void load_epoch(const struct dataset *d, int world, int threads, uint64_t epoch, int which) {
     memset(all[which], 0, sizeof all[which]);
     for (int rank = 0; rank < world; rank++) {
-        struct sampler_config sc = {d->samples, rank, world, true, SAMPLER_EXACT, 3};
+        struct sampler_config sc = {.samples = d->samples,
+                                    .rank = rank,
+                                    .world = world,
+                                    .shuffle = true,
+                                    .tail = SAMPLER_EXACT,
+                                    .seed = 3};
         struct loader_config lc = {.data = d,
                                    .augment = {.flip = true, .seed = 3},
                                    .batch = 5,
@@ -169,7 +174,12 @@ static void test_ring(void) {
     enum { DEPTH = 3 };
     struct dataset d;
     struct dataset_config c = {.source = in_dir("flat"), .image_size = SIDE, .stream = true};
-    struct sampler_config sc = {CLASSES * EACH, 0, 1, true, SAMPLER_EXACT, 3};
+    struct sampler_config sc = {.samples = CLASSES * EACH,
+                                .rank = 0,
+                                .world = 1,
+                                .shuffle = true,
+                                .tail = SAMPLER_EXACT,
+                                .seed = 3};
     struct loader_config lc = {.data = &d, .batch = 2, .threads = 4, .depth = DEPTH, .raw = true};
     struct sampler s;
     struct loader *l;
@@ -250,7 +260,7 @@ static void test_bad(void) {
         bail_out("cp");
     if (dataset_open(&d, &c, &e) < 0)
         bail_out("%s", e.text);
-    struct sampler_config sc = {d.samples, 0, 1, false, SAMPLER_EXACT, 3};
+    struct sampler_config sc = {.samples = d.samples, .world = 1, .tail = SAMPLER_EXACT, .seed = 3};
     struct loader_config lc = {.data = &d, .batch = 4, .threads = 2, .raw = true};
     struct sampler s;
     struct loader *l;
