@@ -63,7 +63,8 @@ static double loader_rate(const struct dataset *d, bool flip, int pad, uint64_t 
                                           .mean = {0.485F, 0.456F, 0.406F},
                                           .std = {0.229F, 0.224F, 0.225F}},
                               .batch = BATCH};
-    struct sampler_config sc = {d->samples, 0, 1, true, SAMPLER_PAD, 1};
+    struct sampler_config sc = {
+        .samples = d->samples, .world = 1, .shuffle = true, .tail = SAMPLER_PAD, .seed = 1};
     struct sampler s;
     struct loader *l;
     struct err e;

@@ -18,7 +18,8 @@ for ((seed = first; seed == first || seed < first + count && SECONDS < until; se
 done
 is "$status" 0 'every state is safe, and the run continues from each' || diag "$out"
 # Sequences that found faults: SEED, NODES, PATH.
-for found in '42563901 4 17,12,28'; do
+sequences=('42563901 4 17,12,28')
+for found in "${sequences[@]}"; do
     read -r seed nodes path <<<"$found"
     run explore 1 "$seed" 0 "$nodes" "$path"
     is "$status" 0 "a sequence that once found a fault is safe: $found" || diag "$out"

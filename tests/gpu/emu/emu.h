@@ -332,10 +332,15 @@ float bfloat_to(u32 h);
 u32 tf32_from(float v);
 
 // ---- writing handlers -----------------------------------------------------------------------
-#define REG(k)             ((void *)(w->reg + i->op[k].r[0]))
-#define REGN(k, n)         ((void *)(w->reg + i->op[k].r[n]))
-#define EACH(body)         EACH_LANE(, body)
-#define EACH_AT_ONCE(body) EACH_LANE(_Pragma("GCC ivdep"), body)
+#define REG(k)     ((void *)(w->reg + i->op[k].r[0]))
+#define REGN(k, n) ((void *)(w->reg + i->op[k].r[n]))
+#define EACH(body) EACH_LANE(, body)
+#ifdef __clang__
+#define AT_ONCE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define AT_ONCE _Pragma("GCC ivdep")
+#endif
+#define EACH_AT_ONCE(body) EACH_LANE(AT_ONCE, body)
 #define EACH_LANE(how, body)                                                                       \
     do {                                                                                           \
         if (mask == ALL_LANES)                                                                     \

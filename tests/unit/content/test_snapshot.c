@@ -72,6 +72,7 @@ static void end(pid_t pid) {
 static const char *take_now(bool *same) {
     struct snapshot l, there;
     struct err e = {0};
+    *same = false;
     if (snapshot_look(&l, in("state"), &e) < 0)
         return arena_strdup(&arena, e.text);
     const char *why = snapshot_take(&l, in("taken"), &e);
