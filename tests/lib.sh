@@ -108,7 +108,7 @@ skip_all() { # REASON: ends the script
     exit 0
 }
 
-bail_out() { # REASON: ends this script, as a failure; other tests go on
+bail_out() { # REASON: ends this script, as a failure; other tests still run
     result 0 "cannot go on: $1"
     exit 1
 }

@@ -191,7 +191,7 @@ TAP_UNUSED __attribute__((format(printf, 2, 3))) static void skip(int n, const c
     fflush(stdout);
 }
 
-// Ends this program at once, as a failure. Other tests go on: "Bail out!" would end their run too.
+// Ends this program at once, as a failure. Other tests still run.
 TAP_UNUSED __attribute__((format(printf, 1, 2), noreturn)) static void bail_out(const char *fmt,
                                                                                 ...) {
     va_list ap;

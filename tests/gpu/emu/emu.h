@@ -335,8 +335,8 @@ u32 tf32_from(float v);
 #define REG(k)     ((void *)(w->reg + i->op[k].r[0]))
 #define REGN(k, n) ((void *)(w->reg + i->op[k].r[n]))
 #define EACH(body) EACH_LANE(, body)
-#ifdef __clang__
-#define AT_ONCE _Pragma("clang loop vectorize(assume_safety)")
+#ifdef __clang__ // its own pragma would warn in builds that do not optimise
+#define AT_ONCE
 #else
 #define AT_ONCE _Pragma("GCC ivdep")
 #endif

@@ -39,7 +39,7 @@ static void write_data(void) {
             bail_out("%s", e.text);
         for (int i = 0; i < FILES; i++)
             write_records(arena_printf(&a, "%s/data_batch_%d.bin", data_of(&a, n), i + 1),
-                          nodes[n].files, (uint64_t)(n * FILES + i));
+                          nodes[n].files, (uint64_t)n * FILES + (uint64_t)i);
         if (nodes[n].test)
             write_records(arena_printf(&a, "%s/test_batch.bin", data_of(&a, n)), nodes[n].test, 77);
     }
