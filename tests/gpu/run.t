@@ -23,7 +23,8 @@ gpu_run --seconds 600
 like "$err" "'600': 1 to 590" 'more seconds than a call may last are refused'
 run env DTCTL_BIN="$WORK/none" DTCTL_BUILD="$WORK/none" PATH="/usr/bin:/bin" MAKEFLAGS=-n \
     "$SRC/tests/gpu/run" --out "$WORK/result" device
-like "$out" 'not ok .* cannot go on: .*/none/dtctl is not there' 'a program that is missing is named'
+like "$out" 'not ok .* cannot go on: .*/none/dtctl is not there' \
+    'a program that is missing is named'
 is "$status" 1 'the run fails without it'
 run env DTTRAIN_EMULATED=0 LD_LIBRARY_PATH="$GPU" "$SRC/tests/gpu/run" --out "$WORK/result" models
 is "$status" 1 'the stand-in is never taken for a GPU'
