@@ -246,24 +246,9 @@ static void tell_plan_json(const struct run_start *l, const char *kind) {
     screen_event_end(l->context->screen, &text, &j);
 }
 
-// The sizes of images and classes are in data that only the nodes read.
-static bool sizes_are_elsewhere(const struct run_start *l) {
-    const struct train_config *t = &l->context->config->train;
-    const char *name = t->data[0] ? t->data : "data";
-    for (size_t i = 0; i < l->input_count; i++)
-        if (l->inputs[i].remote && str_eq(l->inputs[i].name, name))
-            return t->image_size == 0 || t->classes == 0;
-    return false;
-}
-
 // The needs of the trainer's run. The plan is complete without them, unless the settings are wrong.
 static int tell_forecast(const struct run_start *l, struct err *e) {
     struct context *s = l->context;
-    if (sizes_are_elsewhere(l)) {
-        log_info("the needs of the run are not known: its data is not on this computer",
-                 "try=\"train.image_size and train.classes\"");
-        return 0;
-    }
     struct json *tree;
     const char *answer;
     bool json = s->screen->style == SCREEN_JSON;
