@@ -112,21 +112,6 @@ touch limit.end
 wait $pid
 is $? 0 'the run goes on'
 
-# ---- a key that ends no later -------------------------------------------------------------------
-touch keys.sh.same
-begin 'now + 300 seconds' 0
-dtctl train --name same -- python3 talk.py "$WORK/same.end" >same.out 2>same.err &
-pid=$!
-ok 'new addresses end with the old ones' wait_for 60 grep -q 'not renewed' same.err
-like "$(cat same.err)" 'AWS key of this computer ends in [0-9]+ s, no later than.*try: log in' \
-    'the warning has the reason'
-unlike "$(events same)" '"what":"renewed"' 'the node keeps its addresses'
-rm keys.sh.same
-ok 'with a new key they are renewed' wait_for 60 has same renewed || diag "$(cat same.err)"
-touch same.end
-wait $pid
-is $? 0 'the run with an old key goes on'
-
 # ---- refusals, and two dtctl ---------------------------------------------------------------------
 touch keys.sh.same
 begin 'now + 300 seconds' 0
