@@ -19,6 +19,8 @@ enum {
     SOURCE_ASK_URGENT = 1 << 30,
     SOURCE_HEAD_BYTES = 9,
     SOURCE_ANSWER_BYTES_MAX = 256 << 10, // of one frame, without its head
+    // Addresses that last less longer are the same ones, for dtctl and for the node.
+    SOURCE_RENEW_GAIN_MS = 30 * 1000,
 };
 
 #define SOURCE_CLOCK_LINE "{\"now\":                    }\n"

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "protocol/source_frames.h"
 #include "stream/stream_server_impl.h"
 #include "sys/file.h"
 
@@ -75,7 +76,7 @@ static void finish(struct stream_renew_conn *c, const struct json *j) {
     if (in && c->count)
         note_gone(c);
     if (in && c->count && in->ends_ms &&
-        (ends_ms == 0 || ends_ms - in->ends_ms > STREAM_RENEW_GAIN_MS)) {
+        (ends_ms == 0 || ends_ms - in->ends_ms > SOURCE_RENEW_GAIN_MS)) {
         in->ends_ms = ends_ms;
         in->asked_ms = 0;
         log_info("the addresses of a streamed input are renewed", "input=%s objects=%zu", in->name,

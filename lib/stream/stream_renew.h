@@ -22,7 +22,6 @@ enum {
     STREAM_RENEW_MS = 10 * 60 * 1000,  // before the end
     STREAM_RENEW_AGAIN_MS = 30 * 1000, // from one event `ends` to the next
     STREAM_RENEW_OVER_MS = 60 * 1000,  // before the end
-    STREAM_RENEW_GAIN_MS = 30 * 1000,  // addresses that last less longer are the same ones
     STREAM_RENEW_CONNS_MAX = 4,        // one more takes the place of the oldest
     STREAM_RENEW_IDLE_MS_MAX = 60 * 1000,
     STREAM_RENEW_LINE_BYTES_MAX = 64 << 10,

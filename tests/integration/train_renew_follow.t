@@ -14,14 +14,16 @@ for i in 0 1 2 3 4 5; do head -c 60000 /dev/urandom >"set/part-$i.tar"; done
 dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
-# The first key ends as keys.sh.life says, a later one in two hours.
+# The first key ends as keys.sh.life says. A later one does so in two hours or, while there is
+# keys.sh.same, as many seconds after the one before as that says.
 cat >keys.sh <<'END1'
 #!/bin/sh
 echo x >>"$0.runs"
-life='now + 2 hours'
-[ "$(wc -l <"$0.runs")" != 1 ] && [ ! -e "$0.same" ] || life=$(cat "$0.life")
+ends=$(($(date +%s) + 7200)) later=0 before=$(($(wc -l <"$0.runs") - 1))
+[ ! -s "$0.same" ] || later=$(cat "$0.same")
+[ $before != 0 ] && [ ! -e "$0.same" ] || ends=$(($(cat "$0.life") + before * later))
 printf '{"Version":1,"AccessKeyId":"AKTEST","SecretAccessKey":"SECRETTEST","Expiration":"%s"}' \
-    "$(date -u -d "$life" +%Y-%m-%dT%H:%M:%SZ)"
+    "$(date -u -d "@$ends" +%Y-%m-%dT%H:%M:%SZ)"
 END1
 chmod +x keys.sh
 mkdir -p ~/.aws
@@ -55,7 +57,7 @@ has() { events "$1" 2>/dev/null | grep -q "\"what\":\"$2\""; }
 listers() { ps -o pid=,args= --ppid "$1" | awk '/ --asks / { print $1 }' | xargs; } # of a dtctl
 begin() { # LIFE PAUSE: the first key ends so, and lists after the first one take three pauses
     rm -rf .dtctl/default/nodes/*/cas && rm -f keys.sh.runs
-    echo "$1" >keys.sh.life
+    date -d "$1" +%s >keys.sh.life
     s3_ask "/-/lists?pause=$2&skip=3" >/dev/null
 }
 
@@ -111,6 +113,26 @@ is "$(grep -c 'not renewed' limit.err)" 1 'each try has one warning'
 touch limit.end
 wait $pid
 is $? 0 'the run goes on'
+
+# ---- keys that end no later, and hardly later ---------------------------------------------------
+for later in 0 15; do
+    name=same$later
+    echo $later >keys.sh.same
+    begin 'now + 300 seconds' 0
+    dtctl train --name $name -- python3 talk.py "$WORK/$name.end" >$name.out 2>$name.err &
+    pid=$!
+    ok "new addresses end with the old ones, or $later s later" \
+        wait_for 60 grep -q 'not renewed' $name.err || diag "$(cat $name.err)"
+    like "$(cat $name.err)" \
+        'AWS key of this computer ends in [0-9]+ s, no later than.*try: log in' \
+        'the warning has the reason'
+    unlike "$(events $name)" '"what":"renewed"' 'the node keeps its addresses'
+    rm keys.sh.same
+    ok 'with a new key they are renewed' wait_for 60 has $name renewed || diag "$(cat $name.err)"
+    touch $name.end
+    wait $pid
+    is $? 0 'the run with an old key goes on'
+done
 
 # ---- refusals, and two dtctl ---------------------------------------------------------------------
 touch keys.sh.same

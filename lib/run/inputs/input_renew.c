@@ -54,7 +54,7 @@ static struct input_renew_list *list_of(struct input_renew *r, const char *name)
 // The nodes ask again.
 static void failed(struct input_renew_list *l, const struct err *e) {
     memset(l->asks, 0, l->renew->follow->count * sizeof *l->asks);
-    l->left_ms = 0;
+    l->old_ends_ms = 0;
     log_warn("the addresses of a streamed input are not renewed", "input=%s reason=\"%s\"", l->name,
              e->text);
 }
@@ -94,7 +94,7 @@ static void send_to_all(struct input_renew_list *l) {
                      "node=%s reason=\"%s\"", n->info->name, e.text);
         l->asks[i] = false;
     }
-    l->left_ms = 0;
+    l->old_ends_ms = 0;
 }
 
 // ---- the list -----------------------------------------------------------------------------------
@@ -124,14 +124,13 @@ int input_renew_lines(const char *input, const struct strbuf *list, struct strbu
     return result;
 }
 
-// The key that signs now may be the one that signed before.
+// The key that signs now may be the one that signed before. The node would not take its addresses.
 static int check_later(const struct input_renew_list *l, struct err *e) {
-    int64_t left_ms = l->ends_ms - clock_wall_ms();
-    return l->ends_ms && l->left_ms && left_ms <= l->left_ms
+    return l->ends_ms && l->old_ends_ms && l->ends_ms - l->old_ends_ms <= SOURCE_RENEW_GAIN_MS
                ? err_set(e, ERR_AUTH,
                          "the AWS key of this computer ends in %lld s, no later than the one that "
                          "signed before (try: log in to AWS again)",
-                         (long long)(left_ms / 1000))
+                         (long long)(l->ends_ms - clock_wall_ms()) / 1000)
                : 0;
 }
 
@@ -157,7 +156,8 @@ static int begin(struct input_renew_list *l, struct err *e) {
     struct input_renew *r = l->renew;
     const char *source = source_of(r, l->name), *args[] = {"list", source, NULL};
     // A node of an earlier version does not say what is left.
-    int64_t part_ms = l->left_ms ? l->left_ms / INPUT_RENEW_TRIES : INPUT_RENEW_MS_MAX;
+    int64_t part_ms = l->old_ends_ms ? (l->old_ends_ms - clock_wall_ms()) / INPUT_RENEW_TRIES
+                                     : INPUT_RENEW_MS_MAX;
     if (!source)
         return err_set(e, ERR_CONFIG, "dtctl.toml has no streamed input '%.64s' any more", l->name);
     l->source = source;
@@ -184,8 +184,9 @@ void input_renew_node(struct input_renew *r, const struct follow_node *n,
         return;
     struct input_renew_list *l = list_of(r, name);
     l->asks[n->index] = true;
-    if (left_ms > 0 && (!l->left_ms || left_ms < l->left_ms))
-        l->left_ms = left_ms;
+    int64_t ends_ms = clock_wall_ms() + left_ms;
+    if (left_ms > 0 && (!l->old_ends_ms || ends_ms < l->old_ends_ms))
+        l->old_ends_ms = ends_ms;
     if (dtdata_beside_runs(&l->lister))
         return;
     if (is_fresh(l))

@@ -32,12 +32,13 @@ struct input_renew {
         struct input_renew *renew;
         const char *name, *source;
         struct dtdata_beside lister;
-        int64_t limit_ms;   // of the lister
-        bool *asks;         // by node
-        int64_t left_ms;    // of the addresses that end first, of nodes that ask; 0: unknown
-        struct strbuf text; // for the nodes
-        int64_t at_ms;      // monotonic time of the text; 0: it is of no use
-        int64_t ends_ms;    // of the addresses, on the wall clock; 0: they do not end
+        int64_t limit_ms;    // of the lister
+        bool *asks;          // by node
+        int64_t old_ends_ms; // of the addresses that end first, of nodes that ask, by the wall
+                             // clock here; 0: unknown
+        struct strbuf text;  // for the nodes
+        int64_t at_ms;       // monotonic time of the text; 0: it is of no use
+        int64_t ends_ms;     // of the addresses, on the wall clock; 0: they do not end
     } * lists;
 };
 
