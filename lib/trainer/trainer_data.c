@@ -191,25 +191,26 @@ static int open_shard(struct trainer *t, struct shard *s, const struct dataset *
 }
 
 // Opens a split of which this node has a share. A node may have no test images; that it has no
-// training images is an error of all nodes.
+// training images is an error of all nodes. Class ids of the training images are known only once
+// all nodes have reported theirs, so those are not decoded before.
 static int open_share(struct trainer *t, struct dataset *d, enum dataset_split split,
                       struct err *e) {
     struct arena names = {0};
-    struct dataset own = {0}, like = {0};
-    const struct dataset *train = split == DATASET_TEST ? &t->train : NULL;
-    int r = open_split(t, &own, split, train, true, e);
+    struct dataset survey = {0}, like = {0};
+    bool train = split == DATASET_TRAIN;
+    struct dataset *own = train ? &survey : d;
+    int r = open_split(t, own, split, train ? NULL : &t->train, train, e);
     if (r < 0 && e->code == ERR_NOT_FOUND) { // which the others must learn
-        if (split == DATASET_TRAIN)
+        if (train)
             log_warn("this node has no training images", "reason=\"%s\"", e->text);
         r = 0;
     }
-    bool none = own.samples == 0;
     if (r == 0)
-        r = trainer_shares_exchange(t, split, &own, &like, &names, e);
-    dataset_close(&own);
-    if (r == 0 && !none)
-        r = open_split(t, d, split, train ? train : &like, false, e);
-    if (r == 0 && split == DATASET_TRAIN && d->classes != like.classes)
+        r = trainer_shares_exchange(t, split, own, &like, &names, e);
+    dataset_close(&survey);
+    if (r == 0 && train)
+        r = open_split(t, d, split, &like, false, e);
+    if (r == 0 && train && d->classes != like.classes)
         r = err_set(e, ERR_CONFIG,
                     "the nodes have %d classes together, and this one cannot number its %d like "
                     "them: data of kind '%s' cannot be shared out (try: inputs.NAME.mode "
@@ -248,7 +249,7 @@ static int check_test(const struct trainer *t, struct err *e) {
 }
 
 int trainer_data_digest(struct trainer *t, struct err *e) {
-    if (t->shares[DATASET_TRAIN].on)
+    if (!t->data_digest && t->shares[DATASET_TRAIN].on)
         t->data_digest = trainer_shares_digest(t);
     return t->data_digest ? 0 : dataset_digest(&t->train, &t->data_digest, e);
 }

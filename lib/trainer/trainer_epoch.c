@@ -120,17 +120,27 @@ static void settle(struct trainer *t) {
     }
 }
 
-// Positions of the epoch that are consumed, among the ranks that read the same images as this one.
-static uint64_t consumed(const struct trainer *t, const struct sampler *s) {
-    return (uint64_t)t->at.consumed / (uint64_t)t->shards * (uint64_t)s->config.world +
-           (t->shares[DATASET_TRAIN].on ? 0 : (uint64_t)t->at.consumed % (uint64_t)t->shards);
+// Positions of the epoch that all ranks have consumed, as positions of the ranks that read the same
+// images as this one; and back, after `taken` more of this rank. With a share of its own a node
+// counts its own ranks.
+static uint64_t consumed_of_own(const struct trainer *t, const struct sampler *s) {
+    uint64_t all = (uint64_t)t->at.consumed;
+    return t->shares[DATASET_TRAIN].on ? all / (uint64_t)t->shards * (uint64_t)s->config.world
+                                       : all;
+}
+
+static int64_t consumed_of_all(const struct trainer *t, const struct sampler *s, int64_t taken) {
+    uint64_t own = sampler_consumed(s, (uint64_t)taken);
+    return (int64_t)(t->shares[DATASET_TRAIN].on
+                         ? own / (uint64_t)s->config.world * (uint64_t)t->shards
+                         : own);
 }
 
 int trainer_epoch(struct trainer *t, struct err *e) {
     settle(t);
     for (int i = 0; i < trainer_local_shards(t); i++) {
         struct shard *s = &t->shard[i];
-        sampler_start(&s->sampler, (uint64_t)t->at.epoch, consumed(t, &s->sampler));
+        sampler_start(&s->sampler, (uint64_t)t->at.epoch, consumed_of_own(t, &s->sampler));
         loader_start(s->loader, &s->sampler, true);
     }
     const struct sampler *sampler = &t->shard[0].sampler;
@@ -138,7 +148,6 @@ int trainer_epoch(struct trainer *t, struct err *e) {
     int64_t each = t->options->accumulate * t->micros, shards = trainer_local_shards(t);
     int64_t steps = (batches + each - 1) / each, left = batches - (steps - 1) * each;
     int64_t images = (int64_t)sampler_length(sampler), taken = 0, began_ns = clock_mono_ns();
-    int64_t before = t->at.consumed;
     t->meters = (struct meter_set){0};
     t->boundary_step = t->at.step;
     if (steps == 0)
@@ -152,7 +161,7 @@ int trainer_epoch(struct trainer *t, struct err *e) {
         r.rows = r.last ? images - taken : each * t->micro_batch;
         taken += r.rows;
         // The padding at the end of the list is no progress.
-        r.consumed = before + taken * t->shards;
+        r.consumed = consumed_of_all(t, sampler, taken);
         if (step(t, &r, &d, &began_ns, e) < 0)
             return -1;
         if (t->round.taken == 0 && run_due(t, e) < 0)

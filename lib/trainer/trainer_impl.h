@@ -300,8 +300,9 @@ int trainer_open_model(struct trainer *t, struct err *e);   // of the data's ima
 int trainer_open_network(struct trainer *t, struct err *e); // this rank's stages
 void trainer_close(struct trainer *t);
 // trainer_shares.c
-// Tells the other nodes of this one's share and hears of theirs: t->shares[split], and in *like the
-// class ids of all, which `keep` owns. own: samples 0 where this node has none of the split.
+// Tells the other nodes of this one's share and hears of theirs: t->shares[split], and of the
+// training images in *like the class ids of all, which `keep` owns. own: samples 0 where this node
+// has none of the split.
 int trainer_shares_exchange(struct trainer *t, enum dataset_split split, const struct dataset *own,
                             struct dataset *like, struct arena *keep, struct err *e);
 int64_t trainer_shares_digest(const struct trainer *t);

@@ -18,7 +18,8 @@ enum {
     SHARE_MAGIC = 0x31534854,
 };
 
-// Counts of a split on one node. The names of its classes follow, each with a NUL.
+// Counts of a split on one node. Of the training images the names of the classes follow, each with
+// a NUL.
 struct share {
     uint32_t magic, images, ranks, classes;
 };
@@ -89,9 +90,10 @@ static int tell(struct arena *a, const struct trainer *t, enum dataset_split spl
                 const struct dataset *d, struct err *e) {
     const struct comm_config *c = &t->config->comm;
     struct strbuf text = {0};
-    struct share s = {SHARE_MAGIC, d->samples, (uint32_t)c->local_world, (uint32_t)d->classes};
+    int classes = split == DATASET_TRAIN ? d->classes : 0;
+    struct share s = {SHARE_MAGIC, d->samples, (uint32_t)c->local_world, (uint32_t)classes};
     strbuf_add(&text, &s, sizeof s);
-    for (int i = 0; i < d->classes; i++)
+    for (int i = 0; i < classes; i++)
         strbuf_add(&text, d->class_names[i], strlen(d->class_names[i]) + 1);
     int r = text.len <= NAMES_BYTES_MAX
                 ? c->kv.set(c->kv.ctx, key_of(a, t, split, c->node), text.data, text.len, e)
@@ -145,7 +147,7 @@ int trainer_shares_exchange(struct trainer *t, enum dataset_split split, const s
                             struct dataset *like, struct arena *keep, struct err *e) {
     const struct comm_config *c = &t->config->comm;
     struct data_shares *x = &t->shares[split];
-    struct names names = {.numbered = own->kind && strcmp(own->kind, "webdataset") == 0};
+    struct names names = {.numbered = str_eq(own->kind, "webdataset")};
     x->least = UINT32_MAX;
     if (t->mesh.pipe > 1)
         return err_set(e, ERR_CONFIG,

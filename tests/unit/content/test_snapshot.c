@@ -128,12 +128,16 @@ static void test_quiet(void) {
 
 // ---- logs ---------------------------------------------------------------------------------------
 
-static void log_stays_open(void) {
-    int fd = open(in("state/log"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+static void keep_writing(const char *path, int flags, const char *text) {
+    int fd = open(in(path), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
     for (;;) {
-        (void)!write(fd, "a line\n", 7);
+        (void)!write(fd, text, strlen(text));
         usleep(30000);
     }
+}
+
+static void log_stays_open(void) {
+    keep_writing("state/log", O_APPEND, "a line\n");
 }
 
 static void log_is_opened_each_time(void) {
@@ -160,11 +164,7 @@ static void test_log(void (*write_on)(void), const char *what) {
 // ---- what is not whole --------------------------------------------------------------------------
 
 static void piece_by_piece(void) {
-    int fd = open(in("state/checkpoint"), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    for (;;) {
-        (void)!write(fd, "a piece", 7);
-        usleep(30000);
-    }
+    keep_writing("state/checkpoint", 0, "a piece");
 }
 
 static void renamed_again_and_again(void) {
@@ -174,7 +174,6 @@ static void renamed_again_and_again(void) {
     }
 }
 
-// The pages of a file that is mapped are written without any descriptor.
 static void two_ways_at_once(void) {
     int log = open(in("state/log"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     int other = open(in("state/log"), O_WRONLY | O_CLOEXEC);
