@@ -78,6 +78,7 @@ ok 'the other nodes have the files although one was killed' has killed 1 2 4 5
 like "$(cat push.err)" 'node3' 'the error names the node whose agent was killed'
 ok 'the killed node has no mixture of old and new files' whole 3 some killed
 
+uplink 10mbit # so slow that much is left when a busy machine sees that the content comes
 content frozen
 push 120 frozen/ &
 pushing=$!
