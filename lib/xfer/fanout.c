@@ -2,6 +2,7 @@
 // Fan-out: groups pushes into chains of nodes.
 #include "xfer/fanout.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "sys/net.h"
@@ -18,7 +19,7 @@ struct fanout_chain {
     size_t count; // of its nodes that have not said what they still lack
     bool started;
     bool gives; // the first has the content of the plan
-    struct timer deadline;
+    struct timer deadline, watch; // until, and once, its links stand
     struct fanout_chain *next;
 };
 
@@ -42,6 +43,7 @@ static void chain_free(struct fanout_chain *c) {
         at = &(*at)->next;
     *at = c->next;
     timer_stop(&c->deadline);
+    timer_stop(&c->watch);
     xfer_send_plan_fini(&c->plan);
     free(c);
 }
@@ -82,6 +84,50 @@ static void cut(struct fanout_member *m) {
     }
 }
 
+// Notes when the node has last received something. True: more is to come.
+static bool member_look(struct fanout_member *m, int64_t now_ms) {
+    const struct push *p = m->push;
+    const struct push_conn *c = &p->conns[0];
+    bool waits_for_us = c->state == CONN_CONTENT && c->stream.sent == c->stream.acked;
+    if (m->received != c->stream.acked || waits_for_us) {
+        m->received = c->stream.acked;
+        m->received_ms = now_ms;
+    }
+    return m->received < p->x.progress.bytes_total;
+}
+
+// True when nodes behind this one wait, and neither they nor it have received anything for long.
+static bool member_stalls(struct fanout_member *front, int64_t now_ms) {
+    bool more = false;
+    int64_t last_ms = 0;
+    for (struct fanout_member *m = front; m; m = m->behind) {
+        more |= member_look(m, now_ms) && m != front;
+        last_ms = m->received_ms > last_ms ? m->received_ms : last_ms;
+    }
+    return more && now_ms - last_ms >= FANOUT_STALL_MS;
+}
+
+// A frozen node whose remaining content fits into socket buffers is not noticed by the one before.
+static void on_watch(struct timer *t) {
+    struct fanout_chain *c = container_of(t, struct fanout_chain, watch);
+    int64_t now_ms = clock_mono_ms();
+    timer_start(c->group->loop, &c->watch, FANOUT_WATCH_MS, on_watch);
+    for (struct fanout_member *m = c->group->members; m; m = m->next) {
+        if (m->chain != c || m->before || !member_stalls(m, now_ms))
+            continue;
+        log_debug("a node of a chain makes no progress", "node=%s", m->push->x.node);
+        cut(m->behind); // it may end the chain
+        return;
+    }
+}
+
+static void chain_watch(struct fanout_chain *c) {
+    int64_t now_ms = clock_mono_ms();
+    for (struct fanout_member *m = c->first; m; m = m->behind)
+        m->received_ms = now_ms;
+    timer_start(c->group->loop, &c->watch, FANOUT_WATCH_MS, on_watch);
+}
+
 // Sends content to the first node once all links of the chain stand.
 static void chain_check(struct fanout_chain *c) {
     if (c->started || !c->first)
@@ -91,6 +137,7 @@ static void chain_check(struct fanout_chain *c) {
             return;
     c->started = true;
     timer_stop(&c->deadline);
+    chain_watch(c);
     struct send_plan plan = c->plan;
     c->plan = (struct send_plan){0};
     if (!c->gives) {

@@ -7,10 +7,10 @@
 //     xfer_push(link, &(struct xfer_push_spec){…, .fanout = g, .address = "10.0.0.7"}, …) // each
 //     fanout_free(g); // after the last push has ended
 //
-// A chain is never needed for a push to succeed. At its end, or when it breaks (a node is lost, or
-// takes nothing for RELAY_STALL_MS), each node says what it still lacks; those nodes form another
-// chain, or get the rest from here. A node that compares its files for long does not hold up the
-// others.
+// A chain is never needed for a push to succeed. It breaks when a node is lost, takes nothing for
+// RELAY_STALL_MS, or receives nothing for FANOUT_STALL_MS. Then, or at its end, each node says what
+// it still lacks; those nodes form another chain, or get the rest from here. A node that compares
+// its files for long does not hold up the others.
 //
 // Peers: the content is on the nodes alone, each of which has a part (xfer_push_spec.peers). The
 // node that has most of what others lack is the first of a chain, and gives it from its own store.
@@ -26,6 +26,8 @@
 enum {
     FANOUT_WAIT_MS = 1000,            // for further nodes, once the first one has compared
     FANOUT_CONNECT_MS = 5000,         // until all links of a chain stand
+    FANOUT_STALL_MS = 10000,          // without content, for a node and those that wait behind it
+    FANOUT_WATCH_MS = 1000,           // from one look for such a node to the next
     FANOUT_SAVED_BYTES_MIN = 4 << 20, // less is sent from here
     FANOUT_PEERS_WAIT_MS = 10000,     // the same, for a node that may have what others lack
     FANOUT_CHAINS_MAX = 3,            // that one push takes part in; of peers: that a node begins
@@ -58,6 +60,8 @@ struct fanout_member { // embedded in the push
     struct fanout_member *prev, *next;     // in the group
     uint32_t port;                         // where it waits for the one before
     bool linked;                           // the link from the one before stands
+    uint64_t received;                     // bytes of the push, as the watch last saw them
+    int64_t received_ms;                   // when they last grew
 };
 
 // g may be NULL. The address's bytes stay the caller's.

@@ -235,12 +235,18 @@ static int take_done(struct receive *r, struct strbuf *out, struct err *e) {
 }
 
 void xfer_receive_acknowledge(struct receive *r, struct strbuf *out, bool now) {
-    if (!r->config.acks || (!now && r->got_bytes - r->acked_bytes < XFER_ACK_BYTES))
+    if (!r->config.acks)
+        return;
+    int64_t now_ms = clock_mono_ms();
+    bool due = r->got_bytes - r->acked_bytes >= XFER_ACK_BYTES ||
+               (r->got_bytes > r->acked_bytes && now_ms - r->acked_ms >= RECEIVE_PROGRESS_MS);
+    if (!now && !due)
         return;
     unsigned char count[8];
     bytes_store(count, r->got_bytes, 8);
     xfer_wire_frame(out, XFER_ACK, count, sizeof count);
     r->acked_bytes = r->got_bytes;
+    r->acked_ms = now_ms;
 }
 
 // Explains a failed write. The usual reason is a full disk.

@@ -69,7 +69,7 @@ struct receive {
     bool old_open;
     uint64_t need_bytes, got_bytes, acked_bytes;
     size_t need_files, got_files, placed;
-    int64_t progress_ms;
+    int64_t progress_ms, acked_ms;
     size_t bad;
     struct err bad_first;
     size_t strays, stray_first; // omitted links that lead out of the folder

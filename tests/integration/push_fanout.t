@@ -78,18 +78,28 @@ ok 'the other nodes have the files although one was killed' has killed 1 2 4 5
 like "$(cat push.err)" 'node3' 'the error names the node whose agent was killed'
 ok 'the killed node has no mixture of old and new files' whole 3 some killed
 
-uplink 10mbit # so slow that much is left when a busy machine sees that the content comes
-content frozen
-push 120 frozen/ &
-pushing=$!
-ok 'the content of the next push comes' wait_for 60 arrived 4 4096
-frozen=$(pushes 2)
-for p in $frozen; do kill -STOP "$p"; done
-uplink 400mbit
-ok 'the nodes behind a frozen one have the files soon' wait_for 30 has frozen 1 3 4 5
-for p in $frozen; do kill -CONT "$p"; done
-wait $pushing; diag "$(date +%s) $(cat push.err)"
-ok 'the frozen node has them when it goes on' wait_for 30 has frozen 2
+# freezes NODE KIB UPLINK: node NODE stops when node 4 has KIB of the large file
+freezes() {
+    local frozen=frozen$1.$2
+    uplink "$3"
+    content "$frozen"
+    push 120 "$frozen/" &
+    pushing=$!
+    ok "the content of the push '$frozen' comes" wait_for 60 arrived 4 "$2"
+    stopped=$(pushes "$1")
+    for p in $stopped; do kill -STOP "$p"; done
+    uplink 400mbit
+    # shellcheck disable=SC2046 # the other nodes
+    ok "the nodes beside frozen node$1 have the files soon" \
+        wait_for 30 has "$frozen" $(seq 5 | grep -v "$1")
+    for p in $stopped; do kill -CONT "$p"; done
+    wait $pushing; diag "$(date +%s) $(cat push.err)"
+    ok "node$1 has them when it goes on" wait_for 30 has "$frozen" "$1"
+}
+# So slow that much is left when a busy machine sees that the content comes.
+freezes 2 4096 10mbit
+# What is left fits into the buffers of a frozen node's sockets; the one before it ends its part.
+for node in 1 2 5; do freezes $node 12288 40mbit; done
 
 parts() { find "$WORK/node$1/root/.dtctl/nodes/node$1/cas/tmp" -type f | sort | paste -sd' '; }
 before=$(parts 3) # of the push that was killed there, for its next attempt
@@ -102,7 +112,7 @@ link_down 3
 wait $pushing; diag "$(date +%s) $(cat push.err)"
 ok 'the other nodes have the files although a cable was pulled' has unplugged 1 2 4 5
 like "$(cat push.err)" 'node3' 'the error names the node without a network'
-ok 'the node without a network has no mixture of files' whole 3 frozen unplugged
+ok 'the node without a network has no mixture of files' whole 3 frozen5.12288 unplugged
 link_up 3
 uplink 400mbit
 push 60 unplugged/
