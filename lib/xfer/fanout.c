@@ -18,7 +18,7 @@ struct fanout_chain {
     unsigned char key[XFER_RELAY_KEY_BYTES];
     size_t count; // of its nodes that have not said what they still lack
     bool started;
-    bool gives; // the first has the content of the plan
+    bool gives;                   // the first has the content of the plan
     struct timer deadline, watch; // until, and once, its links stand
     struct fanout_chain *next;
 };
