@@ -32,13 +32,15 @@ struct served_input {
     char buffer[BUFFER_BYTES];
 };
 
+static int show_progress(void *ctx, struct err *e) {
+    const struct indexing *x = ctx;
+    return x->progress ? x->progress(x->ctx, x->out->shards, x->total, e) : 0;
+}
+
 static int fill(struct served_input *x, struct err *e) {
     uint64_t left = x->object->bytes - x->at;
     size_t len = left < sizeof x->buffer ? (size_t)left : sizeof x->buffer;
-    const struct indexing *all = x->all;
-    if (all->progress && all->progress(all->ctx, all->out->shards, all->total, e) < 0)
-        return -1;
-    if (served_read(&all->served, &x->link, x->object, x->at, len, x->buffer, e) < 0)
+    if (served_read(&x->all->served, &x->link, x->object, x->at, len, x->buffer, e) < 0)
         return -1;
     x->begin = x->at;
     x->end = x->at + len;
@@ -130,6 +132,8 @@ int data_index_served(const char *served, const char *to,
     struct indexing x = {.to = to, .out = out, .progress = progress, .ctx = ctx};
     *out = (struct data_indexed){0};
     int result = served_open(&x.served, served, e);
+    x.served.on_wait = show_progress;
+    x.served.wait_ctx = &x;
     for (size_t i = 0; result == 0 && i < x.served.count; i++)
         x.total += shard_index_is_shard(x.served.object[i].path);
     for (size_t i = 0; result == 0 && i < x.served.count; i++)

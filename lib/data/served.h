@@ -37,6 +37,9 @@ struct served {
     struct served_object *object; // by path
     size_t count;
     bool cancelled; // atomic: readers that wait end
+    // While a reader waits, in its thread; -1: it ends. NULL: none.
+    int (*on_wait)(void *ctx, struct err *e);
+    void *wait_ctx;
 };
 
 // Whether a folder is that of a streamed input.

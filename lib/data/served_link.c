@@ -103,6 +103,8 @@ static enum outcome receive(const struct served *s, struct served_link *x, void 
             err_set(e, ERR_INTERRUPTED, "the data set is being closed");
             return FAILED;
         }
+        if (s->on_wait && s->on_wait(s->wait_ctx, e) < 0)
+            return FAILED;
         int n = poll(&p, 1, SERVED_CANCEL_MS);
         if (n < 0 && errno != EINTR) {
             err_errno(e, ERR_SYS, "waiting for the server of streamed inputs");

@@ -67,17 +67,23 @@ is "$(dtdata list s3://bucket/bad | grep -c dtindex)" 0 'a bucket with a bad sha
 s3_fault denied set/train/000000.tar 100
 refused 1 "train/000000.tar.*403" s3://bucket/set
 s3_ask '/-/fault?kind=denied&key=set/train/000000.tar&count=0' >/dev/null
+# Ended at each of many instants: before, while and after the server of the objects starts.
 s3_ask '/-/hold?key=*0.tar' >/dev/null
-dtctl data index s3://bucket/set >held.out 2>&1 &
-pid=$!
 there() { [ -n "$(left)" ]; }
-ok 'the command has begun' wait_for 20 there
-sleep 1
-kill -TERM "$pid"
-s3_ask /-/release >/dev/null
-wait "$pid"
-like "$? $(cat held.out)" '^143 .*stopped by a signal' 'a signal ends it'
-is "$(left)" '' 'no file is left then, either'
+leaks=''
+for after in $(seq 0 0.02 0.5) 1; do
+    dtctl data index s3://bucket/set >held.out 2>&1 &
+    pid=$!
+    wait_for 20 there || leaks+=" $after:began"
+    sleep "$after"
+    kill -TERM "$pid"
+    wait "$pid"
+    ended="$? $(paste -sd' ' held.out)"
+    [[ $ended =~ ^143\ .*'stopped by a signal' ]] || leaks+=" $after: $ended"
+    [ -z "$(left)" ] || leaks+=" $after:$(left)"
+done
+is "$leaks" '' 'a signal ends it at any instant, and no file is left'
 ok 'no server is left then, either' wait_for 10 test "$(servers)" = 0
+s3_ask /-/release >/dev/null
 s3_stop
 done_testing

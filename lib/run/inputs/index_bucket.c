@@ -16,14 +16,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { REMOVE_TRIES_MAX = 100, REMOVE_PAUSE_MS = 50 };
+enum { END_LOOKS_MAX = 100, END_PAUSE_MS = 50 };
 
 struct bucket {
     struct context *context;
     const char *source, *dir; // dir: of this command, here
     struct input_remote *remote;
     struct manifest *objects;
-    int server; // connection to dtdata, which ends with it; -1
+    const char *socket; // of the server; NULL before its start
+    int server;         // connection to it, which it ends with; -1
 };
 
 static int run_dtdata(struct context *s, const char *const *args, int in, int64_t ms_max,
@@ -80,26 +81,36 @@ static int serve(struct bucket *b, struct err *e) {
     if (in < 0)
         return err_errno(e, ERR_SYS, "cannot read '%s'", lines);
     (void)unlink(lines); // signed addresses
+    b->socket = file_join(a, b->dir, JOB_STREAM_SOCKET);
     if (run_dtdata(b->context, args, in, INDEX_BUCKET_START_MS_MAX, e) < 0)
         return -1;
-    b->server = net_unix_connect(file_join(a, b->dir, JOB_STREAM_SOCKET), e);
+    b->server = net_unix_connect(b->socket, e);
     return b->server < 0 ? -1 : 0;
 }
 
-static void close_all(struct bucket *b) {
+// Ends the server, which writes nothing once its socket is gone. A server whose start was
+// interrupted may run, too.
+static void end_server(struct bucket *b) {
     static const char end[] = "end\n";
     struct err ignored;
-    if (b->server >= 0) {
-        char byte;
-        (void)file_write_all(b->server, end, strlen(end), &ignored);
-        while (read(b->server, &byte, 1) > 0) // events; then the server ends
-            continue;
-        close(b->server);
-    }
+    char byte;
+    if (b->server < 0 && b->socket)
+        b->server = net_unix_connect(b->socket, &ignored);
+    if (b->server < 0)
+        return;
+    (void)file_write_all(b->server, end, strlen(end), &ignored);
+    while (read(b->server, &byte, 1) > 0) // events
+        continue;
+    close(b->server);
+    for (int i = 0; i < END_LOOKS_MAX && access(b->socket, F_OK) == 0; i++)
+        poll(NULL, 0, END_PAUSE_MS);
+}
+
+static void close_all(struct bucket *b) {
+    struct err ignored;
+    end_server(b);
     manifest_free(b->objects);
-    // The server may still write its last file.
-    for (int i = 0; i < REMOVE_TRIES_MAX && file_remove_tree(b->dir, &ignored) < 0; i++)
-        poll(NULL, 0, REMOVE_PAUSE_MS);
+    (void)file_remove_tree(b->dir, &ignored);
 }
 
 int index_bucket(struct context *s, const char *source,
