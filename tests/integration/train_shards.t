@@ -117,6 +117,11 @@ sharded=(--set inputs.data.source=s3://bucket/even --set inputs.data.mode=sharde
     --set inputs.data.shard=key --set train.eval=false)
 run dtctl train --dry-run "${sharded[@]}" "${stream[@]}"
 like "$err" 'node0: 2 files.*0.tar, 1.tar' 'the index is no part of the deal'
+like "$err" 'not known: its data is not on this computer.*train.image_size and train.classes' \
+    'a dry run says what it needs to foresee the memory'
+run dtctl train --dry-run "${small[@]}" "${sharded[@]}" --set train.image_size=32 \
+    --set train.classes=10
+like "$status $out" '^0 .*parameters' 'with the sizes it does'
 run dtctl train --name pcopy "${small[@]}" "${sharded[@]}"
 run dtctl train --name part "${small[@]}" "${sharded[@]}" "${stream[@]}"
 is "$status" 0 'a sharded input is streamed' || diag "$out$err"
