@@ -96,6 +96,7 @@ without_inotify() {
 
 skip() { # N REASON
     local i
+    [[ $1 =~ ^[0-9]+$ ]] || bail_out "skip takes a number and a reason, not '$*'"
     for ((i = 0; i < $1; i++)); do
         tap_count=$((tap_count + 1))
         echo "ok $tap_count # SKIP $2"

@@ -160,6 +160,12 @@ happens() { # one to four things, with pauses
     done
 }
 
+one_worker_dies() { # alone, so that its restart is counted exactly
+    pick "$hosts"
+    story="$story; worker $((picked + 1)),"
+    act_worker $((picked + 1))
+    actions=$((actions + 1))
+}
 all_is_made_good() {
     local i
     for ((i = 1; i <= hosts; i++)); do
@@ -293,7 +299,7 @@ scene() { # SEED
     count=$((picked + 2))
     for ((n = 0; n < count; n++)); do
         dead=() silent=() failures=0 quiet=1 failed='' restarts_before=$restarts_now
-        happens
+        if [ $n = 0 ]; then one_worker_dies; else happens; fi
         all_is_made_good
         goes_on "round $n" || return
         counted
