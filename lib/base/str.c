@@ -34,11 +34,18 @@ bool str_is_name(const char *s, size_t len_max) {
 
 // ---- numbers ------------------------------------------------------------------------------------
 
+// "+5", " 5" and "0x5" are C's numbers and nobody else's.
+static bool is_decimal(const char *s) {
+    const char *digits = s + (s[0] == '-');
+    bool hexadecimal = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+    return !isspace((unsigned char)s[0]) && s[0] != '+' && !hexadecimal;
+}
+
 int str_parse_i64(const char *s, int64_t min, int64_t max, int64_t *out, struct err *e) {
     char *end;
     errno = 0;
     long long v = strtoll(s, &end, 10);
-    if (end == s || *end || isspace((unsigned char)s[0]))
+    if (end == s || *end || !is_decimal(s))
         return err_set(e, ERR_FORMAT, "'%.100s' is not a whole number", s);
     if (v < min || (errno == ERANGE && v < 0))
         return err_set(e, ERR_LIMIT, "%.100s is below the minimum %lld", s, (long long)min);
@@ -51,7 +58,7 @@ int str_parse_i64(const char *s, int64_t min, int64_t max, int64_t *out, struct 
 int str_parse_f64(const char *s, double min, double max, double *out, struct err *e) {
     char *end;
     double v = strtod(s, &end);
-    if (end == s || *end || isspace((unsigned char)s[0]) || isnan(v))
+    if (end == s || *end || !is_decimal(s) || isnan(v))
         return err_set(e, ERR_FORMAT, "'%.100s' is not a number", s);
     if (v < min)
         return err_set(e, ERR_LIMIT, "%.100s is below the minimum %g", s, min);
@@ -71,7 +78,7 @@ static int parse_with_unit(const char *s, const struct unit *units, const char *
                            struct err *e) {
     char *end;
     double v = strtod(s, &end);
-    if (end == s || !isdigit((unsigned char)s[0]) || !isfinite(v))
+    if (end == s || !isdigit((unsigned char)s[0]) || !is_decimal(s) || !isfinite(v))
         return err_set(e, ERR_FORMAT, "'%.100s' is not a %s", s, what);
     while (*end == ' ')
         end++;

@@ -102,7 +102,10 @@ static void bash_values(struct strbuf *out, struct arena *a, const struct option
             add_words(out, r->choices);
             strbuf_adds(out, "' -- \"$word\")");
         } else if (takes_path(r)) {
-            strbuf_adds(out, "$(compgen -f -- \"$word\")");
+            strbuf_adds(out,
+                        ")\n        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+                        "        compopt -o filenames 2>/dev/null\n        return\n        ;;\n");
+            continue;
         } else if (list_of(p, r->arg)) {
             strbuf_adds(out, "$(compgen -W \"");
             add_literals(out, r->arg);
@@ -110,6 +113,27 @@ static void bash_values(struct strbuf *out, struct arena *a, const struct option
         }
         strbuf_adds(out, ")\n        return\n        ;;\n");
     }
+}
+
+// The verb is the first word that is one, and not the value of a flag before it.
+static void bash_verb(struct strbuf *out, const struct option_set *s,
+                      const struct render_program *p) {
+    const char *before = "        case ${COMP_WORDS[i]} in ";
+    strbuf_adds(out, "    for ((i = 1; i < COMP_CWORD; i++)); do\n");
+    for (struct render_each x = {0}; render_next(&x, s);) {
+        if (!bash_takes_value(x.row) || !option_row_has_verb(x.row, NULL))
+            continue;
+        strbuf_addf(out, "%s--%s", before, x.row->flag);
+        if (x.row->letter)
+            strbuf_addf(out, " | -%c", x.row->letter);
+        before = " | ";
+    }
+    if (str_eq(before, " | "))
+        strbuf_adds(out, ") ((i++)); [[ ${COMP_WORDS[i]} != = ]] || ((i++)); continue ;; esac\n");
+    strbuf_adds(out, "        case \" ");
+    add_verbs(out, p);
+    strbuf_adds(out, " \" in *\" ${COMP_WORDS[i]} \"*) verb=${COMP_WORDS[i]}; break ;; esac\n"
+                     "    done\n");
 }
 
 // Bash cuts --cluster=NAME into three words.
@@ -131,13 +155,9 @@ static void bash(struct strbuf *out, struct arena *a, const struct option_set *s
         strbuf_addf(out, BASH_LIST, p->name, p->name);
     strbuf_addf(out, "_%s() {\n", p->name);
     strbuf_adds(out, "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} "
-                     "verb= i\n"
-                     "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-                     "        case \" ");
-    add_verbs(out, p);
-    strbuf_adds(out, " \" in *\" ${COMP_WORDS[i]} \"*) verb=${COMP_WORDS[i]}; break ;; esac\n"
-                     "    done\n"
-                     "    [[ $word == = ]] && word=\n"
+                     "verb= i\n");
+    bash_verb(out, s, p);
+    strbuf_adds(out, "    [[ $word == = ]] && word=\n"
                      "    [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}\n"
                      "    COMPREPLY=()\n"
                      "    case $verb:$before in\n");

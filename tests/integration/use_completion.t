@@ -45,8 +45,9 @@ cat >complete.sh <<'EOF'
 source <(dtctl completion bash)
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _dtctl
-echo "${COMPREPLY[*]}"
+(IFS=/; echo "${COMPREPLY[*]}")
 EOF
+mkdir 'a b' ac
 while IFS='|' read -r line want; do
     eval "run bash complete.sh $line"
     is "$out$err" "$want" "bash completes: $line"
@@ -54,14 +55,17 @@ done <<EOF
 dtctl logs qu|$name
 dtctl fetch qu|$name
 dtctl stop qu|$name
-dtctl ssh n|node0 node1
-dtctl status n|node0 node1
-dtctl push -w ''|node0 node1
-dtctl exec -c other --node ''|node0 node1 node2
+dtctl ssh n|node0/node1
+dtctl status n|node0/node1
+dtctl push -w ''|node0/node1
+dtctl exec -c other --node ''|node0/node1/node2
 dtctl --cluster = o|other
-dtctl --cluster = other ssh n|node0 node1 node2
-dtctl -c ''|default other
-dtctl train --resume ''|auto never $name
+dtctl --cluster = other ssh n|node0/node1/node2
+dtctl -c ''|default/other
+dtctl -c up stop --gr|--grace
+dtctl --cluster = up stop --gr|--grace
+dtctl -f a|a b/ac
+dtctl train --resume ''|auto/never/$name
 EOF
 
 if command -v fish >/dev/null; then
