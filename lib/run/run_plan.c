@@ -180,8 +180,7 @@ static int find_resume(struct run_start *l, struct err *e) {
     if (found <= 0)
         return found;
     // Without state.keep only unfinished runs are resumed; a finished one starts from scratch.
-    bool finished = strcmp(earlier.state, "finished") == 0;
-    if (run_is_over(&earlier) && (!finished || s->config->state_keep == CONFIG_KEEP_TASK))
+    if (strcmp(earlier.state, "finished") != 0 || s->config->state_keep == CONFIG_KEEP_TASK)
         l->resume_run = earlier.id;
     return 0;
 }

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define NO_STATE "it left no state"
+
 enum { CHECKPOINT_HEADER_BYTES_MAX = 4 << 20 };
 
 // ---- the trainer's checkpoints -----------------------------------------------------------------
@@ -125,7 +127,7 @@ static int add_command_state(struct run_start *l, const struct run *earlier, con
                 l->context->screen, "state of node %s stays in %s: the node is not in this run",
                 earlier->nodes[i], run_near_path(a, file_join(a, state, earlier->nodes[i])));
     }
-    return l->resume_nodes ? 0 : err_set(e, ERR_NOT_FOUND, "it left no state for these nodes");
+    return l->resume_nodes ? 0 : err_set(e, ERR_NOT_FOUND, NO_STATE " for these nodes");
 }
 
 // ---- both --------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ static int look_for_state(struct run_start *l, struct run *earlier, struct err *
                        earlier->native ? "the native trainer" : "a command");
     const char *owner = results_owner_of(a, earlier->output_dir);
     if (!owner[0] && file_is_absent(file_join(a, earlier->output_dir, "state")))
-        return err_set(e, ERR_NOT_FOUND, "it left no state");
+        return err_set(e, ERR_NOT_FOUND, NO_STATE);
     if (!str_eq(owner, earlier->id))
         return err_set(e, ERR_NOT_FOUND, "'%s' holds the results of %s%s", earlier->output_dir,
                        owner[0] ? "run " : "no known run", owner);
@@ -190,7 +192,7 @@ int run_start_state(struct run_start *l, struct err *e) {
         return err_set(e, ERR_CONFIG, "%s: run '%s' cannot be resumed: %s",
                        config_where(s->config, "train.resume"), earlier.id, why.text);
     // A command may have no state, so its absence is not worth a note.
-    if (l->native || why.code == ERR_BUSY || !earlier.fetched || (earlier.left & RESULT_STATE))
+    if (l->native || !str_starts(why.text, NO_STATE))
         screen_note(s->screen, "run %s (%s) is not resumed: %s", earlier.id, earlier.state,
                     why.text);
     return 0;

@@ -154,6 +154,18 @@ run dtctl train --name none --resume "$(id)" -- true
 is "$status" 2 'a run without state cannot be resumed'
 like "$err" 'cannot be resumed: it left no state' 'the error says that the run left no state'
 
+# A run that nobody followed may have failed meanwhile, with a state that only its node has.
+alone='cat "$DTCTL_STATE_DIR/n"; echo x >"$DTCTL_STATE_DIR/n"; exit 1'
+lone=$(dtctl train -d --name lone --nodes 1 -- sh -c "$alone" 2>/dev/null)
+has_failed() { dtctl ps -a 2>/dev/null | grep "$lone" | grep -q failed; }
+ok 'a run without a follower fails' wait_for 20 has_failed
+run dtctl train --name lone --nodes 1 -- sh -c "$alone"
+like "$err" "run $lone .* is not resumed: .*dtctl fetch $lone" 'the next run says why it is not resumed'
+dtctl fetch "$lone" >fetch.out 2>&1
+rm -rf .dtctl/default/runs/"$(id)"
+run dtctl train --name lone --nodes 1 -- sh -c "$alone"
+like "$out" '^x' 'it is resumed once it is fetched' || diag "$err$(cat fetch.out)"
+
 # ---- layout -------------------------------------------------------------------------------------
 spread='cd $DTCTL_OUTPUT_DIR; echo $DTCTL_NODE >mine.$DTCTL_NODE; echo same >same
     mkdir d node1; for f in log d/x node1/log; do echo $DTCTL_NODE >$f; done'
