@@ -147,10 +147,12 @@ on 1 sh -c 'umask 077; cat >/run/key' <"$HOME/.ssh/id_ed25519"
 # A login by ssh as root starts Open MPI's daemon on the other host.
 login='-i /run/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -q'
 mpirun() { # on node1
+    # The first three are for Open MPI 4, the next three for 5.
     run timeout 60 nsenter --target "$(cat "$WORK/node1/holder")" --mount --net --uts --wd=/ env \
-        TMPDIR=/tmp DTRUN_KEY=secret "$mpi" --allow-run-as-root \
-        --mca plm rsh --mca plm_rsh_args "$login" \
-        --mca oob_tcp_if_include eth0 --oversubscribe -x DTRUN_KEY "$@"
+        TMPDIR=/tmp DTRUN_KEY=secret \
+        OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_args="$login" OMPI_MCA_oob_tcp_if_include=eth0 \
+        PRTE_MCA_plm=ssh PRTE_MCA_plm_ssh_args="$login" PRTE_MCA_oob_tcp_if_include=eth0 \
+        "$mpi" --allow-run-as-root --oversubscribe -x DTRUN_KEY "$@"
 }
 mpirun -H node1:4,node2:4 -N 1 "$dtrun" --no-python sh -c "$say"
 is "$status" 0 'mpirun -N 1 succeeds' || diag "$err"
