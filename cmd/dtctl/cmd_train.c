@@ -134,7 +134,9 @@ static void tell_detached(const struct run_start *l) {
     screen_note(l->context->screen, "  follow:  dtctl logs -f %s", id);
     screen_note(l->context->screen, "  stop:    dtctl stop %s", id);
     if (l->context->config->cluster.provider == CONFIG_AWS)
-        screen_note(l->context->screen, "  results: dtctl fetch %s, before the lease ends", id);
+        screen_note(l->context->screen,
+                    "  results: dtctl fetch %s, before the lease ends or the nodes idle for a day",
+                    id);
     screen_out(l->context->screen, "%s\n", id);
 }
 

@@ -97,6 +97,20 @@ is "$status $(grep -o 'node[0-9]' <<<"$out" | sort -u | xargs)" '0 node0 node1 n
 is "$(for node in node0 node1 node2 node3; do cloud_on $node cat /var/lib/dtctl/lease; done |
     sort -u)" "$due" 'all four nodes have the same end after extend'
 
+# ---- replacement of a node with results that are nowhere else ------------------------------------
+# shellcheck disable=SC2016 # the ranks expand it
+run cloud_run dtctl train -d --name kept --nodes 4 -- sh -c 'echo $RANK >$DTCTL_OUTPUT_DIR/p-$RANK'
+is "$status" 0 'a run starts that nobody follows' || cloud_diag
+like "$err" "results: dtctl fetch kept-.*before the lease ends or the nodes idle for a day" \
+    'its results wait for so long'
+is_over() { cloud_run dtctl ps -a 2>/dev/null | grep -q 'kept-.* finished'; }
+ok 'it ends' wait_for 60 is_over
+before=$(id_of node1)
+run cloud_run dtctl up -y --replace node1
+is "$status" 0 'up --replace replaces the node' || cloud_diag
+result "$([ "$(id_of node1)" != "$before" ] && echo 1)" 'the node has another instance again'
+is "$(cat .dtctl/sick/runs/kept-*/output/p-* | xargs)" '0 1 2 3' 'the results were brought before'
+
 # ---- up, and a node is not the one that was made -------------------------------------------------
 # Two others are configured otherwise than they would be now.
 for node in node0 node3; do
