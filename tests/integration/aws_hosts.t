@@ -102,9 +102,9 @@ is "$(for node in node0 node1 node2 node3; do cloud_on $node cat /var/lib/dtctl/
 run cloud_run dtctl train -d --name kept --nodes 4 -- sh -c 'echo $RANK >$DTCTL_OUTPUT_DIR/p-$RANK'
 is "$status" 0 'a run starts that nobody follows' || cloud_diag
 like "$err" "results: dtctl fetch kept-.*before the lease ends or the nodes idle for a day" \
-    'its results wait for so long'
+    'the last line says until when its results are there'
 is_over() { cloud_run dtctl ps -a 2>/dev/null | grep -q 'kept-.* finished'; }
-ok 'it ends' wait_for 60 is_over
+ok 'the run ends' wait_for 60 is_over
 before=$(id_of node1)
 run cloud_run dtctl up -y --replace node1
 is "$status" 0 'up --replace replaces the node' || cloud_diag
