@@ -32,7 +32,7 @@ static void on_look(struct timer *t);
 static const char *where_is(pid_t pid, char out[WHERE_BYTES_MAX]) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/wchan", (int)pid);
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? 0 : read(fd, out, WHERE_BYTES_MAX - 1);
     out[n > 0 ? n : 0] = '\0';
     for (char *c = out; *c; c++)

@@ -77,7 +77,7 @@ static int read_file(struct config *c, const char *argument, struct err *e) {
     char *text;
     size_t len;
     c->file = name ? name : c->file;
-    if (file_read(c->set.arena, c->file, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
+    if (file_read_piped(c->set.arena, c->file, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
         struct stat st;
         if (e->code == ERR_NOT_FOUND && !named && lstat(c->file, &st) < 0) {
             err_clear(e);

@@ -101,7 +101,7 @@ static const struct option_table flags_table = {"dttrain", rows, sizeof rows / s
 static int read_file(struct option_set *set, const char *name, struct err *e) {
     char *text;
     size_t len;
-    if (file_read(set->arena, name, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
+    if (file_read_piped(set->arena, name, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
         e->code = ERR_CONFIG;
         return err_wrap(e, "configuration");
     }

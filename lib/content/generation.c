@@ -93,8 +93,8 @@ int generation_publish(const char *folder, int64_t number, const void *list, siz
 
 int generation_list(struct arena *a, const char *folder, int64_t number, char **list, size_t *len,
                     struct err *e) {
-    return file_read_regular(a, file_join(a, numbered(a, folder, number), "list"),
-                             GENERATION_LIST_BYTES_MAX, list, len, e);
+    return file_read(a, file_join(a, numbered(a, folder, number), "list"),
+                     GENERATION_LIST_BYTES_MAX, list, len, e);
 }
 
 // ---- the list -----------------------------------------------------------------------------------

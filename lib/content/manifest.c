@@ -143,7 +143,8 @@ static const char *join(struct arena *a, const char *dir, const char *name) {
 }
 
 static int read_ignore_file(struct scan *s, int dir_fd, const char *below, struct err *e) {
-    auto_close int fd = openat(dir_fd, ".dtctlignore", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    auto_close int fd =
+        openat(dir_fd, ".dtctlignore", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT || errno == ELOOP
                    ? 0

@@ -38,7 +38,7 @@ static bool is_disk(const char *text) {
 }
 
 static int read_list(struct arena *a, const char *path, char **text, size_t *len, struct err *e) {
-    if (file_read_regular(a, path, SNAPSHOT_LIST_BYTES_MAX, text, len, e) < 0)
+    if (file_read(a, path, SNAPSHOT_LIST_BYTES_MAX, text, len, e) < 0)
         return -1;
     return *len >= SNAPSHOT_DISK_BYTES && (*text)[*len - 1] == 0 && is_disk(*text)
                ? 0

@@ -24,8 +24,8 @@ int input_shares_open(struct input_shares *s, const struct job_input *input, con
     char *text;
     size_t len;
     *s = (struct input_shares){.input = input};
-    if (file_read_regular(&s->arena, job_deal_list(&s->arena, run_dir, input->name),
-                          GENERATION_LIST_BYTES_MAX, &text, &len, e) < 0 ||
+    if (file_read(&s->arena, job_deal_list(&s->arena, run_dir, input->name),
+                  GENERATION_LIST_BYTES_MAX, &text, &len, e) < 0 ||
         generation_decode(text, len, &s->manifest, e) < 0) {
         arena_fini(&s->arena);
         return err_wrap(e, "the list of input '%s'", input->name);

@@ -89,7 +89,7 @@ static enum keeper_published try(struct arena *a, struct snapshot *l, const char
     size_t len;
     struct err ignored;
     if (generation_newest(own) > 0)
-        (void)file_read_regular(a, known, HASH_HEX_BYTES, &text, &len, &ignored);
+        (void)file_read(a, known, HASH_HEX_BYTES, &text, &len, &ignored);
     if (l->count == 0 || str_eq(text, l->digest))
         return KEEPER_SAME;
     if (generation_begin(own, e) < 0)

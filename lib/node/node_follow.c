@@ -108,7 +108,7 @@ static size_t read_chunk(struct follow *f, const struct followed *file, char *ch
     int64_t room = f->last ? file->until - file->offset : CHUNK_BYTES;
     size_t want = room < CHUNK_BYTES ? (room > 0 ? (size_t)room : 0) : CHUNK_BYTES;
     snprintf(path, sizeof path, "%s/%s", f->run_dir, file->path);
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? -1 : pread(fd, chunk, want, file->offset);
     if (n <= 0)
         return 0;

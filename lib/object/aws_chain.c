@@ -120,7 +120,7 @@ static int find_web_identity(struct aws_chain *c, const char *profile, bool env,
                        "AWS profile '%s' has a web_identity_token_file and no role (try: set "
                        "role_arn, or AWS_ROLE_ARN)",
                        profile);
-    if (!real || file_read_regular(a, real, AWS_ANSWER_TOKEN_BYTES_MAX * 2, &token, &len, e) < 0)
+    if (!real || file_read(a, real, AWS_ANSWER_TOKEN_BYTES_MAX * 2, &token, &len, e) < 0)
         return err_wrap(e, "AWS profile '%s', web_identity_token_file", profile);
     token[strcspn(token, "\r\n")] = '\0';
     if (!aws_answer_is_word(token, AWS_ANSWER_TOKEN_BYTES_MAX * 2))

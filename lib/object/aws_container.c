@@ -35,8 +35,7 @@ static int container_token(struct aws_chain *c, const char **token, struct err *
     size_t len;
     *token = aws_files_variable(c->files, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
     if (path) {
-        if (file_read_regular(c->files->arena, path, AWS_ANSWER_TOKEN_BYTES_MAX, &text, &len, e) <
-            0)
+        if (file_read(c->files->arena, path, AWS_ANSWER_TOKEN_BYTES_MAX, &text, &len, e) < 0)
             return err_wrap(e, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
         text[strcspn(text, "\r\n")] = '\0';
         *token = text;

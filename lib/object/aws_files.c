@@ -103,7 +103,7 @@ static int read_file(const struct aws_files *f, const char *name, const char *us
     *text = "";
     if (!path)
         return 0;
-    if (file_read_regular(f->arena, path, AWS_FILES_BYTES_MAX, &data, &len, e) < 0) {
+    if (file_read(f->arena, path, AWS_FILES_BYTES_MAX, &data, &len, e) < 0) {
         if (e->code != ERR_NOT_FOUND)
             return -1;
         err_clear(e);

@@ -75,8 +75,7 @@ static int read_token(struct aws_chain *c, const struct sso *s, struct aws_token
                       struct err *e) {
     char *text;
     size_t len;
-    if (!s->path ||
-        file_read_regular(c->files->arena, s->path, AWS_ANSWER_BYTES_MAX, &text, &len, e) < 0)
+    if (!s->path || file_read(c->files->arena, s->path, AWS_ANSWER_BYTES_MAX, &text, &len, e) < 0)
         return !s->path || e->code == ERR_NOT_FOUND
                    ? refuse(s, "there is no token of its login", e)
                    : err_wrap(e, "AWS profile '%s', token of its login", s->profile);

@@ -53,7 +53,7 @@ int known_open(struct known *k, const char *path, struct err *e) {
     char *text = NULL;
     size_t len = 0;
     *k = (struct known){.path = path};
-    if (file_read_regular(&a, path, KNOWN_BYTES_MAX, &text, &len, e) < 0) {
+    if (file_read(&a, path, KNOWN_BYTES_MAX, &text, &len, e) < 0) {
         bool harmless = e->code == ERR_NOT_FOUND || (e->code == ERR_LIMIT && unlink(path) == 0);
         arena_fini(&a);
         if (harmless)

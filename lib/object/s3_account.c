@@ -26,7 +26,7 @@ int s3_account_ca(struct s3_account *s, const char **ca, size_t *len, struct err
     struct arena *a = s->files.arena;
     char *data;
     if (given) {
-        if (file_read_regular(a, given, S3_ACCOUNT_CA_BYTES_MAX, &data, len, e) < 0)
+        if (file_read(a, given, S3_ACCOUNT_CA_BYTES_MAX, &data, len, e) < 0)
             return err_wrap(e, "certificates of AWS_CA_BUNDLE");
         *ca = data;
         return 0;
@@ -36,7 +36,7 @@ int s3_account_ca(struct s3_account *s, const char **ca, size_t *len, struct err
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         struct err ignored = {0};
         if (usual[i] &&
-            file_read_regular(a, usual[i], S3_ACCOUNT_CA_BYTES_MAX, &data, len, &ignored) == 0) {
+            file_read(a, usual[i], S3_ACCOUNT_CA_BYTES_MAX, &data, len, &ignored) == 0) {
             *ca = data;
             return 0;
         }

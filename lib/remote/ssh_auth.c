@@ -36,7 +36,7 @@ static int read_key_file(struct arena *a, const char *path, struct ssh_key_outsi
     char *text;
     size_t len, count = 0;
     *k = (struct ssh_key_outside){0};
-    if (file_read_regular(a, path, SSH_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
+    if (file_read(a, path, SSH_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
     char *body = ssh_key_body(a, text, &count);
     unsigned char *raw = arena_new(a, unsigned char, BASE64_DECODED_MAX(count));
@@ -46,8 +46,8 @@ static int read_key_file(struct arena *a, const char *path, struct ssh_key_outsi
     if (k->encrypted && !k->public_blob) {
         struct err ignored;
         char *pub;
-        if (file_read_regular(a, arena_printf(a, "%s.pub", path), SSH_KEY_FILE_BYTES_MAX, &pub,
-                              &len, &ignored) == 0) {
+        if (file_read(a, arena_printf(a, "%s.pub", path), SSH_KEY_FILE_BYTES_MAX, &pub, &len,
+                      &ignored) == 0) {
             char **words;
             if (str_split(a, pub, ' ', &words) >= 2) {
                 size_t n = strlen(words[1]);

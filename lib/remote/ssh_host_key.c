@@ -15,7 +15,7 @@ static int search_file(struct ssh *s, const char *path, const void *blob, size_t
     struct arena a = {0};
     char *text;
     size_t len;
-    int result = file_read_regular(&a, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e);
+    int result = file_read(&a, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e);
     if (result == 0)
         known_hosts_search(path, text, len, s->host.key_name, s->host.port, blob, blob_len, f);
     arena_fini(&a);

@@ -25,7 +25,7 @@ static int read_glob(void *ctx, struct arena *a, const char *pattern,
     for (size_t i = 0; i < g.gl_pathc; i++) {
         char *text;
         size_t len;
-        if (file_read_regular(a, g.gl_pathv[i], SSH_CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
+        if (file_read(a, g.gl_pathv[i], SSH_CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
             globfree(&g);
             return err_wrap(e, "ssh configuration");
         }
@@ -39,7 +39,7 @@ static int add_config(struct arena *a, const struct ssh_config_query *q, const c
                       bool must_exist, struct ssh_config *c, struct err *e) {
     char *text;
     size_t len;
-    if (file_read_regular(a, path, SSH_CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
+    if (file_read(a, path, SSH_CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
         if (e->code != ERR_NOT_FOUND || must_exist)
             return err_wrap(e, "ssh configuration");
         err_clear(e);

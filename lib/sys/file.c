@@ -104,12 +104,12 @@ static int read_file(struct arena *a, const char *path, int flags, size_t bytes_
 
 int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
               struct err *e) {
-    return read_file(a, path, 0, bytes_max, data, len, e);
+    return read_file(a, path, O_NONBLOCK, bytes_max, data, len, e);
 }
 
-int file_read_regular(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
-                      struct err *e) {
-    return read_file(a, path, O_NONBLOCK, bytes_max, data, len, e);
+int file_read_piped(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
+                    struct err *e) {
+    return read_file(a, path, 0, bytes_max, data, len, e);
 }
 
 // ---- writing ------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@
 
 enum { FILE_PATH_BYTES_MAX = 4096 };
 
-// Whole file into the arena, NUL-terminated; ERR_NOT_FOUND, ERR_LIMIT above bytes_max.
+// Whole file into the arena, NUL-terminated; ERR_NOT_FOUND, ERR_LIMIT above bytes_max. A named pipe
+// is an error: workers and users can put one in the place of any file, and its open waits.
 int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
               struct err *e);
-// The same for a path from a foreign file: a pipe is an error and is never waited for.
-int file_read_regular(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
-                      struct err *e);
+// The same for a file that the user names on the command line, such as <(command): waits for it.
+int file_read_piped(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
+                    struct err *e);
 int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e);
 int file_append(const char *path, const void *p, size_t len, struct err *e); // one write, O_APPEND
 int file_write_all(int fd, const void *p, size_t len, struct err *e);        // blocking fd

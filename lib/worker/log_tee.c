@@ -163,7 +163,7 @@ int log_tee_add(struct tee *t, const char *path, int console_fd, const char *pre
                        .prefix = prefix,
                        .words = words,
                        .next = t->files};
-    f->fd = open(path, O_RDONLY | O_CLOEXEC);
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     f->wd = f->fd < 0 ? -1 : file_changes_add(&t->changes, path, IN_MODIFY);
     if (f->wd < 0) {
         err_errno(e, ERR_SYS, "cannot watch '%s'", path);

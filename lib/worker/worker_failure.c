@@ -18,7 +18,7 @@ enum { DISK_FULL_BYTES_MAX = 4096 };
 const char *workers_tail(struct arena *a, const char *path) {
     if (!path)
         return "";
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
     if (size <= 0)
         return "";

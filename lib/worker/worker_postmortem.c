@@ -22,7 +22,7 @@ enum { COUNTER_BYTES_MAX = 4096 };
 static int64_t counter(const char *dir, const char *file, const char *name) {
     char path[EVIDENCE_PATH_BYTES_MAX + 64], text[COUNTER_BYTES_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, file);
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (n <= 0)
         return -1;

@@ -46,8 +46,8 @@ static void read_disk(const char *live, char disk[SNAPSHOT_DISK_BYTES]) {
     char *text = NULL;
     size_t len = 0;
     memcpy(disk, mixed, SNAPSHOT_DISK_BYTES);
-    if (file_read_regular(&a, file_join(&a, live, "disk"), SNAPSHOT_DISK_BYTES, &text, &len,
-                          &ignored) == 0 &&
+    if (file_read(&a, file_join(&a, live, "disk"), SNAPSHOT_DISK_BYTES, &text, &len, &ignored) ==
+            0 &&
         len == SNAPSHOT_DISK_BYTES - 1)
         memcpy(disk, text, SNAPSHOT_DISK_BYTES);
     arena_fini(&a);

@@ -34,12 +34,12 @@ static void test_files(void) {
     is_int(e.code, ERR_LIMIT, "a file above the limit is a limit error");
     is_int(file_read(&a, in_dir("none"), 4, &data, &len, &e), -1, "a missing file is refused");
     is_int(e.code, ERR_NOT_FOUND, "an absent file is a not-found error");
-    is_int(file_read_regular(&a, path, 100, &data, &len, &e), 0, "a regular file is read");
+    is_int(file_read(&a, path, 100, &data, &len, &e), 0, "a regular file is read");
     is_mem(data, len, "hello", 5, "a regular file is read whole");
-    is_int(file_read_regular(&a, "/dev/null", 100, &data, &len, &e), 0,
+    is_int(file_read(&a, "/dev/null", 100, &data, &len, &e), 0,
            "/dev/null is read as an empty file");
     ok(mkfifo(in_dir("pipe"), 0600) == 0, "a pipe without a writer is made");
-    is_int(file_read_regular(&a, in_dir("pipe"), 100, &data, &len, &e), -1,
+    is_int(file_read(&a, in_dir("pipe"), 100, &data, &len, &e), -1,
            "a pipe is refused without waiting");
     has_str(e.text, "it is a pipe", "the error says that the file is a pipe");
     is_int(file_append(path, "!", 1, &e), 0, "text is appended");
