@@ -273,18 +273,19 @@ ok 'a refused down leaves the inventory' test -f .dtctl/default/cluster.toml
 dtctl stop -q >/dev/null 2>&1
 
 # ---- a worker puts pipes in the place of files, whose open would wait ---------------------------
-run timeout -k 5 40 dtctl train --name pipes -- sh -c 'mkfifo $DTCTL_OUTPUT_DIR/metrics.jsonl; echo bye'
+run timeout -k 5 40 dtctl train --name pipes -- sh -c \
+    'mkfifo $DTCTL_OUTPUT_DIR/metrics.jsonl; echo bye'
 is "$status" 0 'a run whose metrics are a pipe ends'
-like "$out" bye 'its output is shown'
+like "$out" bye 'the output of the run is shown'
 run timeout -k 5 40 dtctl train --name pipe --max-restarts 0 -- sh -c \
     'rm -f $TORCHELASTIC_ERROR_FILE; mkfifo $TORCHELASTIC_ERROR_FILE; exit 7'
 is "$status" 1 'a worker whose error file is a pipe fails'
-like "$err" 'rank 0 on node0 failed: exit status 7' 'its status is the reason'
+like "$err" 'rank 0 on node0 failed: exit status 7' 'the status of the worker is the reason'
 run timeout -k 5 40 dtctl train --name logs --nodes 1 -- sh -c \
     'find $DTCTL_OUTPUT_DIR/../attempt_0 -type f -exec sh -c "rm {}; mkfifo {}; echo {}" \; \
     >$DTCTL_OUTPUT_DIR/made'
 is "$status" 0 'a run whose logs are pipes ends' || diag "$out$err"
-ok 'its worker has made them' grep -q attempt_0/0/ .dtctl/default/runs/logs-*/output/made
+ok 'the worker has made the pipes' grep -q attempt_0/0/ .dtctl/default/runs/logs-*/output/made
 mkdir tree && echo a >tree/a && mkfifo tree/.dtctlignore
 run timeout -k 5 20 dtctl push tree/
 is "$status" 0 'a tree whose .dtctlignore is a pipe is pushed'
