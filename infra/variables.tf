@@ -50,16 +50,16 @@ variable "expires" {
 
 variable "tags" {
   type        = map(string)
-  description = "Further tags for everything; keys without '/' and spaces, because nodes can read them"
+  description = "Further tags for everything"
   default     = {}
   nullable    = false
 
   validation {
     condition = alltrue([for k, v in var.tags :
-      can(regex("^[A-Za-z0-9._:=+@-]{1,128}$", k)) && length(v) <= 256
+      can(regex("^[A-Za-z0-9._:/=+@ -]{1,128}$", k)) && length(v) <= 256
       && !startswith(k, "aws:") && !startswith(k, "dtctl-") && k != "Name"
     ]) && length(var.tags) <= 40
-    error_message = "tags: at most 40; keys of letters, digits and . _ : = + @ -, none of 'Name', 'aws:…', 'dtctl-…'; values of at most 256 bytes."
+    error_message = "tags: at most 40; keys of letters, digits, spaces and . _ : / = + @ -, none of 'Name', 'aws:…', 'dtctl-…'; values of at most 256 bytes."
   }
 }
 

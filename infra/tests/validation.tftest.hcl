@@ -97,7 +97,7 @@ run "the_other_end_of_each_range" {
     cluster         = "a23456789012345678901234567890123456789012345678901234567890abcde"
     owner           = ""
     expires         = "2026-01-02"
-    tags            = { "a b" = "" }
+    tags            = { "a#b" = "" }
     region          = "us-east-1a"
     az              = "../x"
     nodes           = 1001

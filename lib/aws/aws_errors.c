@@ -257,8 +257,9 @@ struct aws_refusal aws_refusal_of(struct arena *a, const char *text) {
     r.words = words ? words : text;
     r.words = str_printable(a, r.words, words_length(r.words));
     // Other kinds concern the request itself (capacity, limits, types), so the action does not
-    // help.
-    r.action = r.kind == AWS_REFUSAL_PERMISSION || r.kind == AWS_REFUSAL_THROTTLE ||
+    // help. Without a code the call did not reach AWS.
+    r.action = !r.code[0] ? ""
+               : r.kind == AWS_REFUSAL_PERMISSION || r.kind == AWS_REFUSAL_THROTTLE ||
                        r.kind == AWS_REFUSAL_OTHER
                    ? find_action(a, text)
                    : "";

@@ -79,6 +79,19 @@ static int check_purchase(const struct config *c, struct err *e) {
     return 0;
 }
 
+static int check_volume(const struct config *c, struct err *e) {
+    enum { IOPS_MIN = 3000, THROUGHPUT_MIN = 125 }; // of a gp3 volume
+    const struct aws_config *aws = &c->aws;
+    if (aws->root_iops && aws->root_iops < IOPS_MIN)
+        return err_set(e, ERR_CONFIG, "%s: %lld is below the least that AWS has, %d",
+                       config_where(c, "aws.root_iops"), (long long)aws->root_iops, IOPS_MIN);
+    if (aws->root_throughput && aws->root_throughput < THROUGHPUT_MIN)
+        return err_set(e, ERR_CONFIG, "%s: %lld is below the least that AWS has, %d MiB/s",
+                       config_where(c, "aws.root_throughput"), (long long)aws->root_throughput,
+                       THROUGHPUT_MIN);
+    return 0;
+}
+
 static int check_parts(const struct config *c, struct err *e) {
     const struct aws_config *aws = &c->aws;
     if (aws_instance_types_is_arm(aws->instance_type))
@@ -107,7 +120,8 @@ static int check_parts(const struct config *c, struct err *e) {
 
 int aws_settings_check(const struct config *c, const char *region, struct err *e) {
     return check_region(c, region, e) < 0 || check_zones(c, region, e) < 0 ||
-                   check_cidrs(c, e) < 0 || check_purchase(c, e) < 0 || check_parts(c, e) < 0
+                   check_cidrs(c, e) < 0 || check_purchase(c, e) < 0 || check_volume(c, e) < 0 ||
+                   check_parts(c, e) < 0
                ? -1
                : 0;
 }

@@ -3,6 +3,7 @@
 #include "conf/aws_config.h"
 #include "conf/config.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <stddef.h>
 #include <string.h>
@@ -40,10 +41,12 @@ static int check_zone(const char *text, struct err *e) {
 
 static int check_tag(const char *name, struct err *e) {
     enum { BYTES_MAX = 128 };
-    if (*name && strlen(name) <= BYTES_MAX && strncasecmp(name, "aws:", 4) != 0)
+    if (only(name, "._:/=+@ -") && strlen(name) <= BYTES_MAX && strcmp(name, "Name") != 0 &&
+        strncasecmp(name, "aws:", 4) != 0 && !str_starts(name, "dtctl-"))
         return 0;
     return err_set(e, ERR_CONFIG,
-                   "'%.100s' is no tag: a name has 1 to %d bytes and does not begin with aws:",
+                   "'%.100s' is no tag: a name has 1 to %d letters, digits, blanks and . _ : / = + "
+                   "@ -, is not Name, and does not begin with aws: or dtctl-",
                    name, BYTES_MAX);
 }
 
@@ -59,8 +62,17 @@ static int check_type(const char *text, struct err *e) {
     return err_set(e, ERR_CONFIG, "'%.64s' is no instance type such as g6.12xlarge", text);
 }
 
+// An id of AWS: the prefix, and 8 or 17 hexadecimal digits.
+static bool is_id(const char *text, const char *prefix) {
+    enum { DIGITS_MIN = 8, DIGITS_MAX = 17 };
+    if (!str_starts(text, prefix))
+        return false;
+    size_t len = strlen(text += strlen(prefix));
+    return len >= DIGITS_MIN && len <= DIGITS_MAX && strspn(text, "0123456789abcdef") == len;
+}
+
 static int check_image(const char *text, struct err *e) {
-    if (str_starts(text, "ami-") && only(text + 4, ""))
+    if (is_id(text, "ami-"))
         return 0;
     if (text[0] == '/' && only(text, "/._-"))
         return 0;
@@ -79,19 +91,74 @@ static int check_purchase(const char *text, struct err *e) {
                    "'%.64s' is no way to buy: on-demand, spot, reservation, capacity-block", text);
 }
 
-static int check_cidr(const char *text, struct err *e) {
+// The bits of a range of addresses, such as 24 in 10.0.0.0/24; -1: it is none.
+static int range_bits(const char *text) {
+    enum { BITS_MAX_V4 = 32, BITS_MAX_V6 = 128 };
+    char address[INET6_ADDRSTRLEN];
+    unsigned char ignored[sizeof(struct in6_addr)];
     const char *slash = strchr(text, '/');
-    if (strcmp(text, "auto") == 0)
-        return 0;
-    if (slash && isdigit((unsigned char)slash[1]) && only(text, "./:"))
+    struct err no_number = {0};
+    int64_t bits = -1;
+    size_t len = slash ? (size_t)(slash - text) : 0;
+    if (len == 0 || len >= sizeof address)
+        return -1;
+    memcpy(address, text, len);
+    address[len] = '\0';
+    bool v6 = inet_pton(AF_INET6, address, ignored) == 1;
+    if (!v6 && inet_pton(AF_INET, address, ignored) != 1)
+        return -1;
+    return str_parse_i64(slash + 1, 0, v6 ? BITS_MAX_V6 : BITS_MAX_V4, &bits, &no_number) < 0
+               ? -1
+               : (int)bits;
+}
+
+static int check_cidr(const char *text, struct err *e) {
+    if (strcmp(text, "auto") == 0 || range_bits(text) >= 0)
         return 0;
     return err_set(e, ERR_CONFIG,
                    "'%.64s' is neither a range of addresses such as 198.51.100.7/32 nor auto",
                    text);
 }
 
+static int check_vpc_cidr(const char *text, struct err *e) {
+    enum { VPC_BITS_MIN = 16, VPC_BITS_MAX = 27 };
+    int bits = strchr(text, ':') ? -1 : range_bits(text);
+    if (bits >= VPC_BITS_MIN && bits <= VPC_BITS_MAX)
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.64s' is no range of IPv4 addresses from /%d to /%d, such as 10.77.0.0/16",
+                   text, VPC_BITS_MIN, VPC_BITS_MAX);
+}
+
+static int check_user(const char *text, struct err *e) {
+    enum { BYTES_MAX = 32 };
+    size_t len = strlen(text);
+    if (len > 0 && len <= BYTES_MAX && (islower((unsigned char)text[0]) || text[0] == '_') &&
+        strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") == len)
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.64s' is no login such as ubuntu", text);
+}
+
+static int check_profile(const char *text, struct err *e) {
+    if (only(text, "+=,.@_-") && strlen(text) <= 128)
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.100s' is no instance profile (try: its name, not its ARN)",
+                   text);
+}
+
+static int check_boundary(const char *text, struct err *e) {
+    if (str_starts(text, "arn:") && strstr(text, ":iam::") && strstr(text, ":policy/"))
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.100s' is no policy such as arn:aws:iam::ACCOUNT:policy/NAME",
+                   text);
+}
+
 static int check_s3(const char *text, struct err *e) {
-    if (str_starts(text, "s3://") && only(text + 5, "./_=-") && text[5] != '/')
+    enum { BUCKET_BYTES_MIN = 3, BUCKET_BYTES_MAX = 63 };
+    const char *bucket = str_starts(text, "s3://") ? text + 5 : "";
+    size_t len = strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-");
+    if (len >= BUCKET_BYTES_MIN && len <= BUCKET_BYTES_MAX &&
+        (!bucket[len] || bucket[len] == '/') && only(text + 5, "./_=-"))
         return 0;
     return err_set(e, ERR_CONFIG, "'%.100s' is not s3://BUCKET or s3://BUCKET/FOLDER", text);
 }
@@ -104,9 +171,9 @@ static int check_url(const char *text, struct err *e) {
 }
 
 static int check_id(const char *text, const char *prefix, struct err *e) {
-    if (str_starts(text, prefix) && only(text + strlen(prefix), ""))
+    if (is_id(text, prefix))
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.64s' does not begin with %s", text, prefix);
+    return err_set(e, ERR_CONFIG, "'%.64s' is no id such as %s0123456789abcdef0", text, prefix);
 }
 
 static int check_vpc(const char *text, struct err *e) {
@@ -205,6 +272,7 @@ static const struct option_row rows[] = {
      AT(aws.ssh_user),
      .text = "ubuntu",
      .arg = "USER",
+     .check = check_user,
      .help = "Login of the image."},
     {.key = "aws.operator_cidrs",
      .flag = "operator-cidr",
@@ -238,7 +306,7 @@ static const struct option_row rows[] = {
      AT(aws.vpc_cidr),
      .text = "10.77.0.0/16",
      .arg = "RANGE",
-     .check = check_cidr,
+     .check = check_vpc_cidr,
      .help = "Addresses of an own VPC."},
     {.key = "aws.egress",
      .type = OPTION_CHOICE,
@@ -298,11 +366,13 @@ static const struct option_row rows[] = {
      .type = OPTION_STRING,
      AT(aws.instance_profile),
      .arg = "NAME",
+     .check = check_profile,
      .help = "Existing instance profile for the nodes, instead of a role."},
     {.key = "aws.permissions_boundary",
      .type = OPTION_STRING,
      AT(aws.permissions_boundary),
      .arg = "ARN",
+     .check = check_boundary,
      .help = "Permissions boundary of the role for aws.s3."},
     {.key = "aws.kms_key",
      .type = OPTION_STRING,

@@ -17,6 +17,26 @@ refused "zone 'us-east-2a' is not in region us-east-1" --zone us-east-2a
 refused "'0.0.0.0/0' would let the world try SSH" --operator-cidr 0.0.0.0/0
 refused "'capacity-block' needs the id of one" --fallback capacity-block
 refused "'g5g.xlarge' is for arm64" --instance-type g5g.xlarge
+# All that the Terraform module refuses is refused before it is asked.
+while IFS='|' read -r key value why; do
+    printf '[aws]\n%s = %s\n' "$key" "$value" >bad.toml
+    run dtctl plan -f bad.toml --provider aws --region us-east-1
+    like "$status $err" "^2 .*$why" "plan with $key = $value is refused"
+done <<'END'
+root_iops|100|100 is below the least that AWS has, 3000
+root_throughput|50|50 is below the least that AWS has, 125
+vpc_cidr|"10.0.0.0/8"|'10.0.0.0/8' is no range of IPv4 addresses from /16 to /27
+operator_cidrs|["198.51.100.300/32"]|'198.51.100.300/32' is neither a range of addresses
+ssh_user|"Root"|'Root' is no login
+permissions_boundary|"x"|'x' is no policy
+instance_profile|"arn:aws:iam::1:instance-profile/x"|is no instance profile
+image|"ami-xyz"|'ami-xyz' is neither an image
+subnet|"subnet-zz"|'subnet-zz' is no id such as subnet-
+s3|"s3://Bucket"|'s3://Bucket' is not s3://BUCKET
+s3|"s3://b"|'s3://b' is not s3://BUCKET
+tags|{ Name = "x" }|'Name' is no tag
+tags|{ "dtctl-owner" = "x" }|'dtctl-owner' is no tag
+END
 run dtctl plan --instance-type g6.xlrage
 like "$status $err" '^0 .*did you mean g6.xlarge' 'a type that is not known has a near name'
 

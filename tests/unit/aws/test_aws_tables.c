@@ -168,6 +168,10 @@ static void refusals_told(void) {
     is_str(r.request, "", "a request id of several words is left out");
     has_str(r.next, "a policy denies ec2:CreateVpc whatever else is allowed",
             "the denial of a policy is named as such");
+    r = aws_refusal_of(&a,
+                       "No valid credential sources found: no EC2 IMDS role found, operation "
+                       "error ec2imds: GetMetadata, request canceled, context deadline exceeded");
+    is_str(r.action, "", "a call that did not reach AWS lacks no permission");
     r = aws_refusal_of(&a, "api error AuthFailure: AWS was not able to validate the provided "
                            "access credentials");
     has_str(r.next, "has this region enabled",

@@ -201,8 +201,8 @@ static void rules(void) {
         {"[aws]\ninstance_type = 'g6.xlarge'\n", ""},
         {"[aws]\nvpc = 'vpc-12345678'\n", "needs a subnet"},
         {"[aws]\nstate_region = 'us-west-2'\n", "of the bucket of aws.state"},
-        {"[aws]\nstate = 's3://b'\nstate_region = 'us-west-2'\n", ""},
-        {"[aws]\ns3 = 's3://b'\ninstance_profile = 'p'\n", "omit one of the two"},
+        {"[aws]\nstate = 's3://bucket'\nstate_region = 'us-west-2'\n", ""},
+        {"[aws]\ns3 = 's3://bucket'\ninstance_profile = 'p'\n", "omit one of the two"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct config c = load(cases[i].text);

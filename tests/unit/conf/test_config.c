@@ -65,9 +65,27 @@ static const char *value_of(const struct option_set *s, const struct option_boun
 // The first of these that the row's own check lets pass.
 static const char *sample_checked(const struct option_row *r) {
     static const char *const texts[] = {
-        "1",          "us-east-1", "us-east-1a",    "g5.xlarge", "ami-1",    "spot",
-        "10.0.0.0/8", "vpc-1",     "cr-1",          "subnet-1",  "s3://b/f", "http://h:1",
-        "timeout=1",  "/srv/d",    "mlp(hidden=3)", "gpipe",     "logs",     NULL};
+        "1",
+        "us-east-1",
+        "us-east-1a",
+        "g5.xlarge",
+        "ami-12345678",
+        "spot",
+        "10.0.0.0/16",
+        "vpc-12345678",
+        "cr-12345678",
+        "subnet-12345678",
+        "s3://bucket/f",
+        "http://h:1",
+        "timeout=1",
+        "/srv/d",
+        "mlp(hidden=3)",
+        "gpipe",
+        "logs",
+        "login",
+        "arn:aws:iam::1:policy/p",
+        NULL,
+    };
     for (int i = 0; texts[i]; i++) {
         struct err e = {0};
         if (r->check(texts[i], &e) == 0)
