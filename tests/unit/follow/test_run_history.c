@@ -177,11 +177,37 @@ static void hostile(void) {
     close_fixture(&f);
 }
 
+#define TITLE "\\u001b]0;P\\u0007" // sets the title of a terminal
+
+// Texts of nodes end up on a terminal: no control byte but the line feeds of a text of several
+// lines.
+static bool is_safe(const char *text, bool lines) {
+    for (const char *c = text; c && *c; c++)
+        if ((unsigned char)*c < 0x20 && !(lines && *c == '\n'))
+            return false;
+    return text && *text;
+}
+
+static void escapes(void) {
+    struct fixture f;
+    open_fixture(&f);
+    add(&f, 0, "{\"kind\":\"node-lost\",\"peer\":\"n1\",\"reason\":\"" TITLE "\"}");
+    ok(is_safe(f.history.nodes[1].gone_why, false), "the reason of a loss is safe to print");
+    add(&f, 0,
+        "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":0,\"rank\":0,"
+        "\"tail\":\"a\\n" TITLE "b\",\"message\":\"" TITLE "\\nc\"}");
+    const struct history_failure *root = run_history_root(&f.history);
+    ok(root && is_safe(root->tail, true), "the last lines of a failure are safe to print");
+    ok(root && is_safe(root->message, true), "the message of a failure is safe to print");
+    close_fixture(&f);
+}
+
 int main(void) {
     two_rounds();
     rounds_and_losses();
     failures();
     told_twice();
     hostile();
+    escapes();
     return done_testing();
 }

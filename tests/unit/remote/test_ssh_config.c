@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ssh_config: own cases, and the answers of the real client (ssh -G) for the same file.
+#include "base/log.h"
 #include "base/str.h"
 #include "remote/ssh_config.h"
 #include "sys/proc.h"
@@ -104,6 +105,27 @@ static void test_match(void) {
     }
 }
 
+static struct strbuf logged;
+
+static void keep_log(const char *line, size_t len) {
+    strbuf_add(&logged, line, len);
+}
+
+static void test_skipped(void) {
+    struct ssh_config c;
+    struct err e;
+    log_sink(keep_log);
+    is_int(look_up("Match host gpu2\n Port 7\n", NULL, "gpu1", &c, &e), 0, "a Match is followed");
+    is_str(strbuf_cstr(&logged), "", "a Match of another host is no cause for a warning");
+    is_int(look_up("Match host gpu1 exec true\n Port 7\n", NULL, "gpu1", &c, &e), 0,
+           "a Match that would run a program is passed over");
+    log_sink(NULL);
+    has_str(strbuf_cstr(&logged), "skipping a Match block", "a block that is passed over is told");
+    has_str(strbuf_cstr(&logged), "host=gpu1 criterion=exec",
+            "the warning names the host and the criterion");
+    strbuf_fini(&logged);
+}
+
 static void test_include(void) {
     struct ssh_config c;
     struct err e;
@@ -190,6 +212,7 @@ static void test_peer(void) {
 int main(void) {
     test_values();
     test_match();
+    test_skipped();
     test_include();
     test_errors();
     test_glob();

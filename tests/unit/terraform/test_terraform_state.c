@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `state pull` of a program that stands in for Terraform: its state, its failure, its half output.
+// A program that stands in for Terraform: what `state pull` gives, whole, failed or half; a signal
+// as it ends.
 #include "sys/file.h"
 #include "terraform/terraform.h"
 #include "tests/tap.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[] = "/tmp/test_terraform_state.XXXXXX";
@@ -24,13 +28,12 @@ static bool explained(const struct context *s, const char *words, struct err *wh
     return true;
 }
 
-// Runs terraform_state with this script as the program; returns its result.
-static int pull(const char *script, bool explains, struct terraform_state *out) {
+// A Terraform with this script as the program.
+static struct terraform stand_in(struct context *context, const struct terraform_cloud *cloud,
+                                 const char *script) {
     static char *env[] = {NULL};
-    struct terraform_cloud cloud = {.explain = explains ? explained : not_explained};
-    struct context context = {.arena = &a};
-    struct terraform t = {.context = &context,
-                          .cloud = &cloud,
+    struct terraform t = {.context = context,
+                          .cloud = cloud,
                           .program = file_join(&a, dir, "terraform"),
                           .folder = dir,
                           .log_path = file_join(&a, dir, "log"),
@@ -39,8 +42,49 @@ static int pull(const char *script, bool explains, struct terraform_state *out) 
     if (file_write_atomic(t.program, text, strlen(text), 0755, &e) < 0)
         bail_out("%s", e.text);
     e = (struct err){0};
+    return t;
+}
+
+// Runs terraform_state with this script as the program; returns its result.
+static int pull(const char *script, bool explains, struct terraform_state *out) {
+    struct terraform_cloud cloud = {.explain = explains ? explained : not_explained};
+    struct context context = {.arena = &a};
+    struct terraform t = stand_in(&context, &cloud, script);
     *out = (struct terraform_state){.count = 77};
     return terraform_state(&t, "infra", out, &e);
+}
+
+static struct loop *loop;
+
+// Runs in each turn of the loop. The signal comes in the turn that has seen the end of the program.
+static void on_turn(struct timer *t) {
+    siginfo_t info;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD)
+        raise(SIGINT);
+    else
+        timer_start(loop, t, 0, on_turn);
+}
+
+static void late_signal(void) {
+    static const char *const args[] = {"apply", NULL};
+    struct terraform_cloud cloud = {.explain = not_explained};
+    struct screen screen;
+    struct timer turns = {0};
+    struct terraform_result result;
+    screen_init(&screen, 1, 2, SCREEN_PLAIN, true);
+    loop = loop_open(&e);
+    struct context context = {.arena = &a, .screen = &screen, .loop = loop};
+    if (!loop || context_signals(&context, &e) < 0)
+        bail_out("no loop: %s", e.text);
+    struct terraform t = stand_in(&context, &cloud, "exit 0");
+    timer_start(loop, &turns, 0, on_turn);
+    is_int(terraform_run(&t, "infra", args, NULL, NULL, &result, &e), 0, "a program runs");
+    is_int(result.status, 0, "the program ends well");
+    ok(!result.interrupted, "a signal after the end of the program does not interrupt it");
+    is_int(context_check(&context, &e), -1, "a signal after the end stops the next step");
+    is_int(e.code, ERR_INTERRUPTED, "the step says that it was interrupted");
+    timer_stop(&turns);
+    loop_close(loop);
 }
 
 int main(void) {
@@ -61,6 +105,7 @@ int main(void) {
     is_int(pull(failed, true, &s), -1, "the cloud explains the failure");
     is_str(e.text, "no bucket", "the cloud's words are the error");
     is_int(pull("echo '{'", false, &s), -1, "half a state is refused");
+    late_signal();
     file_remove_tree(dir, &e);
     arena_fini(&a);
     return done_testing();

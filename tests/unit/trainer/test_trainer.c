@@ -187,6 +187,15 @@ static ino_t folder_inode(const char *name, int64_t step) {
     return st.st_ino;
 }
 
+// Leaves a checkpoint as a writer does that is killed before its last rename.
+static void unname(const char *name, int64_t step) {
+    struct arena a = {0};
+    char path[FILE_PATH_BYTES_MAX];
+    checkpoint_path(folder(&a, name, "state"), step, path, sizeof path);
+    must(rename(path, file_join(&a, folder(&a, name, "state"), ".checkpoint.new")) == 0);
+    arena_fini(&a);
+}
+
 static void test_once(void) {
     static const char *const end[] = {"train.checkpoint_every_steps=4", "train.keep_last=1", NULL};
     static const char *const blind[] = {"train.eval=false", NULL};
@@ -205,6 +214,13 @@ static void test_once(void) {
     is_int(train("stop", NULL, blind), 0, "a stopped run is resumed");
     is_int(newest("stop"), 4, "a resumed run trains to the end");
     ok(before == folder_inode("stop", 3), "a resumed run does not rewrite its first checkpoint");
+    before = folder_inode("once", 4);
+    unname("once", 4);
+    is_int(newest("once"), -1, "the newest checkpoint has no name yet, as after a kill");
+    is_int(train("once", NULL, end), 0, "a run whose writer was killed at the end is started");
+    is_int(newest("once"), 4, "the finished checkpoint gets its name");
+    ok(before == folder_inode("once", 4), "that checkpoint is the one of the killed run");
+    ok(losses[1] == 0, "no step is made again"); // on_step notes the loss of each step
 }
 
 // torchvision's files count the batches of each batch norm.
