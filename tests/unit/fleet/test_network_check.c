@@ -85,7 +85,7 @@ static void hostile_answers(void) {
 
 int main(void) {
     struct screen screen;
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     if (!mkdtemp(dir))
         bail_out("mkdtemp");
     screen_init(&screen, 1, 2, SCREEN_PLAIN, true);

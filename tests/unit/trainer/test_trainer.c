@@ -219,7 +219,7 @@ static void test_once(void) {
     is_int(newest("once"), -1, "the newest checkpoint has no name yet, as after a kill");
     is_int(train("once", NULL, end), 0, "a run whose writer was killed at the end is started");
     is_int(newest("once"), 4, "the finished checkpoint gets its name");
-    ok(before == folder_inode("once", 4), "that checkpoint is the one of the killed run");
+    ok(before == folder_inode("once", 4), "the killed run has written that checkpoint");
     ok(losses[1] == 0, "no step is made again"); // on_step notes the loss of each step
 }
 
