@@ -395,22 +395,6 @@ static void test_load(void) {
     ok(strstr(load("up", "--host=n[1-99999]", NULL, NULL), "'n[1-99999]'"), "the list is too long");
 }
 
-// A comma between brackets or parentheses separates no items.
-static void test_brackets(void) {
-    const struct option_list *hosts = &c.hosts.list;
-    is_str(load("up", "", NULL, "DTCTL_HOSTS_LIST=[2001:db8::1]:22"), "",
-           "an IPv6 address with a port is a host");
-    ok(hosts->count == 1 && str_eq(hosts->items[0], "[2001:db8::1]:22"),
-       "the brackets of an address begin no list");
-    is_str(load("up", "", NULL, "DTCTL_HOSTS_LIST=gpu[01,03].lab,b"), "", "a node set is a host");
-    ok(hosts->count == 2 && str_eq(hosts->items[0], "gpu[01,03].lab"),
-       "a comma within a node set separates no hosts");
-    is_str(load("train", "--set=metrics=loss=x([0-9]{1,3})", NULL, NULL), "",
-           "an expression with a comma is a metric");
-    ok(c.metrics.count == 1 && str_eq(c.metrics.items[0].value, "x([0-9]{1,3})"),
-       "a comma within an expression separates no metrics");
-}
-
 // ---- unknown variables ----
 static const char *unknown(const char *first, const char *second) {
     char *environ_[] = {arena_strdup(&a, first), second ? arena_strdup(&a, second) : NULL, NULL};
@@ -454,7 +438,6 @@ int main(void) {
     test_init();
     test_verb();
     test_load();
-    test_brackets();
     test_unknown_env();
     arena_fini(&a);
     if (chdir("/") < 0 || file_remove_tree(folder, &e) < 0)
