@@ -103,6 +103,7 @@ run cloud_run dtctl train -d --name kept --nodes 4 -- sh -c 'echo $RANK >$DTCTL_
 is "$status" 0 'a run starts that nobody follows' || cloud_diag
 like "$err" "results: dtctl fetch kept-.*before the lease ends or the nodes idle for a day" \
     'the last line says until when its results are there'
+# shellcheck disable=SC2317 # called through wait_for
 is_over() { cloud_run dtctl ps -a 2>/dev/null | grep -q 'kept-.* finished'; }
 ok 'the run ends' wait_for 60 is_over
 before=$(id_of node1)

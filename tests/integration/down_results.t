@@ -99,6 +99,15 @@ is "$status" 0 '--clean removes results that the caller has'
 like "$out" '"left":\["mine"\]' '--clean names the files that stay'
 run node clean --run "$id"
 like "$status $out" '^0 .*"left":\[\]' '--clean of one run names no other file'
+# ---- files that a command leaves in its working folder ------------------------------------------
+dtctl up -q >/dev/null 2>&1
+dtctl train --name leaves --nodes 1 -- sh -c 'echo w >model.pth' >left.out 2>&1
+run dtctl down --dry-run
+like "$err$out" 'leaves-.*node0' 'a dry down names the run' || diag "$err$out"
+run dtctl down -y
+is "$status $(cat .dtctl/default/runs/leaves-*/output/work/model.pth)" '0 w' \
+    'down brings the files that the command left' || diag "$err"
+
 # ---- down while another dtctl brings the results ------------------------------------------------
 dtctl up -q >/dev/null 2>&1
 id=$(dtctl train -d --name brought -- \

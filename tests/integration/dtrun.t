@@ -133,6 +133,11 @@ is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' \
     'tee puts prefixes before lines'
 like "$err" '\[default1\]:err 1' 'tee puts prefixes before standard error'
 is "$(cat logs/*/attempt_0/1/stdout.log)" 'out 1' 'tee writes files without a prefix'
+fresh
+run sh_worker --nproc-per-node 4 --tee 3 sh -c \
+    'for i in $(seq 300); do printf "a$RANK "; printf "b$RANK\n"; done'
+is "$(grep -cE '^\[default([0-3])\]:a\1 b\1$' <<<"$out") $(wc -l <<<"$out")" '1200 1200' \
+    'tee tears no line of ranks that write at one time'
 if without_inotify true 2>/dev/null; then
     fresh
     run without_inotify dtrun --standalone --nproc-per-node 2 --log-dir logs --tee 3 --no-python \

@@ -158,6 +158,31 @@ kill $agent
 wait $agent
 is "$?" 1 'the run ends'
 
+# ---- a launcher for each task of Slurm -----------------------------------------------------------
+# shellcheck disable=SC2016 # the workers expand
+slurm_task() { # TASK FLAG…: of two on this host
+    timeout 30 env SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_PROCID="$1" SLURM_LOCALID="$1" \
+        SLURM_NODEID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=127.0.0.1 \
+        SLURM_STEP_TASKS_PER_NODE=2 SLURM_NTASKS=2 DTRUN_KEY=k \
+        dtrun --nnodes 2 --nproc-per-node 1 "${@:2}" --no-python sh -c 'echo $RANK/$WORLD_SIZE'
+}
+both_tasks() { # FLAG…, in which % is the task: their output in $out
+    local ended
+    slurm_task 0 "${@//%/0}" >task0.out 2>task0.err &
+    slurm_task 1 "${@//%/1}" >task1.out 2>task1.err
+    ended=$?
+    wait $!
+    out="$? $ended $(sort task0.out task1.out | paste -sd' ')"
+}
+both_tasks
+is "$out" '0 0 0/2 1/2' 'two launchers of one host do not wait for each other' ||
+    diag "$(cat task0.err task1.err)"
+port=$(python3 -c 'import socket
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+both_tasks --node-rank % --master-addr 127.0.0.1 --master-port "$port"
+is "$out" '0 0 0/2 1/2' 'nor do two with a rank and an address of their own' ||
+    diag "$(cat task0.err task1.err)"
+
 # ---- signals, completions -----------------------------------------------------------------------
 dtrun --standalone --signals-to-handle SIGUSR1 --no-python sh -c \
     'trap "echo passed on; exit 0" USR1; echo up; while :; do sleep 0.05; done' >out.txt 2>err.txt &

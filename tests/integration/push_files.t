@@ -58,6 +58,17 @@ run drive --replace push "$N1" "$DTRUN" '~/.dtctl' other src/
 is "$status $(field bytes_total)" '0 0' 'a second folder needs no bytes: the content is there'
 ok 'the second folder is equal' same expected 1 /root/.dtctl/other
 
+# ---- one content with two modes and times
+mkdir twice && cp src/big twice/data && cp src/big twice/program
+chmod 644 twice/data && chmod 755 twice/program
+touch -d @1000000000 twice/program && touch -d @1100000000 twice/data
+for dest in twice again; do
+    run drive push "$N1" "$DTRUN" '~/.dtctl' $dest twice/
+done
+is "$(on 1 sh -c 'cd /root/.dtctl && stat -c "%a %Y" twice/* again/*' | paste -sd,)" \
+    '644 1100000000,755 1000000000,644 1100000000,755 1000000000' \
+    'files that share their bytes have modes and times of their own'
+
 # ---- what the node changed
 on 1 sh -c 'echo changed >/root/.dtctl/work/keep.log; echo mine >/root/.dtctl/work/mine;
     chmod 644 /root/.dtctl/work/big; echo x >>/root/.dtctl/work/big'

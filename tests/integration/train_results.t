@@ -154,13 +154,15 @@ run dtctl train --name none --resume "$(id)" -- true
 is "$status" 2 'a run without state cannot be resumed'
 like "$err" 'cannot be resumed: it left no state' 'the error says that the run left no state'
 
-# A run that nobody followed may have failed meanwhile, with a state that only its node has.
+# A run without a follower may have failed meanwhile, with a state that only its node has.
 alone='cat "$DTCTL_STATE_DIR/n"; echo x >"$DTCTL_STATE_DIR/n"; exit 1'
 lone=$(dtctl train -d --name lone --nodes 1 -- sh -c "$alone" 2>/dev/null)
+# shellcheck disable=SC2317 # called through wait_for
 has_failed() { dtctl ps -a 2>/dev/null | grep "$lone" | grep -q failed; }
 ok 'a run without a follower fails' wait_for 20 has_failed
 run dtctl train --name lone --nodes 1 -- sh -c "$alone"
-like "$err" "run $lone .* is not resumed: .*dtctl fetch $lone" 'the next run says why it is not resumed'
+like "$err" "run $lone .* is not resumed: .*dtctl fetch $lone" \
+    'the next run says why it is not resumed'
 dtctl fetch "$lone" >fetch.out 2>&1
 rm -rf .dtctl/default/runs/"$(id)"
 run dtctl train --name lone --nodes 1 -- sh -c "$alone"
