@@ -103,7 +103,7 @@ like "$status $out" '^0 .*"left":\[\]' '--clean of one run names no other file'
 dtctl up -q >/dev/null 2>&1
 dtctl train --name leaves --nodes 1 -- sh -c 'echo w >model.pth' >left.out 2>&1
 run dtctl down --dry-run
-like "$err$out" 'leaves-.*node0' 'a dry down names the run' || diag "$err$out"
+like "$err$out" 'leaves-.*only on the nodes, and would be fetched' 'a dry down names the run'
 run dtctl down -y
 is "$status $(cat .dtctl/default/runs/leaves-*/output/work/model.pth)" '0 w' \
     'down brings the files that the command left' || diag "$err"

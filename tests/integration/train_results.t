@@ -166,7 +166,7 @@ like "$err" "run $lone .* is not resumed: .*dtctl fetch $lone" \
 dtctl fetch "$lone" >fetch.out 2>&1
 rm -rf .dtctl/default/runs/"$(id)"
 run dtctl train --name lone --nodes 1 -- sh -c "$alone"
-like "$out" '^x' 'it is resumed once it is fetched' || diag "$err$(cat fetch.out)"
+like "$out" '^x' 'the run is resumed once its state is fetched' || diag "$err$(cat fetch.out)"
 
 # ---- layout -------------------------------------------------------------------------------------
 spread='cd $DTCTL_OUTPUT_DIR; echo $DTCTL_NODE >mine.$DTCTL_NODE; echo same >same
