@@ -34,7 +34,7 @@ bool str_is_name(const char *s, size_t len_max) {
 
 // ---- numbers ------------------------------------------------------------------------------------
 
-// "+5", " 5" and "0x5" are C's numbers and nobody else's.
+// False for "+5", " 5" and "0x5", which C's functions read.
 static bool is_decimal(const char *s) {
     const char *digits = s + (s[0] == '-');
     bool hexadecimal = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');

@@ -98,7 +98,7 @@ freezes() {
 }
 # So slow that much is left when a busy machine sees that the content comes.
 freezes 2 4096 10mbit
-# What is left fits into the buffers of a frozen node's sockets; the one before it ends its part.
+# The rest fits into the buffers of a frozen node's sockets; the one before it ends its part.
 for node in 1 2 5; do freezes $node 12288 40mbit; done
 
 parts() { find "$WORK/node$1/root/.dtctl/nodes/node$1/cas/tmp" -type f | sort | paste -sd' '; }
