@@ -180,7 +180,7 @@ is "$out" '0 0 0/2 1/2' 'two launchers of one host do not wait for each other' |
 port=$(python3 -c 'import socket
 s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 both_tasks --node-rank % --master-addr 127.0.0.1 --master-port "$port"
-is "$out" '0 0 0/2 1/2' 'nor do two with a rank and an address of their own' ||
+is "$out" '0 0 0/2 1/2' 'two launchers with ranks of their own do not wait either' ||
     diag "$(cat task0.err task1.err)"
 
 # ---- signals, completions -----------------------------------------------------------------------
