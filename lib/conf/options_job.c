@@ -208,7 +208,8 @@ static const struct option_row job_rows[] = {
      .type = OPTION_PATHS,
      AT(files),
      .arg = "PATH",
-     .help = "File or folder to send to the command's working folder; may be repeated."},
+     .help = "File or folder to send to the command's working folder; may be repeated. For a "
+             "folder with a slash at its end, its content is sent."},
     {.key = "train.exit_code",
      .flag = "exit-code",
      .verbs = "train",

@@ -59,4 +59,17 @@ is "$(chosen "$(line 1.2-1+deb13u3 3 lib_1.2.orig.tar.gz)")" "$refused" \
     'another file of a later revision is refused'
 is "$(pinned_only=yes chosen "$(line 1.2-1+deb13u3 3)")" "$refused" \
     'for carrying without network only the pinned one is taken'
+
+# ---- the upstream address ------------------------------------------------------------------------
+pinned() {
+    echo "lib 1.2 $pin_hash lib-1.2.tar.gz https://127.0.0.1:1/lib-1.2.tar.gz"
+}
+if command -v curl >/dev/null; then
+    (no_proxy='*' DTCTL_ARCHIVES='' DTCTL_NO_UPSTREAM='' fetch lib "$WORK/archives") 2>"$WORK/err"
+    is "$?" 1 'an upstream address that does not answer is an error'
+    like "$(cat "$WORK/err")" \
+        'https://127.0.0.1:1/lib-1.2.tar.gz\).*curl: \([0-9]+\)' "the error has curl's reason"
+else
+    skip 2 'there is no curl'
+fi
 done_testing

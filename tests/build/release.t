@@ -20,7 +20,15 @@ dist:
 programs:
 	@mkdir -p bin && for p in dtctl dtrun; do { echo $$p; cat .version $(EXTRA); } > bin/$$p; done
 END
-printf '/dist/\n/bin/\n' >.gitignore
+# The libraries that this stand-in has finished were made from what is pinned.
+cat >lib/third_party/deps <<'END'
+#!/bin/sh
+echo "$PWD/deps${2:+-$2}"
+END
+chmod +x lib/third_party/deps
+mkdir deps deps-curl
+touch deps{,-curl}/versions
+printf '/dist/\n/bin/\n/deps/\n/deps-curl/\n' >.gitignore
 printf '%s\n\n' '# Changes' '## Unreleased' '### Added' '- something' '## 0.1.0' '- the first one' \
     >CHANGELOG.md
 git init -q && git add -A && git commit -qm 'all: begin'
@@ -41,6 +49,11 @@ git commit -qam 'changelog: 0.2.0'
 sed -i 's/\$(EXTRA)/; pwd/' Makefile && git commit -qam 'build: not reproducible'
 refused 0.2.0 'dtctl differs between two builds' 'a build that is not reproducible'
 git revert --no-edit HEAD >/dev/null
+for folder in deps deps-curl; do
+    echo 'lib-debian patches 1.2-1+deb13u3 0 (later than pinned)' >$folder/versions
+    refused 0.2.0 'takes pinned patches only' "patches later than pinned in $folder"
+    : >$folder/versions
+done
 
 run .ci/release 0.2.0
 is "$status" 0 'a release that is ready is made' || diag "$err"

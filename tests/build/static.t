@@ -36,6 +36,11 @@ twice=$(nm -A -g --defined-only "$DTCTL_BUILD"/release/libdt_*.a 2>/dev/null |
     awk -F'[: ]+' '{ print $NF, $2 }' | sort -u | awk '$1 == last { print $1 } { last = $1 }')
 ok 'the libraries are there' test -e "$DTCTL_BUILD/release/libdt_base.a"
 is "$twice" '' 'no two libraries have a function of one name'
+# A flag that the makefile loses shows in what the compiler leaves undefined.
+for layer in remote agent data; do
+    like "$(nm -u "$DTCTL_BUILD/release/libdt_$layer.a" 2>&1)" 'U __stack_chk_fail' \
+        "the layer $layer is built with the stack protector"
+done
 run chroot "$(mkdir -p root && cp "$BIN/dtctl" root/ && echo root)" /dtctl version
 is "$status" 0 'dtctl alone runs in an empty root file system'
 done_testing

@@ -76,6 +76,14 @@ step=$(sed -n '/^setup_sshd()/,/^}/p' "$NODE_FILES/setup")
 ok 'an sshd that has not started is no problem' within node.sh "$step; setup_sshd"
 like "$(calls)" 'systemctl try-reload-or-restart ssh.service' 'sshd reads the new settings'
 
+fake sysctl
+mkdir -p "$DTCTL_ROOT/etc/sysctl.d"
+step=$(sed -n '/^setup_sysctl()/,/^}/p' "$NODE_FILES/setup")
+ok 'the settings of the kernel are written' within node.sh "$step; setup_sysctl"
+is "$(grep -cE '^net\.core\.somaxconn|ptrace_scope' "$DTCTL_ROOT/etc/sysctl.d/90-dtctl.conf")" 1 \
+    'no setting opens the processes of a login to each other (ptrace_scope)'
+like "$(calls)" 'sysctl .*/etc/sysctl.d/90-dtctl.conf' 'the kernel reads the settings'
+
 fake systemctl '[ "$1" != -q ]'
 like "$(checked check_fabric)" '^fabric failed nvidia-fabricmanager' \
     'a machine with NVSwitch needs its manager'

@@ -30,6 +30,15 @@ like "$err" 'sends +.*current folder' 'the files that the line names are sent'
 run dtctl train --shell 'exit 7' --nodes 1 --exit-code
 is "$status" 7 "the command's status is returned"
 
+# ---- files that are sent -------------------------------------------------------------------------
+mkdir -p code/deep && touch code/a code/deep/b
+for given in code/ code; do
+    run dtctl train --nodes 1 --file $given -- sh -c ls
+    echo "$given: $(sed '/^$/,$d' <<<"$out" | paste -sd' ')" >>sent.txt
+done
+is "$(cat sent.txt)" $'code/: a deep\ncode: code' \
+    'a slash at the end of --file sends the content of the folder, none the folder'
+
 # ---- hyperparameters ----------------------------------------------------------------------------
 run dtctl train --nodes 1 --hp batch-size=32 --hp lr=3e-5 --hp 'name="q"' -- show.py in.bin
 like "$out" "argv \['in.bin', '--batch-size', '32', '--lr', '3e-5', '--name', '\"q\"'\]" \
