@@ -17,11 +17,12 @@ if [ -f "$archive" ]; then
 elif [ -d $package/tests ]; then
     cp -r $package/tests "$folder/"
     list=$folder/tests/files-toml-1.0.0
-    # Before the suite knew several versions of TOML it had no lists: all of it is 1.0.0, but for
-    # one escape of TOML 1.1.
+    # Packages have no lists: all of it is 1.0.0, but for what only TOML 1.1 permits.
     [ -f "$list" ] || {
         list=$folder/list
-        (cd "$folder/tests" && find valid invalid -type f | grep -v escape-esc | sort) >"$list"
+        later='datetime/no-seconds|inline-table/newline|key/unicode|string/(escape-esc|hex-escape)'
+        (cd "$folder/tests" && find valid invalid -type f |
+            grep -vE "^valid/($later)\\." | sort) >"$list"
     }
 else
     echo '1..0 # SKIP the toml-test suite is in golang-github-burntsushi-toml-dev (make setup)'
