@@ -258,11 +258,9 @@ struct aws_refusal aws_refusal_of(struct arena *a, const char *text) {
     r.words = str_printable(a, r.words, words_length(r.words));
     // Other kinds concern the request itself (capacity, limits, types), so the action does not
     // help. Without a code the call did not reach AWS.
-    r.action = !r.code[0] ? ""
-               : r.kind == AWS_REFUSAL_PERMISSION || r.kind == AWS_REFUSAL_THROTTLE ||
-                       r.kind == AWS_REFUSAL_OTHER
-                   ? find_action(a, text)
-                   : "";
+    bool may_lack = r.kind == AWS_REFUSAL_PERMISSION || r.kind == AWS_REFUSAL_THROTTLE ||
+                    r.kind == AWS_REFUSAL_OTHER;
+    r.action = r.code[0] && may_lack ? find_action(a, text) : "";
     r.request = find_request(a, text);
     r.next = find_next(a, &r);
     find_zones(a, &r);

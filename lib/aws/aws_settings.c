@@ -43,11 +43,8 @@ static int check_zones(const struct config *c, const char *region, struct err *e
 }
 
 static bool is_wide(const char *range) {
-    const char *slash = strchr(range, '/');
-    struct err no_number = {0};
-    int64_t bits = 0;
-    return slash && str_parse_i64(slash + 1, 0, 128, &bits, &no_number) == 0 &&
-           bits < (strchr(range, ':') ? WIDE_BITS_V6 : WIDE_BITS);
+    int bits = aws_config_range_bits(range);
+    return bits >= 0 && bits < (strchr(range, ':') ? WIDE_BITS_V6 : WIDE_BITS);
 }
 
 static int check_cidrs(const struct config *c, struct err *e) {

@@ -49,4 +49,7 @@ extern const char *const aws_config_egress[], *const aws_config_efa[];
 extern const char *const aws_config_placement[], *const aws_config_address[];
 extern const char *const aws_config_metadata[];
 
+// The bits of a range of addresses, such as 24 of 10.0.0.0/24; -1: the text is none.
+int aws_config_range_bits(const char *text);
+
 #endif

@@ -2,10 +2,11 @@
 // [aws] and [lease]: provider aws, and the lease of its instances.
 #include "conf/aws_config.h"
 #include "conf/config.h"
+#include "sys/net.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #define AT(field) .offset = offsetof(struct config, field)
@@ -62,7 +63,7 @@ static int check_type(const char *text, struct err *e) {
     return err_set(e, ERR_CONFIG, "'%.64s' is no instance type such as g6.12xlarge", text);
 }
 
-// An id of AWS: the prefix, and 8 or 17 hexadecimal digits.
+// An id of AWS: the prefix, and 8 to 17 hexadecimal digits.
 static bool is_id(const char *text, const char *prefix) {
     enum { DIGITS_MIN = 8, DIGITS_MAX = 17 };
     if (!str_starts(text, prefix))
@@ -91,29 +92,23 @@ static int check_purchase(const char *text, struct err *e) {
                    "'%.64s' is no way to buy: on-demand, spot, reservation, capacity-block", text);
 }
 
-// The bits of a range of addresses, such as 24 in 10.0.0.0/24; -1: it is none.
-static int range_bits(const char *text) {
-    enum { BITS_MAX_V4 = 32, BITS_MAX_V6 = 128 };
-    char address[INET6_ADDRSTRLEN];
-    unsigned char ignored[sizeof(struct in6_addr)];
+int aws_config_range_bits(const char *text) {
+    enum { ADDRESS_BYTES_MAX = 64, BITS_MAX_V4 = 32, BITS_MAX_V6 = 128 };
+    char address[ADDRESS_BYTES_MAX];
     const char *slash = strchr(text, '/');
     struct err no_number = {0};
     int64_t bits = -1;
-    size_t len = slash ? (size_t)(slash - text) : 0;
-    if (len == 0 || len >= sizeof address)
+    if (!slash ||
+        snprintf(address, sizeof address, "%.*s", (int)(slash - text), text) >=
+            (int)sizeof address ||
+        !net_is_numeric(address))
         return -1;
-    memcpy(address, text, len);
-    address[len] = '\0';
-    bool v6 = inet_pton(AF_INET6, address, ignored) == 1;
-    if (!v6 && inet_pton(AF_INET, address, ignored) != 1)
-        return -1;
-    return str_parse_i64(slash + 1, 0, v6 ? BITS_MAX_V6 : BITS_MAX_V4, &bits, &no_number) < 0
-               ? -1
-               : (int)bits;
+    int64_t most = strchr(address, ':') ? BITS_MAX_V6 : BITS_MAX_V4;
+    return str_parse_i64(slash + 1, 0, most, &bits, &no_number) < 0 ? -1 : (int)bits;
 }
 
 static int check_cidr(const char *text, struct err *e) {
-    if (strcmp(text, "auto") == 0 || range_bits(text) >= 0)
+    if (strcmp(text, "auto") == 0 || aws_config_range_bits(text) >= 0)
         return 0;
     return err_set(e, ERR_CONFIG,
                    "'%.64s' is neither a range of addresses such as 198.51.100.7/32 nor auto",
@@ -122,7 +117,7 @@ static int check_cidr(const char *text, struct err *e) {
 
 static int check_vpc_cidr(const char *text, struct err *e) {
     enum { VPC_BITS_MIN = 16, VPC_BITS_MAX = 27 };
-    int bits = strchr(text, ':') ? -1 : range_bits(text);
+    int bits = strchr(text, ':') ? -1 : aws_config_range_bits(text);
     if (bits >= VPC_BITS_MIN && bits <= VPC_BITS_MAX)
         return 0;
     return err_set(e, ERR_CONFIG,

@@ -96,16 +96,17 @@ static void bash_values(struct strbuf *out, struct arena *a, const struct option
         if (!bash_takes_value(r) || option_row_has_verb(r, NULL) != global)
             continue;
         bash_pattern(out, a, r);
+        if (takes_path(r)) {
+            strbuf_adds(out, "        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+                             "        compopt -o filenames 2>/dev/null\n"
+                             "        return\n        ;;\n");
+            continue;
+        }
         strbuf_adds(out, "        COMPREPLY=(");
         if (r->choices) {
             strbuf_adds(out, "$(compgen -W '");
             add_words(out, r->choices);
             strbuf_adds(out, "' -- \"$word\")");
-        } else if (takes_path(r)) {
-            strbuf_adds(out,
-                        ")\n        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
-                        "        compopt -o filenames 2>/dev/null\n        return\n        ;;\n");
-            continue;
         } else if (list_of(p, r->arg)) {
             strbuf_adds(out, "$(compgen -W \"");
             add_literals(out, r->arg);
@@ -118,18 +119,22 @@ static void bash_values(struct strbuf *out, struct arena *a, const struct option
 // The verb is the first word that is one, and not the value of a flag before it.
 static void bash_verb(struct strbuf *out, const struct option_set *s,
                       const struct render_program *p) {
-    const char *before = "        case ${COMP_WORDS[i]} in ";
-    strbuf_adds(out, "    for ((i = 1; i < COMP_CWORD; i++)); do\n");
+    struct strbuf flags = {0};
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!bash_takes_value(x.row) || !option_row_has_verb(x.row, NULL))
             continue;
-        strbuf_addf(out, "%s--%s", before, x.row->flag);
+        strbuf_addf(&flags, "%s--%s", flags.len ? " | " : "", x.row->flag);
         if (x.row->letter)
-            strbuf_addf(out, " | -%c", x.row->letter);
-        before = " | ";
+            strbuf_addf(&flags, " | -%c", x.row->letter);
     }
-    if (str_eq(before, " | "))
-        strbuf_adds(out, ") ((i++)); [[ ${COMP_WORDS[i]} != = ]] || ((i++)); continue ;; esac\n");
+    strbuf_adds(out, "    for ((i = 1; i < COMP_CWORD; i++)); do\n");
+    if (flags.len)
+        strbuf_addf(out,
+                    "        case ${COMP_WORDS[i]} in %s)\n            ((i++))\n"
+                    "            [[ ${COMP_WORDS[i]} != = ]] || ((i++))\n"
+                    "            continue ;;\n        esac\n",
+                    strbuf_cstr(&flags));
+    strbuf_fini(&flags);
     strbuf_adds(out, "        case \" ");
     add_verbs(out, p);
     strbuf_adds(out, " \" in *\" ${COMP_WORDS[i]} \"*) verb=${COMP_WORDS[i]}; break ;; esac\n"
@@ -156,7 +161,8 @@ static void bash(struct strbuf *out, struct arena *a, const struct option_set *s
     strbuf_addf(out, "_%s() {\n", p->name);
     strbuf_adds(out, "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} "
                      "verb= i\n");
-    bash_verb(out, s, p);
+    if (p->verbs)
+        bash_verb(out, s, p);
     strbuf_adds(out, "    [[ $word == = ]] && word=\n"
                      "    [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}\n"
                      "    COMPREPLY=()\n"

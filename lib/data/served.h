@@ -37,7 +37,7 @@ struct served {
     struct served_object *object; // by path
     size_t count;
     bool cancelled; // atomic: readers that wait end
-    // While a reader waits, in its thread; -1: it ends. NULL: none.
+    // Called by a reader that waits, every SERVED_CANCEL_MS; -1 ends the reading. May be NULL.
     int (*on_wait)(void *ctx, struct err *e);
     void *wait_ctx;
 };

@@ -120,7 +120,7 @@ static void test_skipped(void) {
     is_int(look_up("Match host gpu1 exec true\n Port 7\n", NULL, "gpu1", &c, &e), 0,
            "a Match that would run a program is passed over");
     log_sink(NULL);
-    has_str(strbuf_cstr(&logged), "skipping a Match block", "a block that is passed over is told");
+    has_str(strbuf_cstr(&logged), "skipping a Match block", "a warning reports the skipped block");
     has_str(strbuf_cstr(&logged), "host=gpu1 criterion=exec",
             "the warning names the host and the criterion");
     strbuf_fini(&logged);
