@@ -59,7 +59,7 @@ test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line
 	    tests/run $(call names,san,$(TEST_C_CHOSEN)) $(call names,release,$(TEST_C_CHOSEN)) \
 	    $(call names,san,$(FUZZ_C_CHOSEN)) $(SCRIPTS_CHOSEN)
 
-check: ## In a minute: format, layers, names, sizes, unit tests of what changed (BASE=commit)
+check: ## In a minute: rules of the text; format, unit tests of what changed (BASE=commit)
 	$(Q)DTCTL_BUILD=$(BUILD) tests/check $(BASE)
 
 # The generators of tests/soak run in `make test`, too, each for less than a minute with a seed that

@@ -29,7 +29,7 @@ like "$out" '0 files differ from' 'make check counts no file'
 echo '// A remark at the end.' >>lib/base/hostlist.c
 check
 is "$status" 0 'a good change is accepted' || diag "$out"
-like "$out" 'format +ok.*layers +ok.*sizes +ok.*units +ok.*check: good, [0-9]+ s' \
+like "$out" 'format +ok.*rules +ok.*units +ok.*check: good, [0-9]+ s' \
     'make check shows the verdict of each stage'
 refused() { # STAGE PATTERN DESCRIPTION
     check
@@ -40,11 +40,14 @@ refused() { # STAGE PATTERN DESCRIPTION
 printf 'int   hostlist_odd;\n' >>lib/base/hostlist.c
 refused format 'make format' 'a file that is not laid out'
 sed -i '2a #include "sys/loop.h"' lib/base/hostlist.c
-refused layers 'base must not include sys' 'an include that no row grants'
+refused rules 'base must not include sys' 'an include that no row grants'
 echo '// TO''DO: more' >>lib/base/hostlist.c
-refused names 'unfinished work' 'a mark of unfinished work'
+refused rules 'unfinished work' 'a mark of unfinished work'
 cp lib/base/hostlist.h lib/sys/
-refused names 'two headers of one name: hostlist.h' 'a second header of one name'
+refused rules 'two headers of one name: hostlist.h' 'a second header of one name'
+printf '# %0100d\n' 0 >>tests/demo.sh && git commit -qam 'tests: a long line'
+refused rules 'demo.sh:[0-9]+: columns: 102' 'a line that is too long, in a file that is committed'
+git reset -q --hard HEAD~
 sed -i 's/is_str(strbuf_cstr(&b), want/is_str("odd", want/' tests/unit/base/test_hostlist.c
 refused units 'test_hostlist' 'a unit test that fails'
 check BASE=nosuch

@@ -100,8 +100,8 @@ dry_run 'command  python3 -u train.py --epochs 10 --lr 3e-5 --schedule cosine'
 imports pcluster cluster.yaml
 has 'provider = "aws"' 'name = "train"' 'nodes = 2' 'region = "us-east-2"' 'ssh_user = "ubuntu"' \
     'instance_type = "g4dn.metal"' 'fallback = ["spot"]' 'spot_max_price = 3.5' 'efa = "auto"' \
-    'subnet = "subnet-0bbb0bbb"' 'placement_group = "on"' 'public_address = "none"' 'root_gb = 200' \
-    's3 = "s3://lab-data/imagenet/"' 'idle = "15m"' 'project = "vision"'
+    'subnet = "subnet-0bbb0bbb"' 'placement_group = "on"' 'public_address = "none"' \
+    'root_gb = 200' 's3 = "s3://lab-data/imagenet/"' 'idle = "15m"' 'project = "vision"'
 remarks_on 5 'HeadNode' 'no head node'
 remarks_on 15 'QueueUpdateStrategy' 'no Slurm'
 remarks_on 23 'InstanceType' 'g5.48xlarge is left out'

@@ -36,13 +36,14 @@ lint: ## Check format, warnings, layers, sizes, words, calls, headers, shell; cl
 format: ## Lay out all C files as .clang-format says
 	$(Q)$(CLANG_FORMAT) -i $(LINT_C) $(LINT_H)
 
-lint-all: lint-whole lint-terraform lint-cppcheck \
+lint-all: lint-rules lint-terraform lint-cppcheck \
     $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH))
 
-lint-whole: $(LINT)/measure
-	$(Q)tests/lint/layers && tests/lint/names && tests/lint/prefixes && tests/lint/words && \
-	    tests/lint/calls $(LINT_C) $(LINT_H) && \
-	    $(LINT)/measure $(LINT_C) $(LINT_H) $(sort $(LINT_SH) Makefile $(wildcard */*.mk */*/*.mk))
+# Rules about the text of all files, in a second; each one says what it finds.
+lint-rules: $(LINT)/measure
+	$(Q)bad=0; for rule in layers names prefixes words 'calls $(LINT_C) $(LINT_H)'; do \
+	    tests/lint/$$rule || bad=1; done; $(LINT)/measure $(LINT_C) $(LINT_H) \
+	    $(sort $(LINT_SH) Makefile $(wildcard */*.mk */*/*.mk)) || bad=1; exit $$bad
 
 $(LINT)/measure: tests/lint/measure.c
 	$(Q)mkdir -p $(@D) && gcc -O1 -Wall -Wextra -Werror -o $@ $<
@@ -84,4 +85,4 @@ lint-terraform:
 	    CHECKPOINT_DISABLE=1 TF_CLI_CONFIG_FILE= $$t fmt -check -recursive -diff infra; exit; done
 
 -include $(shell find $(LINT) -name '*.ok.d' 2>/dev/null)
-.PHONY: lint format lint-all lint-whole lint-terraform lint-cppcheck
+.PHONY: lint format lint-all lint-rules lint-terraform lint-cppcheck
