@@ -148,15 +148,15 @@ void packed_close(struct packed *p) {
     memset(p, 0, sizeof *p);
 }
 
-// Reserves the whole file, so that a full disk is an error here and not a signal while writing.
+// Reserves the whole file, so that a full disk is an error here and not a signal while writing. The
+// room is compared first: a file system that reserves until it is full leaves others without any.
 static int packed_reserve(struct packed_writer *w, uint64_t bytes, struct err *e) {
-    int error = posix_fallocate(w->file.fd, 0, (off_t)bytes);
-    if (error == EOPNOTSUPP || error == EINVAL) {
-        uint64_t room;
-        if (file_disk_free(w->file.temporary, &room, e) < 0)
-            return -1;
-        error = room < bytes ? ENOSPC : ftruncate(w->file.fd, (off_t)bytes) < 0 ? errno : 0;
-    }
+    uint64_t room;
+    if (file_disk_free(w->file.temporary, &room, e) < 0)
+        return -1;
+    int error = room < bytes ? ENOSPC : posix_fallocate(w->file.fd, 0, (off_t)bytes);
+    if (error == EOPNOTSUPP || error == EINVAL)
+        error = ftruncate(w->file.fd, (off_t)bytes) < 0 ? errno : 0;
     if (error == 0)
         return 0;
     char human[STR_HUMAN_BYTES_MAX];

@@ -15,6 +15,7 @@
 #include "tests/tap.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -246,7 +247,15 @@ static void test_packed(void) {
     is_int(e.code, ERR_LIMIT, "a file of zettabytes is a limit error");
     info.samples = 1 << 30;
     info.height = info.width = 64;
+    // With this limit, an attempt to reserve the space has another error than a comparison with it.
+    struct rlimit was;
+    getrlimit(RLIMIT_FSIZE, &was);
+    struct rlimit small = {1 << 20, was.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
     is_int(packed_create(&w, in_dir("huge"), &info, &e), -1, "a packed file of 13 TB is refused");
+    setrlimit(RLIMIT_FSIZE, &was);
+    is_int(e.code, ERR_LIMIT, "no byte of a file that cannot fit is reserved");
     has_str(e.text, "needs 13.2 TB", "the error has the needed space");
     ok(!file_exists(in_dir("huge")), "a refused packed file leaves nothing");
     is_int(packed_open(&p, in_dir("none"), &e), -1, "no file");
