@@ -238,7 +238,7 @@ install: ## Install the built programs, man pages and completions below $(DESTDI
 	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(SHARE)/doc/dtctl
 	install -m 644 $(wildcard docs/*.md) $(DESTDIR)$(SHARE)/doc/dtctl/docs
 
-docs: $(BUILD)/release/tests/tools/doc_tables ## Write the tables of README, docs/ and infra/
+docs: $(BUILD)/release/tests/tools/doc_tables ## Write the tables of docs/ and infra/
 	$(Q)DTCTL_BUILD=$(BUILD) docs/tables && infra/tables
 
 DIST ?= dist
