@@ -216,7 +216,7 @@ $(O)/gen/build_info.h: FORCE | $(O)/.flags
 	$(Q)lib/third_party/build_info.sh $(VERSION) $(DEPS)/versions \
 	    $(if $(filter release,$(MODE)),$(CURL_DEPS)/versions $(YAML_DEPS)/versions) > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-BUILD_INFO_USERS := $(shell grep -ls 'include "build_info.h"' lib/*/*.c cmd/*/*.c)
+BUILD_INFO_USERS := $(shell grep -rls --include='*.c' 'include "build_info.h"' lib cmd)
 $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h
 
 # ---- install, dist, demo, housekeeping --------------------------------------------------------

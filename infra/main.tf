@@ -138,7 +138,7 @@ resource "terraform_data" "zone" {
     }
     precondition {
       condition     = var.capacity_reservation_id == null || var.az != null || var.subnet_id != null
-      error_message = "capacity_reservation_id: it lies in one zone; name it in az, or give a subnet_id."
+      error_message = "capacity_reservation_id: it is in one zone; name it in az, or give a subnet_id."
     }
     precondition {
       condition     = var.spot_max_price == null || var.purchase == "spot"

@@ -25,7 +25,7 @@ output "inventory" {
 }
 
 output "facts" {
-  description = "What was made, as one object: cluster, region, az, zones (that offer the type), nodes, sg_id, key_name, vpc_id, subnet_id, efa_count, gpus and vcpus (per node), ami_id, ssh_user, config_hash"
+  description = "All that was made, as one object: cluster, region, az, zones (that offer the type), nodes, sg_id, key_name, vpc_id, subnet_id, efa_count, gpus and vcpus (per node), ami_id, ssh_user, config_hash"
   value = {
     cluster     = var.cluster
     region      = var.region
@@ -46,7 +46,7 @@ output "facts" {
 }
 
 output "variables" {
-  description = "What was chosen for this cluster and holds as long as it lives, as JSON: dtctl in another folder goes on from it when they share the state"
+  description = "The choices for this cluster, which hold as long as it lives, as JSON: dtctl in another folder continues from them when both share the state"
   sensitive   = true
   value = jsonencode({
     cluster             = var.cluster

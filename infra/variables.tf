@@ -16,7 +16,7 @@ variable "cluster" {
 
 variable "owner" {
   type        = string
-  description = "Whose cluster it is; the sweep finds leftovers by owner and cluster"
+  description = "Owner of the cluster; the sweep finds leftovers by owner and cluster"
   nullable    = false
 
   validation {
@@ -27,7 +27,7 @@ variable "owner" {
 
 variable "run" {
   type        = string
-  description = "What the cluster is for, as a tag; empty for none"
+  description = "Purpose of the cluster, as a tag; empty for none"
   default     = ""
   nullable    = false
 
@@ -210,7 +210,7 @@ variable "spot_max_price" {
 
 variable "capacity_reservation_id" {
   type        = string
-  description = "Reservation or capacity block to start in; needs az or subnet_id, as it lies in one zone"
+  description = "Reservation or capacity block to start in; needs az or subnet_id, as it is in one zone"
   default     = null
 
   validation {

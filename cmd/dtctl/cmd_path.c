@@ -25,7 +25,7 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct path_flags, live),
      .marks = OPTION_NO_ENV,
-     .help = "Print the folder with what has come of a run that goes on (outputs.every): "
+     .help = "Print the folder with what has come of an active run (outputs.every): "
              "NODE/output and NODE/model."},
 };
 static const struct option_table TABLE = {"Path", ROWS, sizeof ROWS / sizeof ROWS[0]};

@@ -36,7 +36,7 @@ static const struct option_row ROWS[] = {
      .marks = OPTION_NO_ENV,
      AT(force),
      .text = "false",
-     .help = "Run every task, although a finished run would stand in."},
+     .help = "Run every task, although a finished run could be reused."},
 };
 static const struct option_table TABLE = {"Tasks", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -205,7 +205,7 @@ static int look_at_result(struct graph *g, size_t i, int64_t began_ms, struct er
     if (g->tasks[i].stood_in || strcmp(r.state, "finished") == 0)
         return 0;
     return err_set(e, ERR_FAILED,
-                   "task '%s' goes on as run %s (try: dtctl logs -f %s, then dtctl run again)",
+                   "task '%s' is active as run %s (try: dtctl logs -f %s, then dtctl run again)",
                    name, r.id, r.id);
 }
 

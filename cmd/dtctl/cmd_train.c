@@ -33,7 +33,7 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct up_down, down),
      .marks = OPTION_NO_ENV,
      .help = "Remove the cluster after the run, also after one that failed, as dtctl down does. It "
-             "stays while a run goes on, or while results are on its nodes alone."},
+             "stays while a run is active, or while results are on its nodes alone."},
     {.flag = "keep-on-failure",
      .verbs = "train",
      .type = OPTION_DURATION,
@@ -140,12 +140,12 @@ static void tell_detached(const struct run_start *l) {
     screen_out(l->context->screen, "%s\n", id);
 }
 
-static void tell_skipped(const struct run_start *l, const struct run *done) {
+static void show_skipped(const struct run_start *l, const struct run *done) {
     struct context *s = l->context;
     struct strbuf text = {0};
     struct json_out j;
     screen_note(s->screen,
-                "task '%s' is done: run %s stands in, nothing has changed (--force runs it)",
+                "task '%s' is done: run %s is reused, nothing has changed (--force runs it)",
                 done->name, done->id);
     screen_note(s->screen, "results  %s", run_near_path(s->arena, done->output_dir));
     screen_event(&text, &j, "skipped");
@@ -155,19 +155,19 @@ static void tell_skipped(const struct run_start *l, const struct run *done) {
     screen_event_end(s->screen, &text, &j);
 }
 
-// 1 when a finished run stands in for this one.
-static int stands_in(struct run_start *l, struct err *e) {
+// 1 when a finished run is reused instead of this one.
+static int reuses_run(struct run_start *l, struct err *e) {
     const struct config_job *job = &l->context->config->job;
     struct run done;
     const char *why;
     task_key(l);
     if (!job->if_changed || job->force)
         return 0;
-    int found = task_find_stand_in(l, &done, &why, e);
+    int found = task_find_reusable(l, &done, &why, e);
     if (found > 0)
-        tell_skipped(l, &done);
+        show_skipped(l, &done);
     else if (why)
-        screen_note(l->context->screen, "run %s does not stand in: %s", done.id, why);
+        screen_note(l->context->screen, "run %s is not reused: %s", done.id, why);
     return found;
 }
 
@@ -176,7 +176,7 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
     int status = 0;
     if (run_start_files(l, e) < 0)
         return -1;
-    int done = stands_in(l, e);
+    int done = reuses_run(l, e);
     if (done || results_upload_check(s, e) < 0 || run_start_output(l, e) < 0)
         return done > 0 ? 0 : -1;
     train_plan_show(l);

@@ -56,7 +56,7 @@ int up_down_after(struct context *s, const struct up_down *w, const struct up_do
     if (end->going || context_interrupt(s)) {
         screen_note(s->screen,
                     "cluster %s stays%s (later: dtctl down, which fetches results first)",
-                    s->cluster.name, end->going ? ", since the run goes on" : "");
+                    s->cluster.name, end->going ? ", since the run is active" : "");
         return end->result;
     }
     bool kept = end->result && w->keep_ms;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Serves the streamed inputs of a run on this node.
+//
 // Standard input is lines of JSON: for each input {"ca":"PEM"}, where it is read from a server,
 // {"input":"NAME","window":BYTES,"cache_max":BYTES,"total":OBJECTS,"ends":MS} and its objects in
 // the order of reading, as `list` has them, each with its "index" in the whole; and {"end":true}.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per verb.
+// The table of verbs of `dtrun --node`, and the call of one by its name.
 #include "node_verbs.h"
 
 #include "node/node_verb.h"

@@ -76,13 +76,13 @@ static int own_address(const struct rank_env *r, char out[NET_ADDRESS_BYTES_MAX]
     return 0;
 }
 
-struct rendezvous {
+struct rank_store {
     struct store_client store;
     char address[NET_ADDRESS_BYTES_MAX];
     char prefix[64];
 };
 
-static int connect_ranks(const struct rank_env *r, struct rendezvous *v, struct comm_config *comm,
+static int connect_ranks(const struct rank_env *r, struct rank_store *v, struct comm_config *comm,
                          struct err *e) {
     *comm = (struct comm_config){.rank = r->rank,
                                  .world = r->world,
@@ -150,7 +150,7 @@ static int plan(const struct train_config *options, const struct train_flags *fl
 static int train(const struct train_config *options, const struct train_flags *flags,
                  struct arena *a, int64_t started_ms, struct err *e) {
     struct rank_env env;
-    struct rendezvous v;
+    struct rank_store v;
     struct trainer_result result = {0};
     struct trainer_config config;
     if (read_env(&env, &config, options, a, e) < 0)

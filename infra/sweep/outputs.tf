@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 output "found" {
-  description = "What was found: kind, id, and of an instance also cluster, name, type, zone, state, times of launch and lease"
+  description = "The leftovers: kind, id, and of an instance also cluster, name, type, zone, state, times of launch and lease"
   value = concat(
     [for id, i in data.aws_instance.found : {
       kind    = "instance"

@@ -7,7 +7,7 @@ variable "region" {
 
 variable "owner" {
   type        = string
-  description = "Whose leftovers to find"
+  description = "Owner of the leftovers to find"
   nullable    = false
 
   validation {
@@ -18,7 +18,7 @@ variable "owner" {
 
 variable "cluster" {
   type        = string
-  description = "Of which cluster; null for every cluster of this owner"
+  description = "Cluster to look for; null for every cluster of this owner"
   default     = null
 
   validation {
@@ -48,7 +48,7 @@ variable "free_parts" {
 
 variable "gone_ids" {
   type        = set(string)
-  description = "Ids of free parts that are known to be gone, although AWS may go on to list them"
+  description = "Ids of free parts that are known to be gone, although AWS may still list them"
   default     = []
   nullable    = false
 }

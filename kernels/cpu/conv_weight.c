@@ -146,14 +146,14 @@ static int64_t tiles_of(const struct weight_job *job) {
 }
 
 // A part of one line that a tap sees: words [begin, end).
-struct run {
+struct word_run {
     int64_t line; // of the block
     int begin, end;
 };
 
 // Runs that are multiplied together.
 struct piece {
-    struct run run[piece_words];
+    struct word_run run[piece_words];
     int32_t a_at[piece_words]; // of each word in a panel of dy
     int runs, words, first;    // first: starts the tap's sum
 };
@@ -168,7 +168,7 @@ static int next_piece(const struct weight_job *job, const struct tap_pixels *t, 
         if (oy < t->y0 || oy >= t->y1)
             continue;
         for (*at = *at < begin ? begin : *at; *at < end;) {
-            struct run r = {*line, *at, end - *at < run_words ? end : *at + run_words};
+            struct word_run r = {*line, *at, end - *at < run_words ? end : *at + run_words};
             if (p->words + r.end - r.begin > piece_words)
                 return 1;
             if (p->words == 0)
@@ -191,7 +191,7 @@ static void pack_piece(const struct weight_job *job, const struct tap_pixels *t,
     struct panel_source src = {.stride = (ptrdiff_t)s->stride * s->c};
     src.cols = s->c - col < nr ? s->c - col : nr;
     for (int i = 0; i < p->runs; i++) {
-        const struct run *r = &p->run[i];
+        const struct word_run *r = &p->run[i];
         int64_t line = job->line + r->line, image = line / job->oh;
         int x0 = r->begin * pair < t->x0 ? t->x0 : r->begin * pair;
         int x1 = r->end * pair > t->x1 ? t->x1 : r->end * pair;

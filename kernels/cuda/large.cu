@@ -146,7 +146,7 @@ struct packed_by_rows { // p[term][row], and whole stages: zero behind the last 
 };
 
 // large_patches and large_gradients read one pixel for each row of the product. A copy has the
-// address of each pixel, and a bit for each tap of it that lies inside of the image.
+// address of each pixel, and a bit for each tap of it that is inside the image.
 struct pixels_by_terms {
     static const bool by_terms = true;
     const char *p[COPIES];

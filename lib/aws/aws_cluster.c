@@ -84,7 +84,7 @@ const char *aws_cluster_owner(struct context *s) {
     if (gethostname(host, sizeof host - 1) < 0)
         host[0] = 0;
     char *owner =
-        arena_printf(s->arena, "%s%s%s", name && *name ? name : "nobody", *host ? "@" : "", host);
+        arena_printf(s->arena, "%s%s%s", name && *name ? name : "unknown", *host ? "@" : "", host);
     for (char *p = owner; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr("._@-", *p))
             *p = '-';

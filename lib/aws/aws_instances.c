@@ -21,7 +21,7 @@ enum {
 
 static const char TAKEN[] = "runs already"; // infra/main.tf
 static const char OUTSIDE[] = " outside of the placement group";
-static const char STOPPED[] = "stopped; dtctl up goes on, dtctl down takes away what was made";
+static const char STOPPED[] = "stopped; dtctl up continues, dtctl down removes what was made";
 
 struct make {
     struct aws_cluster *c;

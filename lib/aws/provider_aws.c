@@ -83,13 +83,13 @@ static int aws_show_json(struct context *s, const struct provider_diff *d, struc
 
 // ---- plan ---------------------------------------------------------------------------------------
 
-struct file_changes {
+struct plan_changes {
     struct context *context;
     size_t count;
 };
 
 static void on_planned(void *ctx, const struct terraform_line *l) {
-    struct file_changes *c = ctx;
+    struct plan_changes *c = ctx;
     if (l->kind != TERRAFORM_PLANNED || strcmp(l->action, "noop") == 0)
         return;
     c->count++;
@@ -102,7 +102,7 @@ static int aws_compare(struct context *s, const struct provider_diff *d, size_t 
     static const char file[] = "plan.tfvars.json";
     struct aws_cluster c;
     struct terraform_result r;
-    struct file_changes seen = {s, 0};
+    struct plan_changes seen = {s, 0};
     *changes = 0;
     if (!terraform_was_used(s))
         return 0;

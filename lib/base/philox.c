@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The ten rounds of Philox 4x32.
 #include "base/philox.h"
 
 // Multipliers and key increments of the Philox-4x32 paper.

@@ -137,8 +137,8 @@ struct config_job {
     const char *name;           // task; "": from the command or the model
     const char *task;           // section [tasks.NAME] of the file; "": none
     struct option_list after;   // tasks that must have finished
-    bool if_changed;            // a finished run of the same key stands in
-    bool force;                 // the task runs whatever stands in
+    bool if_changed;            // a finished run of the same key is reused
+    bool force;                 // the task runs even if a finished run could be reused
     int64_t max_time_ms;        // 0: no limit
     bool detach;
     int64_t max_restarts;

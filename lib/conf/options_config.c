@@ -356,9 +356,10 @@ static const struct option_row rows[] = {
      .text = "end",
      .arg = "TIME|end",
      .check = check_every,
-     .help = "Interval at which the dtctl that follows a run fetches the files of output and model "
-             "that the nodes have finished, to live/NODE of the run's folder; they stand in for a "
-             "node that is lost. end: all come when the run is over."},
+     .help =
+         "Interval at which the dtctl that follows a run fetches the files of output and model "
+         "that the nodes have finished, to live/NODE of the run's folder; they replace those of a "
+         "node that is lost. end: all come when the run is over."},
     {.key = "outputs.merge",
      .flag = "merge",
      .verbs = "train",
@@ -400,7 +401,7 @@ static const struct option_row rows[] = {
      .max = 86400000,
      .arg = "TIME",
      .help = "Interval at which the dtctl that follows a run fetches the state of every node, as a "
-             "whole; it stands in for a node that is lost. 0: only at the end."},
+             "whole; it replaces that of a node that is lost. 0: only at the end."},
     {.key = "state.replicas",
      .type = OPTION_INT,
      AT(state_replicas),

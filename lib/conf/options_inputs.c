@@ -101,7 +101,8 @@ static const struct option_row rows[] = {
      AT(unit),
      .text = "file",
      .choices = units,
-     .help = "What is dealt. file: whole files; sample: members of .tar files that share a name up "
+     .help = "Unit that is dealt. file: whole files; sample: members of .tar files that share a "
+             "name up "
              "to the first dot, so that one archive may be split among nodes."},
     {.key = "order",
      .type = OPTION_STRING,

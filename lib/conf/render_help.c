@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --help.
+// The text of --help, from the option tables.
 #include "conf/render.h"
 #include "conf/render_row.h"
 

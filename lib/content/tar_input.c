@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The bytes of a tar archive: from memory, a file or a stream of zstd.
 #include "base/arena.h"
 #include "content/tar.h"
 #include "sys/loop.h" // container_of

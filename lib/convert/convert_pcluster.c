@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-struct cluster {
+struct pcluster {
     bool queue_taken, resource_taken;
     struct convert_from min_from, max_from;
     const char *min, *max;
@@ -38,7 +38,7 @@ static const char *name_of(const struct json *v) {
 }
 
 static enum convert_next take_queue(struct convert_walk *w, const struct json *v) {
-    struct cluster *c = w->state;
+    struct pcluster *c = w->state;
     if (c->queue_taken) {
         convert_draft_note(w->draft, w->from,
                            "queue '%s' is left out: all nodes of a cluster are alike; give it a "
@@ -51,7 +51,7 @@ static enum convert_next take_queue(struct convert_walk *w, const struct json *v
 }
 
 static enum convert_next take_resource(struct convert_walk *w, const struct json *v) {
-    struct cluster *c = w->state;
+    struct pcluster *c = w->state;
     if (c->resource_taken) {
         convert_draft_note(w->draft, w->from,
                            "compute resource '%s' is left out: all nodes of a cluster are alike",
@@ -71,14 +71,14 @@ static enum convert_next take_type(struct convert_walk *w, const struct json *v)
 }
 
 static enum convert_next take_min(struct convert_walk *w, const struct json *v) {
-    struct cluster *c = w->state;
+    struct pcluster *c = w->state;
     c->min = text_of(w, v);
     c->min_from = w->from;
     return CONVERT_DONE;
 }
 
 static enum convert_next take_max(struct convert_walk *w, const struct json *v) {
-    struct cluster *c = w->state;
+    struct pcluster *c = w->state;
     c->max = text_of(w, v);
     c->max_from = w->from;
     return CONVERT_DONE;
@@ -267,7 +267,7 @@ const struct convert_field convert_pcluster_fields[] = {
     {.name = NULL},
 };
 
-static void set_nodes(struct convert_draft *d, const struct cluster *c) {
+static void set_nodes(struct convert_draft *d, const struct pcluster *c) {
     bool at_least = c->min && strcmp(c->min, "0") != 0;
     if (at_least || c->max)
         convert_draft_set(d, at_least ? c->min_from : c->max_from, "cluster.nodes",
@@ -280,7 +280,7 @@ static void set_nodes(struct convert_draft *d, const struct cluster *c) {
 }
 
 int convert_pcluster_read(struct convert_draft *d, const char *text, size_t len, struct err *e) {
-    struct cluster c = {0};
+    struct pcluster c = {0};
     struct convert_walk w = {.draft = d, .fields = convert_pcluster_fields, .state = &c};
     struct json *root;
     if (convert_yaml_parse(d->arena, text, len, &root, e) < 0)

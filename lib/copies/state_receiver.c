@@ -12,14 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct known { // content on this disk
+struct disk_content {
     unsigned char hash[HASH_BYTES];
     uint64_t size;
     const char *path;
 };
 
-struct store {
-    struct known *items;
+struct disk_contents {
+    struct disk_content *items;
     size_t count;
 };
 
@@ -33,10 +33,11 @@ static void end(struct state_receiver *r, const struct err *e) {
 // ---- content that is on this disk ---------------------------------------------------------------
 
 static int compare(const void *x, const void *y) {
-    return memcmp(((const struct known *)x)->hash, ((const struct known *)y)->hash, HASH_BYTES);
+    return memcmp(((const struct disk_content *)x)->hash, ((const struct disk_content *)y)->hash,
+                  HASH_BYTES);
 }
 
-static void add_known(struct arena *a, struct store *s, const char *folder) {
+static void add_known(struct arena *a, struct disk_contents *s, const char *folder) {
     int64_t number = generation_newest(folder);
     struct manifest *m = NULL;
     struct err ignored;
@@ -45,12 +46,12 @@ static void add_known(struct arena *a, struct store *s, const char *folder) {
     if (number <= 0 || generation_list(a, folder, number, &list, &len, &ignored) < 0 ||
         generation_decode(list, len, &m, &ignored) < 0)
         return;
-    s->items = arena_new(a, struct known, m->files + 1);
+    s->items = arena_new(a, struct disk_content, m->files + 1);
     for (size_t i = 0; i < m->count; i++) {
         const struct manifest_entry *n = &m->entries[i];
         if (n->kind != MANIFEST_FILE)
             continue;
-        struct known *k = &s->items[s->count++];
+        struct disk_content *k = &s->items[s->count++];
         memcpy(k->hash, n->hash, HASH_BYTES);
         k->size = n->size;
         k->path = file_join(a, generation_path(a, folder, number), n->path);
@@ -60,11 +61,12 @@ static void add_known(struct arena *a, struct store *s, const char *folder) {
         qsort(s->items, s->count, sizeof *s->items, compare);
 }
 
-static bool link_known(const struct store *s, const struct manifest_entry *n, const char *path) {
-    struct known key;
+static bool link_known(const struct disk_contents *s, const struct manifest_entry *n,
+                       const char *path) {
+    struct disk_content key;
     struct stat st;
     memcpy(key.hash, n->hash, HASH_BYTES);
-    const struct known *k =
+    const struct disk_content *k =
         s->count ? bsearch(&key, s->items, s->count, sizeof key, compare) : NULL;
     return k && k->size == n->size && lstat(k->path, &st) == 0 && S_ISREG(st.st_mode) &&
            (uint64_t)st.st_size == n->size &&
@@ -98,7 +100,7 @@ static int open_file(struct state_receiver *r, const struct manifest_entry *n, s
     return rc;
 }
 
-static int place(struct state_receiver *r, const struct store *s, size_t i, struct err *e) {
+static int place(struct state_receiver *r, const struct disk_contents *s, size_t i, struct err *e) {
     struct arena a = {0};
     const struct manifest_entry *n = &r->manifest->entries[i];
     const char *path = path_of(r, &a, n);
@@ -136,7 +138,7 @@ static int check_disk(const struct state_receiver *r, struct err *e) {
 
 static int take_list(struct state_receiver *r, struct err *e) {
     struct arena a = {0};
-    struct store s = {0};
+    struct disk_contents s = {0};
     int rc = generation_decode(r->list.data, r->list.len, &r->manifest, e);
     if (rc == 0) {
         r->wanted = arena_new(&r->arena, size_t, r->manifest->count + 1);

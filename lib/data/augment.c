@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Random mirror and shift of an image, and its values as normalized floats.
 #include "data/augment.h"
 
 #include "base/philox.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds and reads the binary files of CIFAR-10.
 #include "data/cifar10.h"
 
 #include "base/str.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads that take items from one counter, and the caller's, which reports progress.
 #include "data/decode_threads.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// From paths of an ImageFolder to splits, classes and a sorted list of items.
 #include "data/layout.h"
 
 #include "base/array.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-struct part {
+struct path_part {
     const char *p;
     size_t len;
 };
@@ -44,7 +45,7 @@ void layout_fini(struct layout *l) {
     memset(l, 0, sizeof *l);
 }
 
-static bool layout_has_suffix(const struct part *name, const char *const *suffixes) {
+static bool layout_has_suffix(const struct path_part *name, const char *const *suffixes) {
     for (int i = 0; suffixes[i]; i++) {
         size_t len = strlen(suffixes[i]);
         if (name->len > len && strncasecmp(name->p + name->len - len, suffixes[i], len) == 0)
@@ -56,26 +57,26 @@ static bool layout_has_suffix(const struct part *name, const char *const *suffix
 static const char *const layout_jpeg[] = {".jpg", ".jpeg", NULL};
 
 bool layout_is_jpeg(const char *name) {
-    const struct part whole = {name, strlen(name)};
+    const struct path_part whole = {name, strlen(name)};
     return layout_has_suffix(&whole, layout_jpeg);
 }
 
 // Splits into components, leaving out empty ones and "."; -1 when there are too many.
-static int layout_parts(const char *path, struct part *parts) {
+static int layout_parts(const char *path, struct path_part *parts) {
     int n = 0;
     for (const char *at = path; *at;) {
         size_t len = strcspn(at, "/");
         if (len > 0 && !(len == 1 && at[0] == '.')) {
             if (n == LAYOUT_DEPTH_MAX)
                 return -1;
-            parts[n++] = (struct part){at, len};
+            parts[n++] = (struct path_part){at, len};
         }
         at += len + (at[len] == '/');
     }
     return n;
 }
 
-static const char *layout_class(struct layout *l, enum dataset_split split, struct part name) {
+static const char *layout_class(struct layout *l, enum dataset_split split, struct path_part name) {
     struct layout_names *c = &l->classes[split];
     if (c->count > 0) { // files of a class mostly come together
         const char *last = c->name[c->count - 1];
@@ -95,7 +96,7 @@ int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t siz
                struct err *e) {
     static const char *const other[] = {".png",  ".ppm", ".bmp",  ".pgm", ".tif",
                                         ".tiff", ".gif", ".webp", NULL};
-    struct part parts[LAYOUT_DEPTH_MAX];
+    struct path_part parts[LAYOUT_DEPTH_MAX];
     enum dataset_split split = DATASET_TRAIN;
     int n = layout_parts(path, parts), at = 0, preference = -1;
     for (; at + 2 < n && preference < 0; at++)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes, checks and maps the packed file of a split.
 #include "data/packed.h"
 
 #include "base/bytes.h"

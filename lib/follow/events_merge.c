@@ -17,7 +17,7 @@
 
 enum { OUT_BYTES = 256 * 1024 };
 
-struct source {
+struct event_file {
     const char *path;
     size_t order; // equal times keep the order of the files
     uint64_t offset;
@@ -29,13 +29,13 @@ struct source {
 };
 
 struct merge {
-    struct source **heap;
+    struct event_file **heap;
     size_t count;
     struct atomic_file file;
     struct strbuf out;
 };
 
-static void read_piece(struct source *s) {
+static void read_piece(struct event_file *s) {
     auto_close int fd = open(s->path, O_RDONLY | O_CLOEXEC);
     char *p = strbuf_reserve(&s->text, EVENTS_MERGE_PIECE_BYTES);
     ssize_t n = fd < 0 ? -1 : pread(fd, p, EVENTS_MERGE_PIECE_BYTES, (off_t)s->offset);
@@ -50,7 +50,7 @@ static void read_piece(struct source *s) {
 }
 
 // "time_ms" is the first member of every event, so the line need not be parsed.
-static void read_time(struct source *s) {
+static void read_time(struct event_file *s) {
     static const char name[] = "\"time_ms\":";
     const char *line = s->text.data + s->at, *at = memmem(line, s->line_len, name, sizeof name - 1);
     char digits[24] = "";
@@ -63,7 +63,7 @@ static void read_time(struct source *s) {
 }
 
 // Moves to the next line that is not empty; false at the end.
-static bool next_line(struct source *s) {
+static bool next_line(struct event_file *s) {
     size_t seen = s->at = s->at + s->line_len + (s->at + s->line_len < s->text.len);
     for (s->line_len = 0;;) {
         size_t left = s->text.len - seen;
@@ -96,7 +96,7 @@ static bool next_line(struct source *s) {
 
 // ---- heap ---------------------------------------------------------------------------------------
 
-static bool is_before(const struct source *a, const struct source *b) {
+static bool is_before(const struct event_file *a, const struct event_file *b) {
     return a->time_ms != b->time_ms ? a->time_ms < b->time_ms : a->order < b->order;
 }
 
@@ -107,7 +107,7 @@ static void sift_down(struct merge *m, size_t i) {
             low = is_before(m->heap[k], m->heap[low]) ? k : low;
         if (low == i)
             return;
-        struct source *moved = m->heap[i];
+        struct event_file *moved = m->heap[i];
         m->heap[i] = m->heap[low];
         m->heap[low] = moved;
         i = low;
@@ -126,7 +126,7 @@ static int write_lines(struct merge *m, struct err *e) {
     for (size_t i = m->count; i-- > 0;)
         sift_down(m, i);
     while (m->count) {
-        struct source *s = m->heap[0];
+        struct event_file *s = m->heap[0];
         strbuf_add(&m->out, s->text.data + s->at, s->line_len);
         strbuf_addc(&m->out, '\n');
         if (m->out.len >= OUT_BYTES && flush(m, e) < 0)
@@ -149,10 +149,10 @@ static int write_file(struct merge *m, const char *path, struct err *e) {
 
 int events_merge(const char *const *paths, size_t count, const char *out, struct err *e) {
     struct arena a = {0};
-    struct source *sources = arena_new(&a, struct source, count + 1);
-    struct merge m = {.heap = arena_new(&a, struct source *, count + 1)};
+    struct event_file *sources = arena_new(&a, struct event_file, count + 1);
+    struct merge m = {.heap = arena_new(&a, struct event_file *, count + 1)};
     for (size_t i = 0; i < count; i++) {
-        sources[i] = (struct source){.path = paths[i], .order = i};
+        sources[i] = (struct event_file){.path = paths[i], .order = i};
         if (next_line(&sources[i]))
             m.heap[m.count++] = &sources[i];
     }

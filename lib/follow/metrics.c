@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics from worker lines.
+// Searches worker lines with the expressions of metrics, and keeps the values that they capture.
 #include "follow/metrics.h"
 
 #include "base/log.h"

@@ -51,7 +51,7 @@ struct folder {
     int watch;        // 0: polled at intervals
 };
 
-struct follow {
+struct follow_writer {
     struct arena arena;
     const char *run_dir;
     const char *only; // "", "events" or "logs"
@@ -69,7 +69,8 @@ struct follow {
     int64_t wrote_ms;
 };
 
-static void send_record(struct follow *f, const struct strbuf *header, const char *p, size_t len) {
+static void send_record(struct follow_writer *f, const struct strbuf *header, const char *p,
+                        size_t len) {
     struct strbuf out = {0};
     unsigned char size[4];
     bytes_store(size, header->len + 1 + len, 4);
@@ -83,7 +84,7 @@ static void send_record(struct follow *f, const struct strbuf *header, const cha
     strbuf_fini(&out);
 }
 
-static void send_bytes(struct follow *f, struct followed *file, const char *p, size_t len) {
+static void send_bytes(struct follow_writer *f, struct followed *file, const char *p, size_t len) {
     struct strbuf header = {0};
     struct json_out j;
     json_open(&j, &header);
@@ -103,7 +104,7 @@ static bool is_json_lines(const char *path) {
 
 // Reads new bytes of a file, at most one chunk. Event files are sent in complete lines, except at
 // the end.
-static size_t read_chunk(struct follow *f, const struct followed *file, char *chunk) {
+static size_t read_chunk(struct follow_writer *f, const struct followed *file, char *chunk) {
     char path[FILE_PATH_BYTES_MAX];
     int64_t room = f->last ? file->until - file->offset : CHUNK_BYTES;
     size_t want = room < CHUNK_BYTES ? (room > 0 ? (size_t)room : 0) : CHUNK_BYTES;
@@ -118,13 +119,13 @@ static size_t read_chunk(struct follow *f, const struct followed *file, char *ch
     return is_json_lines(file->path) && !f->last && n < CHUNK_BYTES ? 0 : (size_t)n;
 }
 
-static void send_events(struct follow *f) {
+static void send_events(struct follow_writer *f) {
     size_t n;
     while (f->events && !f->broken && (n = read_chunk(f, f->events, f->events_chunk)) > 0)
         send_bytes(f, f->events, f->events_chunk, n);
 }
 
-static void enqueue(struct follow *f, struct followed *file) {
+static void enqueue(struct follow_writer *f, struct followed *file) {
     if (file->queued)
         return;
     file->queued = true;
@@ -134,7 +135,7 @@ static void enqueue(struct follow *f, struct followed *file) {
 }
 
 // The turn of the first file in the queue; if it may have more it goes to the end of the queue.
-static void send_turn(struct follow *f) {
+static void send_turn(struct follow_writer *f) {
     struct followed *file = f->queue;
     size_t n = 1;
     f->queue = file->next;
@@ -151,7 +152,7 @@ static void send_turn(struct follow *f) {
     enqueue(f, file);
 }
 
-static struct followed *file_named(struct follow *f, const char *path) {
+static struct followed *file_named(struct follow_writer *f, const char *path) {
     struct followed *file = name_map_find(&f->files, path);
     if (file || f->files.count >= FILES_MAX || strlen(path) >= PATH_MAX_BYTES)
         return file;
@@ -176,7 +177,7 @@ static bool want_folder(const char *parent, const char *name) {
     return is_attempt(parent) && all_digits(name);
 }
 
-static bool want_file(const struct follow *f, const char *parent, const char *name) {
+static bool want_file(const struct follow_writer *f, const char *parent, const char *name) {
     bool lines = (!parent[0] && strcmp(name, EVENTS) == 0) ||
                  (strcmp(parent, "output") == 0 && strcmp(name, "metrics.jsonl") == 0);
     bool log = (!parent[0] && strcmp(name, "agent.log") == 0) ||
@@ -186,9 +187,9 @@ static bool want_file(const struct follow *f, const char *parent, const char *na
     return (lines && strcmp(f->only, "logs") != 0) || (log && strcmp(f->only, "events") != 0);
 }
 
-static void scan_folder(struct follow *f, const char *path, bool deep);
+static void scan_folder(struct follow_writer *f, const char *path, bool deep);
 
-static void watch_folder(struct follow *f, const char *path) {
+static void watch_folder(struct follow_writer *f, const char *path) {
     char full[FILE_PATH_BYTES_MAX];
     if (name_map_find(&f->folders, path) || f->folders.count >= FOLDERS_MAX ||
         strlen(path) >= PATH_MAX_BYTES)
@@ -212,7 +213,7 @@ static void watch_folder(struct follow *f, const char *path) {
     scan_folder(f, path, false); // files created before the watch
 }
 
-static int64_t size_of(struct follow *f, const char *path) {
+static int64_t size_of(struct follow_writer *f, const char *path) {
     char full[FILE_PATH_BYTES_MAX];
     struct stat st;
     snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
@@ -220,7 +221,7 @@ static int64_t size_of(struct follow *f, const char *path) {
 }
 
 // deep: also scans known folders.
-static void look_at(struct follow *f, const char *parent, const char *name, bool deep) {
+static void look_at(struct follow_writer *f, const char *parent, const char *name, bool deep) {
     char path[PATH_MAX_BYTES * 2];
     snprintf(path, sizeof path, "%s%s%s", parent, parent[0] ? "/" : "", name);
     if (want_file(f, parent, name)) {
@@ -243,7 +244,7 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
     return str_natural_cmp((*a)->d_name, (*b)->d_name);
 }
 
-static void scan_folder(struct follow *f, const char *path, bool deep) {
+static void scan_folder(struct follow_writer *f, const char *path, bool deep) {
     char full[FILE_PATH_BYTES_MAX];
     struct dirent **list = NULL;
     snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
@@ -256,7 +257,7 @@ static void scan_folder(struct follow *f, const char *path, bool deep) {
     free(list);
 }
 
-static void read_changes(struct follow *f) {
+static void read_changes(struct follow_writer *f) {
     char buf[65536] __attribute__((aligned(8)));
     size_t n;
     while ((n = file_changes_read(&f->changes, buf, sizeof buf)) > 0) {
@@ -274,7 +275,7 @@ static void read_changes(struct follow *f) {
             scan_folder(f, f->looked_at[i]->path, false);
 }
 
-static void send_beat(struct follow *f) {
+static void send_beat(struct follow_writer *f) {
     struct strbuf header = {0};
     strbuf_addf(&header, "{\"beat\":%lld}", (long long)clock_wall_ms());
     send_record(f, &header, NULL, 0);
@@ -282,7 +283,7 @@ static void send_beat(struct follow *f) {
 }
 
 // Runs until the agent or the reader is gone.
-static void follow_live(struct follow *f) {
+static void follow_live(struct follow_writer *f) {
     while (!f->broken) {
         struct pollfd p[] = {{.fd = f->changes.fd, .events = POLLIN},
                              {.fd = f->agent_fd, .events = POLLIN},
@@ -305,7 +306,7 @@ static void follow_live(struct follow *f) {
     }
 }
 
-static void send_end(struct follow *f) {
+static void send_end(struct follow_writer *f) {
     enum node_state state;
     struct strbuf header = {0};
     struct json_out j;
@@ -320,7 +321,7 @@ static void send_end(struct follow *f) {
     strbuf_fini(&header);
 }
 
-static int take_offsets(struct follow *f, const char *from, struct err *e) {
+static int take_offsets(struct follow_writer *f, const char *from, struct err *e) {
     char *text;
     size_t len;
     struct json *root;
@@ -345,7 +346,7 @@ static int take_offsets(struct follow *f, const char *from, struct err *e) {
     return 0;
 }
 
-static int follow_open(struct follow *f, const struct node_args *args, struct err *e) {
+static int follow_open(struct follow_writer *f, const struct node_args *args, struct err *e) {
     enum node_state state;
     f->run_dir = node_run_dir(&f->arena, args, args->run);
     f->only = args->only ? args->only : "";
@@ -368,7 +369,7 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
 }
 
 int node_follow(const struct node_call *c) {
-    struct follow f = {.changes = CHANGES_CLOSED, .agent_fd = -1, .queue_end = &f.queue};
+    struct follow_writer f = {.changes = CHANGES_CLOSED, .agent_fd = -1, .queue_end = &f.queue};
     struct node_args args;
     struct err e;
     int rc = node_args(&f.arena, c, true, &args, &e);

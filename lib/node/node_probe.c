@@ -150,7 +150,7 @@ static int probe_listen(const struct options *o, struct err *e) {
 
 struct prober;
 
-struct peer {
+struct probed_peer {
     struct prober *prober;
     struct conn conn;
     const char *name;
@@ -160,13 +160,13 @@ struct peer {
 
 struct prober {
     struct loop *loop;
-    struct peer *peers;
+    struct probed_peer *peers;
     size_t count, going;
     int64_t timeout_ms;
     struct err failure;
 };
 
-static void peer_over(struct peer *p, const char *why) {
+static void peer_over(struct probed_peer *p, const char *why) {
     struct prober *all = p->prober;
     struct strbuf text = {0};
     struct json_out j;
@@ -189,7 +189,7 @@ static void peer_over(struct peer *p, const char *why) {
 }
 
 static void on_data(struct conn *c) {
-    struct peer *p = c->ctx;
+    struct probed_peer *p = c->ctx;
     char *end = memchr(c->in.data, '\n', c->in.len);
     if (!end && c->in.len <= GREETING_BYTES_MAX)
         return;
@@ -205,7 +205,7 @@ static void on_end(struct conn *c, const struct err *e) {
 
 static const struct conn_events PEER_EVENTS = {.on_data = on_data, .on_end = on_end};
 
-static void peer_start(struct peer *p, const char *address, int port) {
+static void peer_start(struct probed_peer *p, const char *address, int port) {
     struct net_address to;
     struct err e = {0};
     p->started_ns = clock_mono_ns();
@@ -248,7 +248,7 @@ static int probe_connect(const struct options *o, struct arena *a, struct err *e
     struct prober all = {.loop = loop_open(e), .timeout_ms = o->timeout_ms};
     if (!all.loop)
         return -1;
-    all.peers = arena_new(a, struct peer, count + 1);
+    all.peers = arena_new(a, struct probed_peer, count + 1);
     all.going = 1; // keeps it active until every peer has been started
     for (size_t i = 0; i < count; i++) {
         char **parts = NULL;
@@ -258,8 +258,8 @@ static int probe_connect(const struct options *o, struct arena *a, struct err *e
         if (str_split(a, lines[i], ' ', &parts) != 3 ||
             str_parse_i64(parts[2], 1, 65535, &port, e) < 0)
             return err_set(e, ERR_FORMAT, "line %zu is not 'name address port'", i + 1);
-        struct peer *p = &all.peers[all.count++];
-        *p = (struct peer){.prober = &all, .name = parts[0]};
+        struct probed_peer *p = &all.peers[all.count++];
+        *p = (struct probed_peer){.prober = &all, .name = parts[0]};
         all.going++;
         peer_start(p, parts[1], (int)port);
     }

@@ -26,7 +26,7 @@ struct count {
     int64_t files, bytes;
 };
 
-struct work_left {
+struct left_walk {
     struct arena arena;
     const char *work, *gathered; // gathered NULL: only count
     struct timespec since;
@@ -40,7 +40,7 @@ static bool is_later(const struct timespec *a, const struct timespec *b) {
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
 }
 
-static int gather(struct work_left *l, const char *name, struct err *e) {
+static int gather(struct left_walk *l, const char *name, struct err *e) {
     const char *from = file_join(&l->arena, l->work, name);
     const char *to = file_join(&l->arena, l->gathered, name);
     if (file_make_dirs(file_dir(&l->arena, to), 0755, e) < 0)
@@ -48,7 +48,7 @@ static int gather(struct work_left *l, const char *name, struct err *e) {
     return link(from, to) < 0 ? err_errno(e, ERR_SYS, "cannot gather '%s'", from) : 0;
 }
 
-static int take(struct work_left *l, const char *name, const struct stat *st, struct err *e) {
+static int take(struct left_walk *l, const char *name, const struct stat *st, struct err *e) {
     if (!is_later(&st->st_ctim, &l->since) || l->files == LEFT_FILES_MAX)
         return 0;
     if (l->files < LEFT_NAMES_MAX)
@@ -58,7 +58,7 @@ static int take(struct work_left *l, const char *name, const struct stat *st, st
     return l->gathered ? gather(l, name, e) : 0;
 }
 
-static int walk(struct work_left *l, const char *below, int depth, struct err *e) {
+static int walk(struct left_walk *l, const char *below, int depth, struct err *e) {
     struct file_entries in =
         file_entries_open(*below ? file_join(&l->arena, l->work, below) : l->work);
     int result = 0;
@@ -103,7 +103,7 @@ static int count_files(const char *dir, int depth, bool logs, struct count *out,
 }
 
 // attempt_N/<local rank>/{stdout,stderr}.log that are not empty.
-static int count_logs(struct work_left *l, const char *run_dir, struct err *e) {
+static int count_logs(struct left_walk *l, const char *run_dir, struct err *e) {
     struct file_entries in = file_entries_open(run_dir);
     int result = in.is_missing ? err_set(e, ERR_NOT_FOUND, "there is no folder '%s'", run_dir) : 0;
     while (result == 0 && file_entries_next(&in))
@@ -113,7 +113,7 @@ static int count_logs(struct work_left *l, const char *run_dir, struct err *e) {
     return file_entries_close(&in, result, e);
 }
 
-static int count_kinds(struct work_left *l, const char *run_dir, struct err *e) {
+static int count_kinds(struct left_walk *l, const char *run_dir, struct err *e) {
     int result = count_logs(l, run_dir, e);
     l->counts_kinds = true;
     for (int i = KIND_OUTPUT; i < KINDS && result == 0; i++)
@@ -122,7 +122,7 @@ static int count_kinds(struct work_left *l, const char *run_dir, struct err *e) 
     return result;
 }
 
-static void answer_kinds(const struct work_left *l, struct json_out *j) {
+static void answer_kinds(const struct left_walk *l, struct json_out *j) {
     json_object(j, "kinds");
     for (int i = 0; i < KINDS; i++) {
         json_object(j, KIND_NAMES[i]);
@@ -135,7 +135,7 @@ static void answer_kinds(const struct work_left *l, struct json_out *j) {
 
 // ---- the verb -----------------------------------------------------------------------------------
 
-static int answer(const struct work_left *l) {
+static int answer(const struct left_walk *l) {
     struct strbuf line = {0};
     struct json_out j;
     json_open(&j, &line);
@@ -155,7 +155,7 @@ static int answer(const struct work_left *l) {
     return rc;
 }
 
-static int look(struct work_left *l, const struct node_args *args, struct err *e) {
+static int look(struct left_walk *l, const struct node_args *args, struct err *e) {
     const char *dir = node_run_dir(&l->arena, args, args->run);
     const char *gathered = file_join(&l->arena, dir, "gathered");
     struct stat st;
@@ -172,7 +172,7 @@ static int look(struct work_left *l, const struct node_args *args, struct err *e
 }
 
 int node_work_left(const struct node_call *c) {
-    struct work_left l = {0};
+    struct left_walk l = {0};
     struct node_args args;
     struct err e = {0};
     int rc = node_args(&l.arena, c, true, &args, &e);

@@ -19,7 +19,7 @@
 
 enum { PROGRESS_MS = 100 };
 
-struct part {
+struct upload_part {
     struct s3_call call;
     struct upload *upload;
     const struct manifest_entry *file;
@@ -35,7 +35,7 @@ struct part {
 struct upload {
     struct object_put *p;
     struct arena arena;
-    struct part parts[OBJECT_PUTS_MAX];
+    struct upload_part parts[OBJECT_PUTS_MAX];
     uint64_t done, total;
     struct err err;
     int64_t told_ms;
@@ -85,7 +85,7 @@ static int await_parts(struct upload *u, struct err *e) {
     return result;
 }
 
-static int free_part(struct upload *u, struct part **out, struct err *e) {
+static int free_part(struct upload *u, struct upload_part **out, struct err *e) {
     for (;;) {
         for (size_t i = 0; i < OBJECT_PUTS_MAX; i++)
             if (!u->parts[i].busy) {
@@ -100,7 +100,7 @@ static int free_part(struct upload *u, struct part **out, struct err *e) {
 // ---- one request --------------------------------------------------------------------------------
 
 static void on_end(struct http_call *c, const struct err *e) {
-    struct part *part = c->ctx;
+    struct upload_part *part = c->ctx;
     struct upload *u = part->upload;
     struct err why = *e;
     const char *etag = s3_etag(&u->arena, c->etag);
@@ -121,7 +121,7 @@ static void on_end(struct http_call *c, const struct err *e) {
         u->etags[part->number - 1] = arena_strdup(&u->arena, c->etag);
 }
 
-static int read_piece(const struct manifest_entry *file, uint64_t from, struct part *part,
+static int read_piece(const struct manifest_entry *file, uint64_t from, struct upload_part *part,
                       struct err *e) {
     auto_close int fd = open(file->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
@@ -140,7 +140,7 @@ static int read_piece(const struct manifest_entry *file, uint64_t from, struct p
 
 static int send_piece(struct upload *u, const struct manifest_entry *file, const char *key,
                       uint64_t from, uint64_t len, uint32_t number, struct err *e) {
-    struct part *part;
+    struct upload_part *part;
     unsigned char digest[MD5_DIGEST_LENGTH];
     if (free_part(u, &part, e) < 0)
         return -1;

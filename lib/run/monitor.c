@@ -100,7 +100,7 @@ static void on_signal(void *ctx, int signal) {
         a->first_ms = now;
         a->view.muted = true;
         screen_note(s->screen,
-                    "\ndetached; the run goes on (Ctrl-C again within 2 s stops it)\n"
+                    "\ndetached; the run continues (Ctrl-C again within 2 s stops it)\n"
                     "  follow:  dtctl logs -f %s\n"
                     "  stop:    dtctl stop %s",
                     a->follow.run->id, a->follow.run->id);

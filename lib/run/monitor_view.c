@@ -375,8 +375,9 @@ static void add_training(const struct view_training *t, int64_t now, struct strb
 
 static void on_lost(void *ctx, const struct follow_node *n, const struct err *e) {
     struct attend_view *v = ctx;
-    screen_note(v->follow->context->screen, "lost sight of %s; the run goes on, trying again (%s)",
-                n->node->info->name, e->text);
+    screen_note(v->follow->context->screen,
+                "lost sight of %s; the run continues, trying again (%s)", n->node->info->name,
+                e->text);
 }
 
 static void on_back(void *ctx, const struct follow_node *n) {

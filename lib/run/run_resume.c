@@ -94,7 +94,7 @@ static int add_trainer_state(struct run_start *l, const struct run *earlier, con
     if (p->has_seed && p->seed != c->train.seed && !c->train.resume_other)
         return err_set(e, ERR_CONFIG,
                        "%s: run '%s' was trained with seed %lld, train.seed is %lld (try: --resume "
-                       "never, or --set train.resume_other=true to go on from it all the same)",
+                       "never, or --set train.resume_other=true to continue from it all the same)",
                        config_where(c, "train.resume"), earlier->id, (long long)p->seed,
                        (long long)c->train.seed);
     return manifest_add_path(l->common, state, run_node_dir(l->context->arena, l->run.id, "state"),

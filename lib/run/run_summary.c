@@ -405,7 +405,7 @@ void run_summary_failure(const struct summary *s, struct strbuf *out) {
         const char *why = s->follow->history.nodes[i].why;
         if (!why || !str_starts(why, CRASH_LOOP))
             continue;
-        strbuf_addf(out, "  not started again: %s (--rdzv-conf crash_loop=0 goes on)\n", why);
+        strbuf_addf(out, "  not started again: %s (--rdzv-conf crash_loop=0 continues)\n", why);
         break;
     }
     const char *log = arena_printf(

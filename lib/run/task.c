@@ -145,7 +145,7 @@ int task_find(const struct cluster *c, const char *name, const char *state, stru
     return 0;
 }
 
-int task_find_stand_in(struct run_start *l, struct run *out, const char **why, struct err *e) {
+int task_find_reusable(struct run_start *l, struct run *out, const char **why, struct err *e) {
     struct arena *a = l->context->arena;
     *why = NULL;
     int found = task_find(&l->context->cluster, l->run.name, NULL, out, e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks: runs of one name. A task comes after others, and a finished run of the same key stands in
+// Tasks: runs of one name. A task comes after others, and a finished run of the same key is reused
 // for a new one.
 //
 // The key has a hash of each part that decides a result: command, processes per node, files of the
@@ -22,8 +22,8 @@ enum { TASK_VARIABLES_MORE = 1 }; // beside those of task.after
 // none; -1: the runs cannot be read.
 int task_find(const struct cluster *c, const char *name, const char *state, struct run *out,
               struct err *e);
-// 1: *out stands in for the run that l is; 0: none does, and *why says what differs, or is NULL
-// where no run of the task has finished. ERR_BUSY: the newest run of the task may be active.
-int task_find_stand_in(struct run_start *l, struct run *out, const char **why, struct err *e);
+// 1: *out is reused instead of the run that l is; 0: none is, and *why says what differs, or is
+// NULL where no run of the task has finished. ERR_BUSY: the newest run of the task may be active.
+int task_find_reusable(struct run_start *l, struct run *out, const char **why, struct err *e);
 
 #endif

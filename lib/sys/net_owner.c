@@ -26,13 +26,13 @@ struct answer { // body or error, by head.nlmsg_type; attributes follow
     char attributes[1024];
 };
 
-union place {
+union endpoint {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
 };
 
-static bool put_place(const union place *p, __be16 *port, __be32 address[4]) {
+static bool put_place(const union endpoint *p, __be16 *port, __be32 address[4]) {
     if (p->any.sa_family == AF_INET) {
         *port = p->v4.sin_port;
         memcpy(address, &p->v4.sin_addr, sizeof p->v4.sin_addr);
@@ -46,7 +46,7 @@ static bool put_place(const union place *p, __be16 *port, __be32 address[4]) {
 }
 
 static bool ask(int fd, struct question *q, struct answer *a) {
-    union place own = {0}, peer = {0};
+    union endpoint own = {0}, peer = {0};
     socklen_t own_len = sizeof own, peer_len = sizeof peer;
     *q = (struct question){.head = {.nlmsg_len = sizeof *q,
                                     .nlmsg_type = SOCK_DIAG_BY_FAMILY,

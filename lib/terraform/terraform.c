@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct tail {
+struct terraform_tail {
     struct terraform *t;
     struct terraform_result *out;
     terraform_on_line *on_line;
@@ -44,7 +44,7 @@ const char *terraform_problem(struct arena *a, const struct terraform_line *l) {
     return str_printable(a, text, strlen(text));
 }
 
-static void keep_problem(struct tail *p, const struct terraform_line *l) {
+static void keep_problem(struct terraform_tail *p, const struct terraform_line *l) {
     const char *problem = p->out->diagnosed ? NULL : terraform_problem(p->t->context->arena, l);
     if (!problem)
         return;
@@ -54,7 +54,7 @@ static void keep_problem(struct tail *p, const struct terraform_line *l) {
     terraform_lock_parse(p->t->context->arena, l->detail, &p->out->lock);
 }
 
-static void take_line(struct tail *p, const char *line, size_t len) {
+static void take_line(struct terraform_tail *p, const char *line, size_t len) {
     struct terraform_line l;
     arena_reset(&p->line_arena);
     terraform_line_parse(&p->line_arena, line, len, &l);
@@ -76,7 +76,7 @@ static void take_line(struct tail *p, const char *line, size_t len) {
         p->on_line(p->ctx, &l);
 }
 
-static void take_bytes(struct tail *p, const char *data, size_t len) {
+static void take_bytes(struct terraform_tail *p, const char *data, size_t len) {
     while (len) {
         const char *end = memchr(data, '\n', len);
         size_t part = end ? (size_t)(end - data) : len;
@@ -95,7 +95,7 @@ static void take_bytes(struct tail *p, const char *data, size_t len) {
     }
 }
 
-static void read_more(struct tail *p) {
+static void read_more(struct terraform_tail *p) {
     char chunk[65536];
     ssize_t n;
     while ((n = read(p->log_fd, chunk, sizeof chunk)) > 0)
@@ -104,20 +104,20 @@ static void read_more(struct tail *p) {
 
 static void on_grown(struct watch *w, unsigned events) {
     (void)events;
-    struct tail *p = container_of(w, struct tail, watch);
+    struct terraform_tail *p = container_of(w, struct terraform_tail, watch);
     file_changes_drain(&p->changes);
     read_more(p);
 }
 
 static void on_ended(struct child *c, int status) {
-    struct tail *p = container_of(c, struct tail, child);
+    struct terraform_tail *p = container_of(c, struct terraform_tail, child);
     p->ended = true;
     p->wait_status = status;
 }
 
 // ---- running -----------------------------------------------------------------------------------
 
-static int open_log(struct tail *p, const char *path, int *write_fd, struct err *e) {
+static int open_log(struct terraform_tail *p, const char *path, int *write_fd, struct err *e) {
     *write_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (*write_fd >= 0) // Terraform inherits this lock and holds it as long as it lives
         (void)file_lock_fd(*write_fd, F_WRLCK, false);
@@ -131,7 +131,8 @@ static int open_log(struct tail *p, const char *path, int *write_fd, struct err 
     return 0;
 }
 
-static int start(struct tail *p, const char *const *argv, int out_fd, int err_fd, struct err *e) {
+static int start(struct terraform_tail *p, const char *const *argv, int out_fd, int err_fd,
+                 struct err *e) {
     struct terraform *t = p->t;
     struct proc_spec spec = {.argv = argv,
                              .env = t->env,
@@ -146,7 +147,7 @@ static int start(struct tail *p, const char *const *argv, int out_fd, int err_fd
     return child_start(t->context->loop, &p->child, pid, on_ended, e);
 }
 
-static void wait_until_ended(struct tail *p) {
+static void wait_until_ended(struct terraform_tail *p) {
     struct context *s = p->t->context;
     while (!p->ended) {
         loop_once(s->loop, -1);
@@ -165,7 +166,7 @@ static void wait_until_ended(struct tail *p) {
     }
 }
 
-static void close_tail(struct tail *p) {
+static void close_tail(struct terraform_tail *p) {
     watch_stop(&p->watch);
     if (p->log_fd >= 0)
         close(p->log_fd);
@@ -188,7 +189,7 @@ static const char *const *command(struct terraform *t, const char *root, const c
 int terraform_run(struct terraform *t, const char *root, const char *const *args,
                   terraform_on_line *on_line, void *ctx, struct terraform_result *out,
                   struct err *e) {
-    struct tail p = {.t = t, .out = out, .on_line = on_line, .ctx = ctx};
+    struct terraform_tail p = {.t = t, .out = out, .on_line = on_line, .ctx = ctx};
     int64_t started = clock_mono_ms();
     int write_fd = -1;
     *out = (struct terraform_result){.problem = "", .status = -1, .lock.id = ""};

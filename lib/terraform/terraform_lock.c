@@ -90,7 +90,7 @@ const char *terraform_lock_words(const struct terraform *t, const struct terrafo
     char stamp[CLOCK_ISO_BYTES];
     const char *since =
         lock->since_ms ? arena_printf(a, ", since %.19sZ", clock_iso(stamp, lock->since_ms)) : "";
-    return arena_printf(a, "%s (%s%s)", lock->who[0] ? lock->who : "somebody",
+    return arena_printf(a, "%s (%s%s)", lock->who[0] ? lock->who : "an unknown user",
                         lock->operation[0] ? lock->operation : "terraform", since);
 }
 

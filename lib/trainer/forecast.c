@@ -22,7 +22,7 @@ struct clock { // of one rank
     struct forecast_time *out;
 };
 
-struct run {
+struct forecast_run {
     const struct step_program *programs;
     const struct forecast_stage *stage;
     struct clock *rank;
@@ -46,7 +46,7 @@ static void wait_until(struct clock *c, double when, double *sum) {
     }
 }
 
-static const struct forecast_bucket *bucket_of(const struct run *r, int rank, int number) {
+static const struct forecast_bucket *bucket_of(const struct forecast_run *r, int rank, int number) {
     const struct forecast_stage *s = &r->stage[rank];
     for (; number >= s->buckets; s += r->pipe)
         number -= s->buckets;
@@ -54,7 +54,7 @@ static const struct forecast_bucket *bucket_of(const struct run *r, int rank, in
 }
 
 // A message leaves when its direction is free; the sender does not wait for it.
-static void send(struct run *r, struct clock *c, const struct step_item *it, int stage) {
+static void send(struct forecast_run *r, struct clock *c, const struct step_item *it, int stage) {
     int way = it->op == STEP_SEND_Y ? FORWARD : BACK, to = way == FORWARD ? stage + 1 : stage - 1;
     double begin = later(c->now, c->link_free[way]);
     c->link_free[way] = begin + r->stage[way == FORWARD ? stage : to].send;
@@ -67,7 +67,7 @@ static void collect(struct clock *c, int bucket, double seconds) {
 }
 
 // Runs one item; false: it waits for another rank.
-static bool run_item(struct run *r, int rank, const struct step_item *it) {
+static bool run_item(struct forecast_run *r, int rank, const struct step_item *it) {
     struct clock *c = &r->rank[rank];
     int stage = it->chunk * r->pipe + rank;
     const struct forecast_bucket *b = bucket_of(r, rank, it->bucket);
@@ -114,7 +114,7 @@ static int most_of(const struct step_program *programs, int pipe, bool micros) {
 }
 
 // Every rank as far as it comes, until all are done or none can move.
-static int run_all(struct run *r, struct err *e) {
+static int run_all(struct forecast_run *r, struct err *e) {
     for (bool moved = true, left = true; left;) {
         if (!moved)
             return err_set(e, ERR_FAILED, "the ranks of the pipeline wait for each other");
@@ -133,11 +133,11 @@ static int run_all(struct run *r, struct err *e) {
 int forecast_run(const struct step_program *programs, int pipe, const struct forecast_stage *stage,
                  int chunks, struct forecast_time *out, struct err *e) {
     struct arena a = {0};
-    struct run r = {.programs = programs,
-                    .stage = stage,
-                    .rank = arena_new(&a, struct clock, (size_t)pipe),
-                    .pipe = pipe,
-                    .micros = most_of(programs, pipe, true)};
+    struct forecast_run r = {.programs = programs,
+                             .stage = stage,
+                             .rank = arena_new(&a, struct clock, (size_t)pipe),
+                             .pipe = pipe,
+                             .micros = most_of(programs, pipe, true)};
     int buckets = most_of(programs, pipe, false);
     size_t places = (size_t)(pipe * chunks) * (size_t)r.micros;
     for (int w = 0; w < WAYS; w++) {

@@ -20,7 +20,7 @@ enum {
 
 // Counts of a split on one node. Of the training images the names of the classes follow, each with
 // a NUL.
-struct share {
+struct share_header {
     uint32_t magic, images, ranks, classes;
 };
 
@@ -62,8 +62,8 @@ static void add_sorted(struct arena *a, struct names *n, const char *name, size_
     n->name[n->count++] = arena_strdup(a, name);
 }
 
-static int add_names(struct arena *a, struct names *n, const struct share *s, const char *text,
-                     size_t len) {
+static int add_names(struct arena *a, struct names *n, const struct share_header *s,
+                     const char *text, size_t len) {
     size_t at = 0, sorted = n->count;
     for (uint32_t i = 0; i < s->classes; i++) {
         size_t left = len - at, name = strnlen(text + at, left);
@@ -91,7 +91,7 @@ static int tell(struct arena *a, const struct trainer *t, enum dataset_split spl
     const struct comm_config *c = &t->config->comm;
     struct strbuf text = {0};
     int classes = split == DATASET_TRAIN ? d->classes : 0;
-    struct share s = {SHARE_MAGIC, d->samples, (uint32_t)c->local_world, (uint32_t)classes};
+    struct share_header s = {SHARE_MAGIC, d->samples, (uint32_t)c->local_world, (uint32_t)classes};
     strbuf_add(&text, &s, sizeof s);
     for (int i = 0; i < classes; i++)
         strbuf_add(&text, d->class_names[i], strlen(d->class_names[i]) + 1);
@@ -104,11 +104,11 @@ static int tell(struct arena *a, const struct trainer *t, enum dataset_split spl
 }
 
 // Images of a rank in an epoch, where a node shares out its own: as the sampler's rules have it.
-static uint64_t each_of(const struct trainer *t, const struct share *s) {
+static uint64_t each_of(const struct trainer *t, const struct share_header *s) {
     return ((uint64_t)s->images + (t->options->drop_last ? 0 : s->ranks - 1)) / s->ranks;
 }
 
-static void count(struct trainer *t, enum dataset_split split, const struct share *s) {
+static void count(struct trainer *t, enum dataset_split split, const struct share_header *s) {
     struct data_shares *x = &t->shares[split];
     uint64_t each = each_of(t, s);
     x->images += s->images;
@@ -123,7 +123,7 @@ static void count(struct trainer *t, enum dataset_split split, const struct shar
 static int hear(struct arena *a, struct trainer *t, enum dataset_split split, int node,
                 struct names *names, char *text, struct err *e) {
     const struct comm_kv *kv = &t->config->comm.kv;
-    struct share s;
+    struct share_header s;
     size_t len;
     if (kv->get(kv->ctx, key_of(a, t, split, node), text, NAMES_BYTES_MAX, &len,
                 DATASET_LOCK_WAIT_MS_MAX, e) < 0)

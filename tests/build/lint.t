@@ -29,6 +29,13 @@ like "$out" 'lib/sys/angle.c:1: write "base/err.h" in quotes' \
     'layers: an own header in angle brackets is refused'
 unlike "$out" 'angle.c:2' 'layers: system headers are allowed'
 like "$out" 'layer odd is not in' 'layers: an unknown folder is refused'
+mkdir -p gpu/kernels/cuda gpu/lib/base
+printf '| %s | %s | words |\n' layer 'may include' base '' kernels '' >gpu/lib/README.md
+printf '#include "%s"\n' kernels/cuda/rows.cuh base/err.h >gpu/kernels/cuda/a.cu
+cp gpu/kernels/cuda/a.cu gpu/kernels/cuda/rows.cuh
+run "$lint/layers" gpu
+is "$status:$out" '1:kernels/cuda/a.cu:2: kernels must not include base ("base/err.h")
+kernels/cuda/rows.cuh:2: kernels must not include base ("base/err.h")' 'layers: CUDA is read, too'
 
 mkdir -p lib/x cmd
 printf 'void f(void) {\n    strcpy(a, b); // sprintf(\n    puts("system(1)");\n}\n' >lib/x/a.c
@@ -57,6 +64,28 @@ printf '%s\n' 'struct a *tube_open(int a) {' '}' >>words/lib/net/ring.c
 run "$lint/prefixes" words
 is "$status:$out" '1:lib/net/ring.c:10: tube_open() does not carry the name of its file' \
     'prefixes: another name is refused'
+mkdir -p nested/lib/net/rings
+: >nested/lib/net/links.h
+printf '%s\n' 'int link_up(int a) {' '}' 'int net_up(int a) {' '}' 'int tube_open(int a) {' '}' \
+    >nested/lib/net/rings/rings.c
+run "$lint/prefixes" nested
+is "$status:$out" '1:lib/net/rings/rings.c:5: tube_open() does not carry the name of its file' \
+    'prefixes: a folder in a layer is read, with the names of the layer'
+
+mkdir -p named/lib/net named/cmd/x
+printf 'struct %s {\n};\n' ring >named/lib/net/ring.h
+printf 'struct %s {\n};\n' flag >named/cmd/x/flags.h
+printf 'struct %s {\n};\n' inner ring_state >named/lib/net/ring.c
+ok 'names: types of different names are accepted' "$lint/names" named
+printf 'union %s {\n};\n' ring >>named/cmd/x/main.c
+printf 'struct %s {\n};\n' flag >>named/lib/net/ring.c
+printf 'enum %s {\n};\n' ring >>named/lib/net/tube.h
+run "$lint/names" named
+is "$status" 1 'names: a second type of one name is refused'
+is "$(sort <<<"$out")" 'cmd/x/main.c:1: the name ring is that of a type in lib/net/ring.h
+lib/net/ring.c:5: the name flag is that of a type in cmd/x/flags.h
+lib/net/tube.h:1: enum ring is declared in lib/net/ring.h, too' \
+    'names: of two headers, and of a source and a header'
 
 printf '%s\n' '// What a node has that leaves.' 'int told; // "told" by a node' \
     '// The tools of a node: nobody uses them.' 'puts("// whoever");' \
@@ -73,6 +102,18 @@ cmd/d:2: the word "goes on' 'words: comments are checked, strings and code are n
 printf '%s\n' '// Whatever the node sends is checked.' 'int who;' >lib/x/c.c
 run "$lint/words" lib/x/c.c
 is "$status:$out" 0: 'words: a part of another word is allowed'
+echo 'int f(void); // a run that goes on' >lib/x/k.cu
+cp lib/x/k.cu lib/x/k.cuh
+# shellcheck disable=SC2016 # backquotes of a document
+printf '%s\n' 'A run goes on. The word `nobody` and "told" are quoted.' '' '    nobody' '```' \
+    'nobody' '```' '| key | Who reads it. |' '- What comes.' '# Whatever' >cmd/d.md
+run "$lint/words" lib/x/k.cu lib/x/k.cuh cmd/d.md
+is "$status" 1 'words: a bad word in a document is refused'
+is "$(cut -d'"' -f1,2 <<<"$out" | sort)" 'cmd/d.md:1: the word "goes on
+cmd/d.md:7: the word "Who
+cmd/d.md:8: the word "What
+lib/x/k.cu:1: the word "goes on
+lib/x/k.cuh:1: the word "goes on' 'words: CUDA and prose are checked, code and quotations are not'
 mkdir -p tests/x
 printf '%s\n' "like \"\$err\" 'it is' 'and says why'" "ok 'nor does a second' test -e x" \
     "is 1 1 'the error says why'" "say 'and not a test'" >tests/x/a.t
@@ -85,7 +126,7 @@ is "$status:$(cut -d: -f1,2 <<<"$out" | xargs)" '1:tests/x/a.t:1 tests/x/a.t:2 t
 measure=$WORK/measure
 ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"
 body() { # LINES
-    echo '// SPDX-License-Identifier: Apache-2.0'
+    printf '// %s\n' 'SPDX-License-Identifier: Apache-2.0' 'A long function.'
     printf 'static int f(int a,\n             int b) {\n'
     yes '    a++;' | head -n "$1"
     echo '}'
@@ -95,11 +136,11 @@ run "$measure" edge.c
 is "$status:$err" 0: 'measure: a function of 70 lines passes'
 body 68 >long.c
 run "$measure" long.c
-like "$err" 'long.c:2: lines in this function: 71' 'measure: a function of 71 lines is refused'
-printf '// SPDX-License-Identifier: Apache-2.0\n// %s\n' "$(printf 'é%.0s' {1..97})" >wide.c
+like "$err" 'long.c:3: lines in this function: 71' 'measure: a function of 71 lines is refused'
+printf '// SPDX-License-Identifier: Apache-2.0\n// %s\n' "a $(printf 'é%.0s' {1..95})" >wide.c
 run "$measure" wide.c
 is "$status:$err" 0: 'measure: 100 columns of wide characters pass'
-printf '// SPDX-License-Identifier: Apache-2.0\n// %s\n' "$(printf 'é%.0s' {1..98})" >wide.c
+printf '// SPDX-License-Identifier: Apache-2.0\n// %s\n' "a $(printf 'é%.0s' {1..96})" >wide.c
 run "$measure" wide.c
 like "$err" 'wide.c:2: columns: 101' 'measure: 101 do not'
 { echo '// SPDX-License-Identifier: Apache-2.0' && yes '' | head -n 500; } >file.c
@@ -108,4 +149,9 @@ like "$err" 'lines in this file: 501' 'measure: a file of 501 lines is refused'
 echo 'int x;' >bare.c
 run "$measure" bare.c
 like "$err" 'SPDX' 'measure: a file without a licence line is refused'
+printf '// SPDX-License-Identifier: Apache-2.0\n%s\n' 'int x;' >bare.c
+printf '# SPDX-License-Identifier: Apache-2.0\n#\n' >bare.sh
+run "$measure" bare.c bare.sh
+is "$status:$(cut -d' ' -f1,2 <<<"$err" | xargs)" '1:bare.c:2: no bare.sh:2: no' \
+    'measure: a file without a line on its purpose is refused'
 done_testing

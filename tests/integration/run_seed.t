@@ -99,7 +99,7 @@ run dtctl run
 took=$((($(date +%s%N) - began) / 1000000))
 is "$status" 0 'a second run ends well'
 is "$(grep -o "task '[a-z]*' is done" <<<"$err" | cut -d"'" -f2 | xargs)" 'prepare train' \
-    'finished runs stand in for both tasks' || diag "$err"
+    'finished runs are reused for both tasks' || diag "$err"
 is "$(s3_ask /-/log | grep -c 'GET /bucket/raw/t')" "$reads" 'no archive is read again'
 diag "$took ms with everything done; $SKIP_MS_MAX is the goal"
 run dtctl train --task train --force

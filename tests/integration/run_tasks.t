@@ -27,11 +27,11 @@ echo words >corpus
 run_of() { # TASK: its newest run
     dtctl ps --all --json | grep -o "\"$1-2[^\"/]*\"" | tr -d '"' | sort | tail -1
 }
-stood_in() { # which tasks of the last dtctl run had a finished run stand in
+reused() { # tasks of the last dtctl run for which a finished run was reused
     grep -o "task '[a-z]*' is done" <<<"$err" | cut -d"'" -f2 | xargs
 }
 
-# ---- the order, and what stands in --------------------------------------------------------------
+# ---- the order, and what is reused --------------------------------------------------------------
 run dtctl run --dry-run
 like "$err" 'prep \(1 of 2\).*train \(2 of 2\), after prep' '--dry-run prints the order'
 is "$(dtctl ps --all --json | wc -l)" 0 '--dry-run runs no task'
@@ -42,7 +42,7 @@ is "$(grep -c 'train task=train prep=prep common=1 own=2' <<<"$out")" 2 \
     'a task has the values of the file and its own'
 is "$(cat ".dtctl/default/runs/$(run_of prep)/output/data")" words 'the first task has its output'
 run dtctl run
-is "$status $(stood_in)" '0 prep train' 'finished runs stand in for both tasks'
+is "$status $(reused)" '0 prep train' 'finished runs are reused for both tasks'
 run dtctl run --json
 is "$(grep -c '"event":"task".*"stood_in":true' <<<"$out")" 2 '--json says it, too'
 
@@ -50,19 +50,19 @@ is "$(grep -c '"event":"task".*"stood_in":true' <<<"$out")" 2 '--json says it, t
 first=$(run_of prep)
 echo '# a comment' >>work.sh
 run dtctl run
-is "$status $(stood_in)" '0 prep' 'a changed script runs its own task again'
-like "$err" 'does not stand in: its files changed' 'the message says why'
+is "$status $(reused)" '0 prep' 'a changed script runs its own task again'
+like "$err" 'is not reused: its files changed' 'the message says why'
 echo more >>corpus
 run dtctl run
-is "$status $(stood_in)" '0 ' 'a changed input runs its task and the task after it'
+is "$status $(reused)" '0 ' 'a changed input runs its task and the task after it'
 is "$([ "$(run_of prep)" != "$first" ] && echo new)" new 'the task has a new run'
 run dtctl run --task prep --force
-is "$status $(stood_in)" '0 ' '--force runs a task'
+is "$status $(reused)" '0 ' '--force runs a task'
 run dtctl run
-is "$status $(stood_in)" '0 prep train' 'a forced run with the same key changes no later task'
+is "$status $(reused)" '0 prep train' 'a forced run with the same key changes no later task'
 rm -rf ".dtctl/default/runs/$(run_of train)/output"
 run dtctl train --task train --if-changed
-is "$status $(stood_in)" '0 ' 'without its results no run stands in'
+is "$status $(reused)" '0 ' 'without its results no run is reused'
 like "$err" 'does not hold its results any more' 'the message names the missing results'
 
 # ---- failures -----------------------------------------------------------------------------------

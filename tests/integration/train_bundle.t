@@ -193,7 +193,7 @@ wait "$pid"
 run dtctl train --if-changed --name task --env-bundle few.tar --shell true
 is "$status" 0 'a task with an environment succeeds'
 run dtctl train --if-changed --name task --env-bundle few.tar --shell true
-like "$err" 'stands in' 'the same environment: the run stands in'
+like "$err" 'is reused' 'the same environment: the run is reused'
 run dtctl train --if-changed --name task --env-bundle conda.tar --shell true
 like "$err" 'its environment changed' 'another one: the task runs'
 run dtctl down -y --force

@@ -132,9 +132,9 @@ id=$(newest)
 is "$status $(results)" '0 here, but logs, output and state on nodes' 'run takes --fetch' ||
     diag "$err"
 run dtctl run --fetch model
-like "$err" "run $id stands in" 'kinds on the nodes do not hinder a run to stand in'
+like "$err" "run $id is reused" 'a run with kinds on the nodes can be reused'
 run dtctl run --fetch model,logs
-like "$err" "run $id does not stand in: its outputs changed" 'another list of kinds does'
+like "$err" "run $id is not reused: its outputs changed" 'another list of kinds does'
 rm dtctl.toml
 
 # ---- with states that come in the run -----------------------------------------------------------

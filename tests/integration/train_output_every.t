@@ -125,8 +125,8 @@ ok 'a file of the other node comes' wait_for 60 here lost node0 output/sub/big-0
 id=$(basename "$(newest lost)")
 lose "$id" node1
 wait "$pid"
-like "$(cat "$WORK/out/lost.log")" 'node1: its files that were fetched while the run went on' \
-    'the files that stand in are told'
+like "$(cat "$WORK/out/lost.log")" 'node1: its files that were fetched during the run are used' \
+    'a note says which files are used'
 is "$(tree "$runs/$id/output" | grep -c "  ./sub/big-1\|  ./node1/same")" 2 \
     'the files of the lost node are in the results' || diag "$(find "$runs/$id")"
 run dtctl fetch "$id"

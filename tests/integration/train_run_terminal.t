@@ -60,7 +60,7 @@ wait_for 10 shows 'turn 2'
 ok 'a progress bar moves below the lines' wait_for 5 shows '^\[node0:0\] bar [2-6]'
 ok 'the live line counts the ranks' wait_for 5 shows ' 2 of 2 ranks running'
 tm send-keys C-c
-ok 'Ctrl-C says that it leaves' wait_for 2 shows 'detached; the run goes on'
+ok 'Ctrl-C says that it leaves' wait_for 2 shows 'detached; the run continues'
 ok 'dtctl says how to follow the run' shows 'follow:  dtctl logs -f left-'
 ok 'dtctl says how to stop the run' shows 'stop:    dtctl stop left-'
 ok 'leaving a run is no failure' wait_for 4 shows 'left with 0'

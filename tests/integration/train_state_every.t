@@ -58,8 +58,8 @@ lose "$id" node1
 wait "$pid"
 isnt_zero=$?
 is "$((isnt_zero != 0))" 1 'the run fails without the node'
-like "$(cat "$WORK/out/work.log")" 'node1: its newest state that was fetched in the run stands in' \
-    'the state that stands in is told'
+like "$(cat "$WORK/out/work.log")" 'node1: its newest state .* fetched during the run is used' \
+    'a note names the state that is used'
 state=$runs/$id/output/state/node1
 ok "the results have a state of the lost node, not older than $last" \
     test "$(cat "$state/a")" -ge "$last"

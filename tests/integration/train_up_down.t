@@ -43,7 +43,7 @@ pid=$!
 ok 'a run is active' wait_for 30 grep -q '\] started' hup.out
 kill -HUP "$pid"
 wait "$pid"
-like "$?:$(state):$(cat hup.out)" '^0:up:.*stays, since the run goes on' \
+like "$?:$(state):$(cat hup.out)" '^0:up:.*stays, since the run is active' \
     'a hang-up leaves the run and its cluster'
 dtctl stop --grace 0s >stop.log 2>&1
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // measure FILE…: refuses lines of more than 100 columns (UTF-8 characters), files of more than 500
 // lines, functions of more than 70 lines, tabs and trailing blanks in C, and a C or shell file
-// whose head does not name its licence. A function is what clang-format's layout makes plain: text
-// from column one that ends in ") {", up to a "}" in column one; shell functions look the same.
+// whose head does not name its licence and, in the next line, its purpose. A function is what
+// clang-format's layout makes plain: text from column one that ends in ") {", up to a "}" in column
+// one; shell functions look the same.
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,8 @@ struct measure {
     int start;        // line where the text at column one began that may become a function
     bool in_function; // between ") {" and "}"
     bool in_macro;    // the line before ended in a backslash
-    bool is_c, licensed;
+    int licence;      // its line; 0: none
+    bool is_c;
     int complaints;
 };
 
@@ -64,6 +66,13 @@ static void measure_function(struct measure *m, const char *s, size_t len) {
     m->in_function = m->start && ends_with(s, code_length(m, s, len), ") {");
 }
 
+// A comment of two words or more.
+static bool is_purpose(const struct measure *m, const char *s, size_t len) {
+    const char *mark = m->is_c ? "// " : "# ";
+    size_t n = strlen(mark);
+    return strncmp(s, mark, n) == 0 && len > n && memchr(s + n, ' ', len - n);
+}
+
 static void measure_line(struct measure *m, const char *s, size_t len) {
     int width = columns(s, len);
     m->line++;
@@ -74,7 +83,9 @@ static void measure_line(struct measure *m, const char *s, size_t len) {
     if (len && strchr(" \t\r", s[len - 1]))
         complain(m, m->line, "blanks at the end of the line", 0, 0);
     if (m->line <= HEAD_LINES && strstr(s, "SPDX-License-Identifier: Apache-2.0"))
-        m->licensed = true;
+        m->licence = m->line;
+    else if (m->licence && m->line == m->licence + 1 && !is_purpose(m, s, len))
+        complain(m, m->line, "no comment that says what the file is for (try: one line)", 0, 0);
     measure_function(m, s, len);
 }
 
@@ -97,7 +108,7 @@ static int measure_file(const char *path) {
     fclose(f);
     if (m.line > FILE_LINES_MAX)
         complain(&m, m.line, "lines in this file", m.line, FILE_LINES_MAX);
-    if (!m.licensed)
+    if (!m.licence)
         complain(&m, 1, "SPDX-License-Identifier: Apache-2.0 is missing from the head", 0, 0);
     return m.complaints;
 }

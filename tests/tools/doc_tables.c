@@ -275,7 +275,7 @@ static int print_timings(void) {
         {"request_ms_max", AGENT_REQUEST_MS_MAX, "the same for an agent that may not stand"},
         {"stagger_ms", AGENT_STAGGER_MS, "each candidate waits so much longer than the one before"},
         {"election_timeout_ms", AGENT_ELECTION_TIMEOUT_MS,
-         "for an agent that got a vote, to win; nobody else gets the vote before"},
+         "for an agent that got a vote, to win; no other agent gets the vote before"},
         {"RENDEZVOUS_BLAME_MS", RENDEZVOUS_BLAME_MS,
          "a loss excuses a failure when the lost node was not heard so long after the failure"},
     };

@@ -85,7 +85,7 @@ variable "enters" {
 
 variable "placement" {
   type        = string
-  description = "What was said about placement; another word makes all nodes anew"
+  description = "Placement that was asked for; another word makes all nodes anew"
 }
 
 variable "placement_group_name" {

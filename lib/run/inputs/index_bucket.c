@@ -18,7 +18,7 @@
 
 enum { END_LOOKS_MAX = 100, END_PAUSE_MS = 50 };
 
-struct bucket {
+struct bucket_index {
     struct context *context;
     const char *source, *dir; // dir: of this command, here
     struct input_remote *remote;
@@ -38,7 +38,7 @@ static int run_dtdata(struct context *s, const char *const *args, int in, int64_
 }
 
 // The lines for dtdata, in a file that it reads.
-static int write_lines(const struct bucket *b, const char *path, struct err *e) {
+static int write_lines(const struct bucket_index *b, const char *path, struct err *e) {
     struct strbuf text = {0};
     const struct manifest *m = b->objects;
     size_t count = 0;
@@ -61,7 +61,7 @@ static int write_lines(const struct bucket *b, const char *path, struct err *e) 
     return result;
 }
 
-static int list(struct bucket *b, struct err *e) {
+static int list(struct bucket_index *b, struct err *e) {
     b->objects = manifest_new();
     if (input_remote_list(b->context, b->source, &b->remote, b->objects, e) < 0 ||
         manifest_sort(b->objects, e) < 0)
@@ -71,7 +71,7 @@ static int list(struct bucket *b, struct err *e) {
                : err_set(e, ERR_CONFIG, "'%s' is one object; index takes a folder", b->source);
 }
 
-static int serve(struct bucket *b, struct err *e) {
+static int serve(struct bucket_index *b, struct err *e) {
     struct arena *a = b->context->arena;
     const char *lines = file_join(a, b->dir, "lines");
     const char *args[] = {"serve", file_join(a, b->dir, "cas"), b->dir, NULL};
@@ -90,7 +90,7 @@ static int serve(struct bucket *b, struct err *e) {
 
 // Ends the server, which writes nothing once its socket is gone. A server whose start was
 // interrupted may run, too.
-static void end_server(struct bucket *b) {
+static void end_server(struct bucket_index *b) {
     static const char end[] = "end\n";
     struct err ignored;
     char byte;
@@ -106,7 +106,7 @@ static void end_server(struct bucket *b) {
         poll(NULL, 0, END_PAUSE_MS);
 }
 
-static void close_all(struct bucket *b) {
+static void close_all(struct bucket_index *b) {
     struct err ignored;
     end_server(b);
     manifest_free(b->objects);
@@ -116,7 +116,7 @@ static void close_all(struct bucket *b) {
 int index_bucket(struct context *s, const char *source,
                  int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e),
                  void *ctx, struct data_indexed *out, struct err *e) {
-    struct bucket b = {.context = s, .source = source, .server = -1};
+    struct bucket_index b = {.context = s, .source = source, .server = -1};
     char *dir = file_join(s->arena, s->cluster.dir, "index.XXXXXX");
     const char *const check[] = {"check", source, NULL};
     if (!str_starts(source, "s3://"))

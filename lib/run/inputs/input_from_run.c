@@ -172,7 +172,7 @@ static int check_whole(const struct context *s, const struct run *r, unsigned ki
 
 // ---- the folder of the command ------------------------------------------------------------------
 
-struct source {
+struct from_run {
     const struct run *run;
     const char *dest;
     bool begun;
@@ -181,7 +181,7 @@ struct source {
 // From the first node that can be reached.
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
                           struct err *e) {
-    struct source *from = ctx;
+    struct from_run *from = ctx;
     if (from->begun || n->failed)
         return NULL;
     from->begun = true;
@@ -202,7 +202,7 @@ static int bring_source(struct context *s, const struct run *r, const char *dest
     struct run_fleet runs;
     struct transfer_totals totals = {0};
     const char *part = arena_printf(s->arena, "%s.part", dest);
-    struct source from = {.run = r, .dest = part};
+    struct from_run from = {.run = r, .dest = part};
     if (file_exists(dest))
         return 0;
     if (s->config->dry_run)

@@ -4,7 +4,7 @@
 //
 // runs/<run>/live/<node>/{output,model}/ mirrors the files that the node has finished: what it has
 // changed comes anew, what it has removed goes. When the run is over, results.h fetches the rest to
-// them. They stand in for a node that is lost. Every file there is whole.
+// them. They replace the results of a node that is lost. Every file there is whole.
 //
 // live/<node>/disk names the disk that the files are from (snapshot_closed_disk). Files of a node
 // whose disk was replaced meanwhile stay whatever the new disk has.

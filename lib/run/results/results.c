@@ -168,7 +168,7 @@ static int add_published(struct fleet *f, const struct run *run, const struct co
                 return -1;
         } else if (folder) {
             screen_note(s->screen,
-                        "node %s: its newest state that was fetched in the run stands in", name);
+                        "node %s: its newest state that was fetched during the run is used", name);
             p->folders[p->count] = folder;
             p->names[p->count++] = name;
             any = true;
@@ -201,8 +201,7 @@ static const char *stand_in(const struct fleet_node *n, const struct run *run,
         return NULL;
     if (file_is_absent(part))
         part = output_published_path(s, run, name);
-    screen_note(s->screen, "node %s: its files that were fetched while the run went on stand in",
-                name);
+    screen_note(s->screen, "node %s: its files that were fetched during the run are used", name);
     return part;
 }
 

@@ -17,7 +17,7 @@
 
 enum { ROUNDS_MAX = 8, COMPARE_BYTES = 64 * 1024 };
 
-struct part {
+struct layout_part {
     const char *folder, *name;
     struct manifest *m;
     size_t at; // offset of the walk
@@ -42,7 +42,8 @@ static int same_content(const char *x, const char *y, bool *same, struct err *e)
     }
 }
 
-static int same(const struct part *a, const struct part *b, bool *out, struct err *e) {
+static int same(const struct layout_part *a, const struct layout_part *b, bool *out,
+                struct err *e) {
     const struct manifest_entry *x = &a->m->entries[a->at], *y = &b->m->entries[b->at];
     *out = x->kind == y->kind;
     if (!*out || x->kind == MANIFEST_FOLDER)
@@ -73,8 +74,8 @@ static int make_way(struct arena *a, const char *folder, const char *path, bool 
 }
 
 // Renames PATH of the part to NODE/PATH. Underscores are appended to NODE while that path is taken.
-static int set_apart(struct arena *a, const struct part *p, const char *path, const char **to,
-                     struct err *e) {
+static int set_apart(struct arena *a, const struct layout_part *p, const char *path,
+                     const char **to, struct err *e) {
     const char *node = p->name, *from = file_join(a, p->folder, path);
     struct stat st;
     for (;;) {
@@ -125,7 +126,7 @@ static bool is_below(const char *path, const char *folder) {
 }
 
 // The lowest next path of all parts; NULL at the end.
-static const char *next_path(const struct part *parts, size_t count) {
+static const char *next_path(const struct layout_part *parts, size_t count) {
     const char *low = NULL;
     for (size_t i = 0; i < count; i++)
         if (parts[i].at < parts[i].m->count) {
@@ -136,13 +137,13 @@ static const char *next_path(const struct part *parts, size_t count) {
     return low;
 }
 
-static bool has(const struct part *p, const char *path) {
+static bool has(const struct layout_part *p, const char *path) {
     return p->at < p->m->count && strcmp(p->m->entries[p->at].path, path) == 0;
 }
 
-static int differs(const struct part *parts, size_t count, const char *path, bool *out,
+static int differs(const struct layout_part *parts, size_t count, const char *path, bool *out,
                    struct err *e) {
-    const struct part *first = NULL;
+    const struct layout_part *first = NULL;
     *out = false;
     for (size_t i = 0; i < count && !*out; i++) {
         bool equal = true;
@@ -156,7 +157,7 @@ static int differs(const struct part *parts, size_t count, const char *path, boo
     return 0;
 }
 
-static int walk(struct arena *a, struct part *parts, size_t count, const char *dest,
+static int walk(struct arena *a, struct layout_part *parts, size_t count, const char *dest,
                 struct results_layout *out, struct err *e) {
     const char *moved = NULL; // the folder moved last; its contents moved with it
     for (const char *path; (path = next_path(parts, count));) {
@@ -187,7 +188,7 @@ static int walk(struct arena *a, struct part *parts, size_t count, const char *d
     return 0;
 }
 
-static int split_once(struct arena *a, struct part *parts, size_t count, const char *dest,
+static int split_once(struct arena *a, struct layout_part *parts, size_t count, const char *dest,
                       struct results_layout *out, struct err *e) {
     int result = 0;
     for (size_t i = 0; i < count; i++) {
@@ -207,10 +208,10 @@ static int split_once(struct arena *a, struct part *parts, size_t count, const c
 int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
                          size_t count, const char *dest, struct results_layout *out,
                          struct err *e) {
-    struct part *parts = arena_new(a, struct part, count + 1);
+    struct layout_part *parts = arena_new(a, struct layout_part, count + 1);
     *out = (struct results_layout){0};
     for (size_t i = 0; i < count; i++)
-        parts[i] = (struct part){.folder = folders[i], .name = names[i]};
+        parts[i] = (struct layout_part){.folder = folders[i], .name = names[i]};
     for (int round = 0; count > 1 && round < ROUNDS_MAX; round++) {
         size_t before = out->apart;
         if (split_once(a, parts, count, dest, out, e) < 0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fetches the state of nodes that are out of reach from the copies that other nodes have
-// (state.replicas). A copy becomes a generation of state_published.h, and so stands in.
+// (state.replicas). A copy becomes a generation of state_published.h, which is used when the node
+// is lost.
 #ifndef RUN_STATE_COPIES_H
 #define RUN_STATE_COPIES_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // state.every: while a run is followed, whole generations of the state of its nodes come to this
-// side (publish.h), where they stand in for nodes that are lost.
+// side (publish.h), where they replace those of nodes that are lost.
 //
 // runs/<run>/published/<node>/<number>/state/ is a generation, complete since its rename; the two
 // newest are kept.
