@@ -203,7 +203,8 @@ static int prune(struct fleet_node *n, struct err *e) {
     char *rest = arena_printf(g->context->arena, "--older-than-ms %lld%s",
                               (long long)g->flags->older_than_ms,
                               g->context->config->dry_run ? " --dry-run" : "");
-    return transport_collect(n->link, fleet_line(n, "prune", rest), NULL, 0, on_pruned, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_PRUNE, rest), NULL, 0, on_pruned, n,
+                             e);
 }
 
 static int clean_next(struct fleet_node *n, struct err *e);
@@ -235,7 +236,8 @@ static int clean_next(struct fleet_node *n, struct err *e) {
     // Its results are here, or not wanted.
     char *rest = arena_printf(w->gc->context->arena, "--run %s --discard --owner %s",
                               w->runs[w->next++], w->gc->owner);
-    return transport_collect(n->link, fleet_line(n, "clean", rest), NULL, 0, on_cleaned, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_CLEAN, rest), NULL, 0, on_cleaned, n,
+                             e);
 }
 
 static int clean_nodes(struct gc *g, struct err *e) {

@@ -58,7 +58,8 @@ static void on_stopped(void *ctx, const struct transport_result *r) {
 static int start_stop(struct fleet_node *n, struct err *e) {
     const struct stop_node *w = n->work;
     fleet_state(n, "stopping");
-    return transport_collect(n->link, fleet_line(n, "stop", w->rest), NULL, 0, on_stopped, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_STOP, w->rest), NULL, 0, on_stopped,
+                             n, e);
 }
 
 static void tell(struct context *s, const struct run *run, bool was_going) {

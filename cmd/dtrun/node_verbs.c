@@ -11,12 +11,9 @@ static const struct {
     const char *name;
     node_verb *run;
 } verbs[] = {
-    {"hello", node_hello},     {"push", node_push},           {"fetch", node_fetch},
-    {"probe", node_probe},     {"start", node_start},         {"setup", node_setup},
-    {"follow", node_follow},   {"status", node_status},       {"stop", node_stop},
-    {"clean", node_clean},     {"prune", node_prune},         {"own", node_own},
-    {"fetched", node_fetched}, {"work-left", node_work_left}, {"kept", node_kept},
-    {"drop", node_drop},       {"snapshot", node_snapshot},
+#define X(code, name, function, arguments, text) {name, node_##function},
+    NODE_VERBS(X)
+#undef X
 };
 
 int node_verbs_run(int argc, char **argv, char *const *env) {

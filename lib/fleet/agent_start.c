@@ -90,7 +90,8 @@ int agent_start_begin(struct agent_start *s, const struct job_spec *common, cons
     strbuf_init(&s->err_text, ANSWER_BYTES_MAX);
     char *rest = arena_printf(n->fleet->context->arena, "--run %s%s", spec.run, flags);
     s->run = transport_run(
-        n->link, &(struct transport_command){.line = fleet_line(n, "start", rest)}, &events, s, e);
+        n->link, &(struct transport_command){.line = fleet_line(n, NODE_VERB_START, rest)}, &events,
+        s, e);
     if (!s->run)
         return -1;
     job_spec_format(&spec, true, &text);

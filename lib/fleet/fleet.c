@@ -332,11 +332,11 @@ int fleet_send_record(struct transport_run *run, const struct strbuf *text, stru
     return 0;
 }
 
-char *fleet_line(struct fleet_node *n, const char *verb, const char *rest) {
+char *fleet_line(struct fleet_node *n, enum node_verb_code verb, const char *rest) {
     struct arena *a = n->fleet->context->arena;
     return arena_printf(a, "%s --node %s --root %s%s%s", transport_path_word(a, n->facts.program),
-                        verb, transport_path_word(a, n->facts.root), rest && *rest ? " " : "",
-                        rest ? rest : "");
+                        node_verb_name(verb), transport_path_word(a, n->facts.root),
+                        rest && *rest ? " " : "", rest ? rest : "");
 }
 
 // The last line of the text that is not empty.

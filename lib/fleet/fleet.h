@@ -13,6 +13,7 @@
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H
 
+#include "protocol/node_protocol.h"
 #include "remote/transport.h"
 #include "ui/context.h"
 #include "ui/progress.h"
@@ -107,7 +108,7 @@ void fleet_amount(struct fleet_node *n, uint64_t done, uint64_t total);
 void fleet_state(struct fleet_node *n, const char *text);
 
 // `<program> --node <verb> --root <root> <rest>` as a shell line; the caller quotes rest.
-char *fleet_line(struct fleet_node *n, const char *verb, const char *rest);
+char *fleet_line(struct fleet_node *n, enum node_verb_code verb, const char *rest);
 // Sends a record of node_protocol.h to a verb: a job specification or a roster. ERR_LIMIT when the
 // connection does not take all of it at once.
 int fleet_send_record(struct transport_run *run, const struct strbuf *text, struct err *e);

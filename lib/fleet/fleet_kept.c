@@ -62,7 +62,8 @@ static void on_answer(void *ctx, const struct transport_result *r) {
 }
 
 static int start_ask(struct fleet_node *n, struct err *e) {
-    return transport_collect(n->link, fleet_line(n, "kept", NULL), NULL, 0, on_answer, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_KEPT, NULL), NULL, 0, on_answer, n,
+                             e);
 }
 
 static int each(struct fleet *f, void *work, fleet_start *start, struct err *e) {
@@ -117,7 +118,8 @@ static int drop_next(struct fleet_node *n, struct err *e) {
     const struct kept_item *item = &d->items->items[(*i)++];
     const char *rest =
         arena_printf(n->fleet->context->arena, "%s %s", DROP_FLAGS[item->kind], item->name);
-    return transport_collect(n->link, fleet_line(n, "drop", rest), NULL, 0, on_dropped, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_DROP, rest), NULL, 0, on_dropped, n,
+                             e);
 }
 
 int fleet_kept_drop(struct fleet *f, const struct kept *items, struct err *e) {

@@ -100,7 +100,8 @@ static int start_ask(struct fleet_node *n, struct err *e) {
     struct ask *ask = n->work;
     const char *rest =
         ask->run ? arena_printf(n->fleet->context->arena, "--run %s", ask->run) : NULL;
-    return transport_collect(n->link, fleet_line(n, "status", rest), NULL, 0, on_answer, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_STATUS, rest), NULL, 0, on_answer, n,
+                             e);
 }
 
 int fleet_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e) {
@@ -129,7 +130,8 @@ static int start_mark(struct fleet_node *n, struct err *e) {
         fleet_done(n, NULL);
         return 0;
     }
-    return transport_collect(n->link, fleet_line(n, "fetched", rest), NULL, 0, on_marked, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_FETCHED, rest), NULL, 0, on_marked, n,
+                             e);
 }
 
 void fleet_runs_mark_fetched(struct fleet *f, const char *run) {

@@ -65,8 +65,9 @@ static int start_listening(struct fleet_node *n, struct err *e) {
                                                        .on_end = on_listen_end};
     struct arena *a = n->fleet->context->arena;
     struct reach_node *w = n->work;
-    char *line = fleet_line(
-        n, "probe", arena_printf(a, "--listen %s --name %s", n->info->address, n->info->name));
+    char *line =
+        fleet_line(n, NODE_VERB_PROBE,
+                   arena_printf(a, "--listen %s --name %s", n->info->address, n->info->name));
     w->run = transport_run(n->link, &(struct transport_command){.line = line}, &events, n, e);
     return w->run ? 0 : -1;
 }
@@ -139,7 +140,7 @@ static int start_connecting(struct fleet_node *n, struct err *e) {
     }
     int result = 0;
     if (peers.len)
-        result = transport_collect(n->link, fleet_line(n, "probe", "--connect"),
+        result = transport_collect(n->link, fleet_line(n, NODE_VERB_PROBE, "--connect"),
                                    strbuf_cstr(&peers), peers.len, on_connected, n, e);
     else
         fleet_done(n, NULL);

@@ -67,7 +67,8 @@ static void on_marked(void *ctx, const struct transport_result *r) {
 
 static int start_mark(struct fleet_node *n, struct err *e) {
     const struct mark *m = n->work;
-    return transport_collect(n->link, fleet_line(n, "own", m->rest), NULL, 0, on_marked, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_OWN, m->rest), NULL, 0, on_marked, n,
+                             e);
 }
 
 int owner_mark(struct fleet *f, struct err *e) {

@@ -258,7 +258,7 @@ static void follow_start(struct follow_node *n) {
     bool events_only = f->events_only && !n->all_files;
     char *rest = arena_printf(f->context->arena, "--run %s --from -%s%s", f->run->id,
                               f->until_now ? " --once" : "", events_only ? " --only events" : "");
-    char *line = fleet_line(n->node, "follow", rest);
+    char *line = fleet_line(n->node, NODE_VERB_FOLLOW, rest);
     n->run =
         transport_run(n->node->link, &(struct transport_command){.line = line}, &events, n, &e);
     if (!n->run) {
@@ -434,7 +434,7 @@ void follow_stop_run(struct follow *f, const char *why) {
         if (n->over || n->reviving || !n->node->up || !n->node->ready)
             continue;
         char *rest = arena_printf(f->context->arena, "--run %s", f->run->id);
-        if (transport_collect(n->node->link, fleet_line(n->node, "stop", rest), NULL, 0,
+        if (transport_collect(n->node->link, fleet_line(n->node, NODE_VERB_STOP, rest), NULL, 0,
                               on_stop_answer, NULL, &e) < 0)
             log_warn("a node cannot be asked to stop", "node=%s reason=\"%s\"", n->node->info->name,
                      e.text);

@@ -61,8 +61,8 @@ static void on_cleaned(void *ctx, const struct transport_result *r) {
 
 static int start_clean(struct fleet_node *n, struct err *e) {
     const struct down_work *w = n->work;
-    return transport_collect(n->link, fleet_line(n, "clean", w->rest), w->fetched, w->fetched_bytes,
-                             on_cleaned, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_CLEAN, w->rest), w->fetched,
+                             w->fetched_bytes, on_cleaned, n, e);
 }
 
 // Removes the cleaned nodes from the inventory and keeps the others.

@@ -21,10 +21,9 @@ struct node_call {
 };
 // A verb of `dtrun --node`: prints according to node_protocol.h and returns the exit status.
 typedef int node_verb(const struct node_call *c);
-node_verb node_hello; // one line of JSON (agent_bootstrap.h names the fields), --stay: more verbs
-node_verb node_push, node_fetch, node_prune;
-node_verb node_probe, node_setup, node_start, node_follow, node_status, node_stop;
-node_verb node_own, node_fetched, node_clean, node_work_left, node_kept, node_drop, node_snapshot;
+#define X(code, name, function, arguments, text) node_verb node_##function;
+NODE_VERBS(X)
+#undef X
 
 struct node_args {    // arguments of the verbs; absent ones are NULL
     const char *root; // absolute

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of node states and events, from the tables of node_protocol.h.
+// Names of verbs, states and events, from the tables of node_protocol.h.
 #include "protocol/node_protocol.h"
 
 static const struct {
@@ -11,12 +11,21 @@ static const struct {
 #undef X
 };
 
+static const char *const verbs[] = {
+#define X(code, name, function, arguments, text) [code] = name,
+    NODE_VERBS(X)
+#undef X
+};
+
 static const char *const events[] = {
 #define X(code, name, writer, members, text) [code] = name,
     NODE_EVENTS(X)
 #undef X
 };
 
+const char *node_verb_name(enum node_verb_code verb) {
+    return verbs[verb];
+}
 const char *node_state_name(enum node_state s) {
     return states[s].name;
 }

@@ -126,6 +126,48 @@ enum {
     NODE_ROSTER_WAIT_MS_MAX = 300 * 1000,
 };
 
+// code, name, function (node_…, in lib/node), arguments besides --root, meaning
+#define NODE_VERBS(X)                                                                              \
+    X(NODE_VERB_HELLO, "hello", hello, "[--install PATH --sha256 HEX] [--stay]",                   \
+      "prints facts of the node and of this program, which it installs; --stay: more verbs "       \
+      "follow on standard input")                                                                  \
+    X(NODE_VERB_PUSH, "push", push, "", "receives files")                                          \
+    X(NODE_VERB_FETCH, "fetch", fetch, "", "sends files")                                          \
+    X(NODE_VERB_PROBE, "probe", probe,                                                             \
+      "--listen ADDRESS --name NAME | --connect [--timeout-ms N]",                                 \
+      "finds out whether nodes reach each other")                                                  \
+    X(NODE_VERB_START, "start", start, "[--again | --join]",                                       \
+      "reads job and roster, and starts the agent of a run")                                       \
+    X(NODE_VERB_SETUP, "setup", setup, "--run RUN",                                                \
+      "prepares the node for a run, once for the same content")                                    \
+    X(NODE_VERB_FOLLOW, "follow", follow, "--run RUN [--from JSON] [--only events|logs] [--once]", \
+      "sends the files of a run as they grow")                                                     \
+    X(NODE_VERB_STATUS, "status", status, "[--run RUN]", "lists the runs of the node")             \
+    X(NODE_VERB_STOP, "stop", stop, "--run RUN [--grace-ms N] [--signal NAME]",                    \
+      "stops a run on all nodes")                                                                  \
+    X(NODE_VERB_OWN, "own", own, "--owner ID --text TEXT",                                         \
+      "notes that a cluster uses this folder")                                                     \
+    X(NODE_VERB_FETCHED, "fetched", fetched, "--run RUN",                                          \
+      "notes that the results of a run have been fetched")                                         \
+    X(NODE_VERB_WORK_LEFT, "work-left", work_left, "--run RUN [--gather] [--kinds]",               \
+      "counts the results of a run that are still on the node")                                    \
+    X(NODE_VERB_SNAPSHOT, "snapshot", snapshot, "--run RUN [--known DIGEST] [--again | --closed]", \
+      "links whole generations of a state, or finished outputs, for a fetch")                      \
+    X(NODE_VERB_CLEAN, "clean", clean,                                                             \
+      "--run RUN | --all [--owner ID] [--fetched] [--force] [--discard]",                          \
+      "removes a run, or all of a cluster")                                                        \
+    X(NODE_VERB_PRUNE, "prune", prune, "--older-than-ms N [--dry-run]",                            \
+      "removes content that has not been used for long")                                           \
+    X(NODE_VERB_KEPT, "kept", kept, "", "lists states, inputs and environments on the node")       \
+    X(NODE_VERB_DROP, "drop", drop, "--run RUN | --input NAME-HASH | --bundle bundle-HASH",        \
+      "removes one of them")
+
+enum node_verb_code {
+#define X(code, name, function, arguments, text) code,
+    NODE_VERBS(X)
+#undef X
+};
+
 // state, final?, process exit status it stands for (-1: not over), meaning
 #define NODE_STATES(X)                                                                             \
     X(NODE_STARTING, "starting", 0, -1, "the agent runs and has not joined yet")                   \
@@ -210,6 +252,7 @@ enum node_event {
         NODE_EVENT_COUNT
 };
 
+const char *node_verb_name(enum node_verb_code verb);
 const char *node_state_name(enum node_state s);
 int node_state_is_final(enum node_state s);
 int node_state_exit_status(enum node_state s);

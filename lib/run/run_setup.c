@@ -173,7 +173,8 @@ int node_setup_begin(struct node_setup *s, struct err *e) {
     job_spec_format(&spec, false, &text);
     char *rest = arena_printf(c->arena, "--run %s", spec.run);
     s->run = transport_run(
-        n->link, &(struct transport_command){.line = fleet_line(n, "setup", rest)}, &events, s, e);
+        n->link, &(struct transport_command){.line = fleet_line(n, NODE_VERB_SETUP, rest)}, &events,
+        s, e);
     int result = s->run ? fleet_send_record(s->run, &text, e) : -1;
     strbuf_fini(&text);
     if (result < 0)

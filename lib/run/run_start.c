@@ -144,7 +144,8 @@ static int stop_agent(struct fleet_node *n, struct err *e) {
     struct run_start_agent *w = n->work;
     char *rest = arena_printf(n->fleet->context->arena, "--run %s --grace-ms %d", w->launch->run.id,
                               LAUNCH_CALL_OFF_GRACE_MS);
-    return transport_collect(n->link, fleet_line(n, "stop", rest), NULL, 0, on_stopped, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_STOP, rest), NULL, 0, on_stopped, n,
+                             e);
 }
 
 static bool have_run(struct run_start *l, struct fleet *f) {

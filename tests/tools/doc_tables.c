@@ -2,7 +2,7 @@
 // doc_tables NAME: prints one table of README.md or docs/ as Markdown, from the tables that the
 // programs use.
 //
-//     doc_tables commands | flags | errors | json | notes | events | states | dtrun |
+//     doc_tables commands | flags | errors | json | notes | events | states | verbs | dtrun |
 //     trainer | models | fields | recipes | election | rendezvous | timings
 //     doc_tables keys TABLE…
 //     doc_tables import FORMAT
@@ -211,6 +211,17 @@ static int print_states(void) {
     return 0;
 }
 
+static int print_verbs(void) {
+    head((const char *const[]){"verb", "arguments", "what it does", NULL});
+#define X(code, name, function, arguments, text)                                                   \
+    printf("| `%s` | ", name);                                                                     \
+    quoted(arguments);                                                                             \
+    printf(" | %s |\n", text);
+    NODE_VERBS(X)
+#undef X
+    return 0;
+}
+
 static int print_events(void) {
     head((const char *const[]){"kind", "written by", "members", "meaning", NULL});
 #define X(code, name, writer, members, text)                                                       \
@@ -327,6 +338,7 @@ int main(int argc, char **argv) {
                  : str_eq(name, "flags")             ? print_flags(&a)
                  : str_eq(name, "errors")            ? print_errors()
                  : str_eq(name, "states")            ? print_states()
+                 : str_eq(name, "verbs")             ? print_verbs()
                  : str_eq(name, "events")            ? print_events()
                  : str_eq(name, "json")              ? print_json()
                  : str_eq(name, "notes")             ? print_notes()

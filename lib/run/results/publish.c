@@ -47,7 +47,8 @@ static int ask(struct publish_node *x, const char *how, const char *known,
     const char *rest =
         arena_printf(n->fleet->context->arena, "--run %s%s%s%s%s", x->all->follow->run->id,
                      x->all->kind->option, how, known[0] ? " --known " : "", known);
-    if (transport_collect(n->link, fleet_line(n, "snapshot", rest), NULL, 0, done, x, e) < 0)
+    if (transport_collect(n->link, fleet_line(n, NODE_VERB_SNAPSHOT, rest), NULL, 0, done, x, e) <
+        0)
         return -1;
     x->asks = true;
     return 0;

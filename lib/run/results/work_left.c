@@ -97,7 +97,8 @@ static int start(struct fleet_node *n, struct err *e) {
     const char *rest = arena_printf(n->fleet->context->arena, "--run %s%s%s", ask->run->id,
                                     ask->run->bring_work ? " --gather" : "",
                                     counts_kinds(ask->run) ? " --kinds" : "");
-    return transport_collect(n->link, fleet_line(n, "work-left", rest), NULL, 0, on_answer, n, e);
+    return transport_collect(n->link, fleet_line(n, NODE_VERB_WORK_LEFT, rest), NULL, 0, on_answer,
+                             n, e);
 }
 
 int work_left_ask(struct fleet *f, const struct run *run, int rank0, struct work_left *out,
