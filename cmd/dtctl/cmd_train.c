@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lifecycle/up.h"
+#include "provider/provider.h"
 #include "run/inputs/input_stream.h"
 #include "run/monitor.h"
 #include "run/results/results_upload.h"
@@ -133,7 +134,7 @@ static void tell_detached(const struct run_start *l) {
                 l->run.node_count == 1 ? "" : "s");
     screen_note(l->context->screen, "  follow:  dtctl logs -f %s", id);
     screen_note(l->context->screen, "  stop:    dtctl stop %s", id);
-    if (l->context->config->cluster.provider == CONFIG_AWS)
+    if (provider_of(l->context->config)->lease)
         screen_note(l->context->screen,
                     "  results: dtctl fetch %s, before the lease ends or the nodes idle for a day",
                     id);

@@ -268,6 +268,14 @@ static const struct provider_lease LEASE = {
     .tag = aws_lease_tag,
 };
 
+static const char *replaced(const struct config *c) {
+    return c->aws.replace;
+}
+
+static const char *profile(const struct config *c) {
+    return c->aws.profile;
+}
+
 const struct provider provider_aws = {
     .name = "aws",
     .plan = aws_plan,
@@ -280,7 +288,10 @@ const struct provider provider_aws = {
     .make = aws_make,
     .check = aws_check,
     .take_down = aws_take_down,
+    .replaced = replaced,
     .costs = true,
+    .makes_keys = true,
+    .aws_profile = profile,
     .spent_mils = aws_cluster_spent_mils,
     .cost_mils = cost_mils,
     .lease = &LEASE,

@@ -149,14 +149,26 @@ const char *config_where(const struct config *c, const char *key) {
     return str_ends(text, key) ? text : arena_printf(c->set.arena, "%s: %s", text, key);
 }
 
-// Key prefixes that have an effect only with certain providers.
+// Key prefixes that have an effect only with certain providers: bits of their numbers.
 static const struct {
-    const char *key, *providers;
+    const char *key;
+    unsigned providers;
 } PROVIDER_KEYS[] = {
-    {"aws.", "aws"},           {"lease.", "aws"},
-    {"hosts.", "hosts"},       {"cluster.nodes", "local and aws"},
-    {"ssh.", "hosts and aws"},
+    {"aws.", 1u << CONFIG_AWS},
+    {"lease.", 1u << CONFIG_AWS},
+    {"hosts.", 1u << CONFIG_HOSTS},
+    {"cluster.nodes", 1u << CONFIG_LOCAL | 1u << CONFIG_AWS},
+    {"ssh.", 1u << CONFIG_HOSTS | 1u << CONFIG_AWS},
 };
+
+// "local and aws"
+static const char *provider_names(struct arena *a, const char *const *names, unsigned providers) {
+    const char *text = "";
+    for (size_t i = 0; names[i]; i++)
+        if (providers & 1u << i)
+            text = *text ? arena_printf(a, "%s and %s", text, names[i]) : names[i];
+    return text;
+}
 
 const char *config_without_effect(const struct config *c) {
     struct arena *a = c->set.arena;
@@ -172,13 +184,15 @@ const char *config_without_effect(const struct config *c) {
             while (k < count && !(r->key && str_starts(r->key, PROVIDER_KEYS[k].key)))
                 k++;
             if (k == count || source == OPTION_DEFAULT || source == OPTION_KEPT ||
-                (chosen && source == OPTION_FILE) || strstr(PROVIDER_KEYS[k].providers, provider))
+                (chosen && source == OPTION_FILE) ||
+                PROVIDER_KEYS[k].providers & 1u << c->cluster.provider)
                 continue;
             if (*text)
                 more++;
             else
                 text = arena_printf(a, "%s has no effect: it is for provider %s, and this is %s",
-                                    config_where(c, r->key), PROVIDER_KEYS[k].providers, provider);
+                                    config_where(c, r->key),
+                                    provider_names(a, names, PROVIDER_KEYS[k].providers), provider);
         }
     return more ? arena_printf(a, "%s (and %zu more such key%s)", text, more, more == 1 ? "" : "s")
                 : text;

@@ -116,7 +116,7 @@ static bool can_be_asked(const struct context *s) {
 // Determines the nodes to remove: those no longer wanted, and those named by --replace.
 static int find_leaving(struct context *s, struct leaving *l, struct err *e) {
     const struct provider_diff *d = l->diff;
-    const char *replaced = l->provider->take_down ? s->config->aws.replace : "";
+    const char *replaced = l->provider->replaced ? l->provider->replaced(s->config) : "";
     const char **names = arena_new(s->arena, const char *, d->current.count + 1);
     size_t *indices = NULL, count = 0, chosen = 0;
     for (size_t i = 0; i < d->removed_count; i++)

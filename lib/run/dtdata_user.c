@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "provider/provider.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
@@ -18,11 +19,9 @@ static char *account; // JSON with its newline; NULL: none was found yet
 // AWS_PROFILE of the environment is the value, too, and counts there as AWS's tools let it count.
 const char *dtdata_user_profile(const struct context *s) {
     const struct config *c = s->config;
-    const char *profile = c->aws.profile;
-    return c->cluster.provider == CONFIG_AWS && profile[0] &&
-                   !str_eq(profile, env_get(s->env, "AWS_PROFILE"))
-               ? profile
-               : NULL;
+    const struct provider *p = provider_of(c);
+    const char *profile = p->aws_profile ? p->aws_profile(c) : "";
+    return profile[0] && !str_eq(profile, env_get(s->env, "AWS_PROFILE")) ? profile : NULL;
 }
 
 static void keep(const struct json *j) {

@@ -4,6 +4,7 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
+#include "provider/provider.h"
 #include "run/inputs/input_elastic.h"
 #include "run/inputs/input_from_run.h"
 #include "run/inputs/input_remote.h"
@@ -196,8 +197,8 @@ int run_start_check(struct context *s, struct err *e) {
         check_names(c, e) < 0 || check_inputs(s, e) < 0 || check_shares(s, e) < 0 ||
         check_files(s, e) < 0 || run_start_bundle_check(c, e) < 0 || check_resume(s, e) < 0)
         return -1;
-    if (c->job.replace_nodes && c->cluster.provider != CONFIG_AWS && !cluster_exists(&s->cluster))
-        return err_set(e, ERR_CONFIG, "%s: only provider aws makes machines",
-                       config_where(c, "train.replace_nodes"));
+    if (c->job.replace_nodes && !provider_of(c)->take_down && !cluster_exists(&s->cluster))
+        return err_set(e, ERR_CONFIG, "%s: provider %s makes no machines",
+                       config_where(c, "train.replace_nodes"), provider_of(c)->name);
     return 0;
 }

@@ -32,7 +32,7 @@ done <<'END'
 --input=x=run:a/output has no run of task 'a'
 --file=nowhere --file 'nowhere': No such file
 --resume=nowhere train.resume
---replace-nodes only provider aws makes machines
+--replace-nodes provider local makes no machines
 --env=RANK=1 'RANK' is different for every rank
 --rdzv-conf=foo 'foo' is not KEY=VALUE
 --rdzv-conf=bogus=1 'bogus' is no setting of the rendezvous
