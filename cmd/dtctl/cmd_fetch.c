@@ -199,7 +199,7 @@ static int tell_here(struct context *s, const struct run *r, struct err *e) {
 }
 
 // The exit status of a fetch that was done.
-static int verdict(const struct run *r, const struct attend_options *o) {
+static int verdict(const struct run *r, const struct monitor_options *o) {
     if (r->lost_count)
         return err_status(ERR_NO_STATUS);
     if (o->rest && ((o->work && r->work_left) || (r->left & *o->kinds)))
@@ -230,7 +230,7 @@ static int fetch_run(struct context *s, const char *name, const struct fetch_fla
     struct run_fleet r;
     int status = 0;
     unsigned kinds = f->kinds.count ? result_kinds_of(&f->kinds) : RESULT_ALL;
-    struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
+    struct monitor_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
     if (fleet_runs_open(&r, s, name, e) < 0)
         return -1;
     bool here = run_is_over(&r.run) && r.run.fetched && is_here(s, &r.run);

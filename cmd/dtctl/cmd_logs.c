@@ -66,8 +66,8 @@ static const struct option_row ROWS[] = {
 static const struct option_table TABLE = {"Logs", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
 // With -f and --tail: first the last lines so far, then every new line.
-static int attend(struct run_fleet *r, struct attend_options *o, bool follow, int *status,
-                  struct err *e) {
+static int monitor(struct run_fleet *r, struct monitor_options *o, bool follow, int *status,
+                   struct err *e) {
     if (!follow || !o->tail)
         return monitor_run(&r->fleet, &r->run, o, status, e);
     o->until_now = o->goes_on = true;
@@ -83,7 +83,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     const struct logs_flags *f = flags;
     struct run_fleet r;
     int status = 0;
-    struct attend_options o = {
+    struct monitor_options o = {
         .only_node = f->node && f->node[0] ? f->node : NULL,
         .only_rank = (int)f->rank,
         .replay = true,
@@ -113,7 +113,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     else
         o.offline = true;
     if (result == 0)
-        result = attend(&r, &o, f->follow && !o.offline, &status, e);
+        result = monitor(&r, &o, f->follow && !o.offline, &status, e);
     fleet_close(&r.fleet);
     return result < 0 ? -1 : status;
 }

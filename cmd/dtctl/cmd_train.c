@@ -199,7 +199,7 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
         tell_detached(l);
         return 0;
     }
-    struct attend_options o = {
+    struct monitor_options o = {
         .only_rank = -1,
         .exit_code = c->job.exit_code,
         .interactive = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),

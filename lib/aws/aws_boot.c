@@ -43,7 +43,7 @@ struct node;
 
 struct boot {
     struct context *context;
-    struct phases *phases;
+    struct boot_progress *phases;
     struct transport_env env;
     struct node *nodes;
     size_t count, busy;
@@ -258,7 +258,7 @@ static void on_deadline(struct timer *t) {
     }
 }
 
-int aws_boot(struct context *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
+int aws_boot(struct context *s, struct boot_progress *p, struct aws_boot_node *nodes, size_t count,
              struct err *e) {
     struct node *all = arena_new(s->arena, struct node, count + 1);
     struct boot b = {.context = s, .phases = p, .nodes = all, .count = count, .busy = count};

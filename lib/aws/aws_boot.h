@@ -28,7 +28,7 @@ struct aws_boot_node {
 
 // Returns when every node is ready or has failed; info->host_key then holds a rotated key. -1 only
 // when interrupted. Failures are kept in the nodes.
-int aws_boot(struct context *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
+int aws_boot(struct context *s, struct boot_progress *p, struct aws_boot_node *nodes, size_t count,
              struct err *e);
 
 // The readiness file /var/lib/dtctl/ready, written by the last script of cloud-init on a node.

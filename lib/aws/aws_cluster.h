@@ -82,7 +82,7 @@ int aws_take_down(struct context *s, struct provider_down_result *out, struct er
 // ---- up: aws_instances.c
 // Applies until all nodes exist or no alternative is left. The inventory is Terraform's output,
 // completed by what is known of the same instances. Rows of phases are ranks.
-int aws_make_nodes(struct aws_cluster *c, struct phases *p, const struct inventory *before,
+int aws_make_nodes(struct aws_cluster *c, struct boot_progress *p, const struct inventory *before,
                    struct inventory *out, struct err *e);
 
 // ---- after the boot: aws_boot_failures.c

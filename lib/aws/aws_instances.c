@@ -26,7 +26,7 @@ static const char STOPPED[] = "stopped; dtctl up continues, dtctl down removes w
 struct make {
     struct aws_cluster *c;
     size_t attempts;
-    struct phases *phases;
+    struct boot_progress *phases;
     struct aws_tries tries;
     const char **further;       // arguments of apply: instances to replace; NULL: none
     bool fresh;                 // no node of this cluster was ever ready; everything may be moved
@@ -423,7 +423,7 @@ static int read_inventory(struct make *m, const struct terraform_result *r,
     return 0;
 }
 
-int aws_make_nodes(struct aws_cluster *c, struct phases *p, const struct inventory *before,
+int aws_make_nodes(struct aws_cluster *c, struct boot_progress *p, const struct inventory *before,
                    struct inventory *out, struct err *e) {
     struct make m = {.c = c, .phases = p};
     struct terraform_result r;

@@ -130,8 +130,8 @@ static void take_record(struct follow_node *n, const struct follow_record *r) {
         memcpy(n->state, r->state, sizeof n->state);
         n->exit_status = r->exit_status;
         bool lost = strcmp(n->state, node_state_name(NODE_LOST)) == 0;
-        n->reviving = lost && !f->until_now && f->revive && f->revive(f->revive_ctx, n, false);
-        if (!n->reviving)
+        n->restarting = lost && !f->until_now && f->restart && f->restart(f->restart_ctx, n, false);
+        if (!n->restarting)
             node_over(n);
     }
 }
@@ -187,7 +187,7 @@ static void on_run_end(struct transport_run *run, void *ctx, const struct transp
     struct follow_node *n = ctx;
     struct err e = {0};
     n->run = NULL;
-    if (n->over || n->reviving)
+    if (n->over || n->restarting)
         return;
     struct transport_result as = {.end = *end,
                                   .out = strbuf_cstr(&n->in),
@@ -198,16 +198,16 @@ static void on_run_end(struct transport_run *run, void *ctx, const struct transp
         err_set(&e, ERR_NO_STATUS, "the agent's stream ended without the run's end");
     struct follow *f = n->follow;
     bool is_new = e.code == ERR_NOT_FOUND;
-    n->reviving = is_new && !f->until_now && f->revive && f->revive(f->revive_ctx, n, true);
-    if (is_new && !n->reviving)
+    n->restarting = is_new && !f->until_now && f->restart && f->restart(f->restart_ctx, n, true);
+    if (is_new && !n->restarting)
         node_give_up(n, &e);
-    else if (!n->reviving)
+    else if (!n->restarting)
         node_lost(n, &e);
 }
 
 void follow_again(struct follow_node *n) {
     struct err e = {0};
-    n->reviving = false;
+    n->restarting = false;
     strbuf_clear(&n->in);
     if (n->run)
         transport_run_close(n->run);
@@ -220,7 +220,7 @@ void follow_again(struct follow_node *n) {
 }
 
 void follow_stays_lost(struct follow_node *n) {
-    n->reviving = false;
+    n->restarting = false;
     node_over(n);
 }
 
@@ -431,7 +431,7 @@ void follow_stop_run(struct follow *f, const char *why) {
     for (size_t i = 0; i < f->count; i++) {
         struct follow_node *n = &f->nodes[i];
         struct err e = {0};
-        if (n->over || n->reviving || !n->node->up || !n->node->ready)
+        if (n->over || n->restarting || !n->node->up || !n->node->ready)
             continue;
         char *rest = arena_printf(f->context->arena, "--run %s", f->run->id);
         if (transport_collect(n->node->link, fleet_line(n->node, NODE_VERB_STOP, rest), NULL, 0,

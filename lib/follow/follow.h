@@ -43,7 +43,7 @@ struct follow_node {
     int64_t lost_ms; // monotonic time when the node became unreachable; 0: reachable
     bool over;       // its end is known, or it was given up
     bool no_status;  // given up without a final state
-    bool reviving;   // its agent has vanished and is being restarted
+    bool restarting; // its agent has vanished and is being restarted
     bool all_files;  // with events_only: its logs come, too, since its end is announced
     char state[FOLLOW_STATE_BYTES_MAX];
     int exit_status;
@@ -93,8 +93,8 @@ struct follow {
     bool stopping;    // the agents were asked to stop
     // Called for a node whose agent has vanished, or (is_new) that does not know the run. True: the
     // callee will call follow_again or follow_stays_lost.
-    bool (*revive)(void *ctx, struct follow_node *n, bool is_new); // NULL: lost nodes stay lost
-    void *revive_ctx;
+    bool (*restart)(void *ctx, struct follow_node *n, bool is_new); // NULL: lost nodes stay lost
+    void *restart_ctx;
     int64_t over_ms, unreachable_ms; // monotonic; 0: not yet
     const char *events_path, *metrics_path;
     struct err write_err; // first failure to write on this side

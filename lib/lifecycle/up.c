@@ -39,7 +39,7 @@ static void keep_facts(struct fleet *f, size_t *uploaded) {
     }
 }
 
-static void reach_phase(struct phases *p, const struct fleet *f, enum phase phase) {
+static void reach_phase(struct boot_progress *p, const struct fleet *f, enum boot_phase phase) {
     for (size_t i = 0; p && i < f->count; i++)
         for (size_t k = 0; k < p->count && !f->nodes[i].failed; k++)
             if (strcmp(p->names[k], f->nodes[i].info->name) == 0)
@@ -47,7 +47,7 @@ static void reach_phase(struct phases *p, const struct fleet *f, enum phase phas
 }
 
 static int bring_up(struct context *s, const struct provider *p, struct fleet *f,
-                    struct phases *phases, struct err *e) {
+                    struct boot_progress *phases, struct err *e) {
     struct manifest *m = manifest_new();
     f->transfers = true;
     int result = fleet_connect(f, true, e);

@@ -8,8 +8,8 @@
 
 struct lifecycle_up_result {
     struct inventory inventory;
-    size_t uploaded;       // nodes that did not have the agent before
-    struct phases *phases; // NULL: none
+    size_t uploaded;              // nodes that did not have the agent before
+    struct boot_progress *phases; // NULL: none
     int64_t took_ms;
 };
 // Locks the cluster, makes, connects, installs, checks, writes the inventory. Drops leaving nodes

@@ -18,12 +18,13 @@ static const char *const HEADINGS[] = {
 #undef X
 };
 
-struct phases *boot_progress_open(struct context *s, const char *const *names, size_t count) {
-    struct phases *p = arena_new(s->arena, struct phases, 1);
+struct boot_progress *boot_progress_open(struct context *s, const char *const *names,
+                                         size_t count) {
+    struct boot_progress *p = arena_new(s->arena, struct boot_progress, 1);
     p->context = s;
     p->count = count;
     p->names = arena_new(s->arena, const char *, count + 1);
-    p->nodes = arena_new(s->arena, struct phases_node, count + 1);
+    p->nodes = arena_new(s->arena, struct boot_progress_node, count + 1);
     p->started_ms = clock_mono_ms();
     for (size_t i = 0; i < count; i++) {
         p->names[i] = names[i];
@@ -34,12 +35,12 @@ struct phases *boot_progress_open(struct context *s, const char *const *names, s
 }
 
 static void on_tick(struct timer *t) {
-    struct phases *p = container_of(t, struct phases, tick);
+    struct boot_progress *p = container_of(t, struct boot_progress, tick);
     progress_show(&p->progress, clock_mono_ms());
     timer_start(p->context->loop, t, PROGRESS_DRAW_MS, on_tick);
 }
 
-void boot_progress_show(struct phases *p) {
+void boot_progress_show(struct boot_progress *p) {
     // Without a terminal each step prints a line of its own.
     if (p->shown || p->context->screen->style != SCREEN_TERMINAL)
         return;
@@ -51,19 +52,19 @@ void boot_progress_show(struct phases *p) {
     timer_start(p->context->loop, &p->tick, PROGRESS_DRAW_MS, on_tick);
 }
 
-void boot_progress_hide(struct phases *p) {
+void boot_progress_hide(struct boot_progress *p) {
     timer_stop(&p->tick);
     if (p->shown)
         progress_fini(&p->progress, clock_mono_ms());
     p->shown = false;
 }
 
-void boot_progress_say(struct phases *p, size_t node, const char *words) {
+void boot_progress_say(struct boot_progress *p, size_t node, const char *words) {
     if (p->shown && node < p->count)
         progress_state(&p->progress, node, words);
 }
 
-static void tell_event(struct phases *p, size_t node, enum phase phase) {
+static void tell_event(struct boot_progress *p, size_t node, enum boot_phase phase) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "phase");
@@ -73,7 +74,7 @@ static void tell_event(struct phases *p, size_t node, enum phase phase) {
     screen_event_end(p->context->screen, &text, &j);
 }
 
-void boot_progress_reach(struct phases *p, size_t node, enum phase phase) {
+void boot_progress_reach(struct boot_progress *p, size_t node, enum boot_phase phase) {
     char took[STR_HUMAN_BYTES_MAX], words[64];
     if (node >= p->count || p->nodes[node].at_ms[phase] >= 0)
         return;
@@ -89,7 +90,7 @@ void boot_progress_reach(struct phases *p, size_t node, enum phase phase) {
         progress_state(&p->progress, node, words);
 }
 
-void boot_progress_fail(struct phases *p, size_t node, const char *words) {
+void boot_progress_fail(struct boot_progress *p, size_t node, const char *words) {
     if (node >= p->count)
         return;
     p->nodes[node].failed = true;
@@ -97,18 +98,18 @@ void boot_progress_fail(struct phases *p, size_t node, const char *words) {
         progress_end(&p->progress, node, false, words);
 }
 
-void boot_progress_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms) {
-    p->terraform_ms = terraform_ms;
+void boot_progress_finish(struct boot_progress *p, int64_t outside_ms, int64_t boot_ms) {
+    p->outside_ms = outside_ms;
     p->boot_ms = boot_ms;
     p->total_ms = clock_mono_ms() - p->started_ms;
 }
 
-static int64_t own_ms(const struct phases *p) {
-    int64_t own = p->total_ms - p->terraform_ms - p->boot_ms;
+static int64_t own_ms(const struct boot_progress *p) {
+    int64_t own = p->total_ms - p->outside_ms - p->boot_ms;
     return own > 0 ? own : 0;
 }
 
-void boot_progress_format(const struct phases *p, struct strbuf *out) {
+void boot_progress_format(const struct boot_progress *p, struct strbuf *out) {
     char time[STR_HUMAN_BYTES_MAX], boot[STR_HUMAN_BYTES_MAX], own[STR_HUMAN_BYTES_MAX];
     strbuf_addf(out, "%-16s", "NODE");
     for (int k = 0; k < PHASE_COUNT; k++)
@@ -122,13 +123,12 @@ void boot_progress_format(const struct phases *p, struct strbuf *out) {
         }
         strbuf_addf(out, "%s\n", p->nodes[i].failed ? "  failed" : "");
     }
-    strbuf_addf(out, "terraform %s, boot %s, dtctl itself %s\n",
-                str_human_ms(time, p->terraform_ms), str_human_ms(boot, p->boot_ms),
-                str_human_ms(own, own_ms(p)));
+    strbuf_addf(out, "terraform %s, boot %s, dtctl itself %s\n", str_human_ms(time, p->outside_ms),
+                str_human_ms(boot, p->boot_ms), str_human_ms(own, own_ms(p)));
 }
 
-void boot_progress_json(const struct phases *p, struct json_out *j) {
-    json_int(j, "terraform_ms", p->terraform_ms);
+void boot_progress_json(const struct boot_progress *p, struct json_out *j) {
+    json_int(j, "terraform_ms", p->outside_ms);
     json_int(j, "boot_ms", p->boot_ms);
     json_int(j, "own_ms", own_ms(p));
     json_array(j, "phases");

@@ -27,38 +27,39 @@
     X(PHASE_CHECKS, "checks", "CHECKS")                                                            \
     X(PHASE_READY, "ready", "READY")
 
-enum phase {
+enum boot_phase {
 #define X(id, name, heading) id,
     PHASES(X)
 #undef X
         PHASE_COUNT
 };
 
-struct phases {
+struct boot_progress {
     struct context *context;
     const char **names;
     size_t count;
-    struct phases_node {
+    struct boot_progress_node {
         int64_t at_ms[PHASE_COUNT]; // -1: not reached
         bool failed;
     } * nodes;
-    int64_t started_ms, terraform_ms, boot_ms, total_ms;
+    int64_t started_ms, outside_ms, boot_ms, total_ms;
     struct progress progress;
     struct timer tick;
     bool shown;
 };
 
-struct phases *boot_progress_open(struct context *s, const char *const *names, size_t count);
+struct boot_progress *boot_progress_open(struct context *s, const char *const *names, size_t count);
 // Shows the rows until boot_progress_hide.
-void boot_progress_show(struct phases *p);
-void boot_progress_hide(struct phases *p);
-void boot_progress_reach(struct phases *p, size_t node, enum phase phase);
-void boot_progress_say(struct phases *p, size_t node,
+void boot_progress_show(struct boot_progress *p);
+void boot_progress_hide(struct boot_progress *p);
+void boot_progress_reach(struct boot_progress *p, size_t node, enum boot_phase phase);
+void boot_progress_say(struct boot_progress *p, size_t node,
                        const char *words); // shown until the node's next phase
-void boot_progress_fail(struct phases *p, size_t node, const char *words);
-// Time outside Terraform and the boot of the slowest node is counted as dtctl's own.
-void boot_progress_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms);
-void boot_progress_format(const struct phases *p, struct strbuf *out);
-void boot_progress_json(const struct phases *p, struct json_out *j); // members of an open object
+void boot_progress_fail(struct boot_progress *p, size_t node, const char *words);
+// Time outside of other programs and of the boot of the slowest node is counted as dtctl's own.
+void boot_progress_finish(struct boot_progress *p, int64_t outside_ms, int64_t boot_ms);
+void boot_progress_format(const struct boot_progress *p, struct strbuf *out);
+void boot_progress_json(const struct boot_progress *p,
+                        struct json_out *j); // members of an open object
 
 #endif

@@ -19,9 +19,9 @@ struct provider_down_result;
 
 // Input and output of make.
 struct provider_made {
-    struct inventory *inv; // in: the plan; out: the machines
-    struct phases *phases; // NULL: no phases were recorded
-    const char **failed;   // names of nodes that did not become ready: terminated, or kept in inv
+    struct inventory *inv;        // in: the plan; out: the machines
+    struct boot_progress *phases; // NULL: no phases were recorded
+    const char **failed; // names of nodes that did not become ready: terminated, or kept in inv
     size_t failed_count;
     int64_t outside_ms, boot_ms; // time in other programs; boot time of machines
 };

@@ -14,17 +14,17 @@
 #include <unistd.h>
 
 // True while the run is active and another node is left to join.
-static bool is_wanted(const struct revive_node *x) {
-    const struct follow *f = x->revive->follow;
+static bool is_wanted(const struct agent_restart_node *x) {
+    const struct follow *f = x->restart->follow;
     if (f->over_ms || f->leave || f->stopping)
         return false;
     for (size_t i = 0; i < f->count; i++)
-        if (&f->nodes[i] != x->node && !f->nodes[i].over && !f->nodes[i].reviving)
+        if (&f->nodes[i] != x->node && !f->nodes[i].over && !f->nodes[i].restarting)
             return true;
     return false;
 }
 
-static bool is_there(const struct revive_node *x, struct err *e) {
+static bool is_there(const struct agent_restart_node *x, struct err *e) {
     if (x->agent.node->up && x->agent.node->ready)
         return true;
     err_set(e, ERR_NET, "the node is out of reach");
@@ -33,16 +33,16 @@ static bool is_there(const struct revive_node *x, struct err *e) {
 
 static void on_pause(struct timer *t);
 
-static bool try_later(struct revive_node *x) {
-    if (x->tries >= REVIVE_TRIES_MAX || !is_wanted(x))
+static bool try_later(struct agent_restart_node *x) {
+    if (x->tries >= RESTART_TRIES_MAX || !is_wanted(x))
         return false;
-    timer_start(x->revive->follow->context->loop, &x->pause, (int64_t)REVIVE_PAUSE_MS << x->tries,
+    timer_start(x->restart->follow->context->loop, &x->pause, (int64_t)RESTART_PAUSE_MS << x->tries,
                 on_pause);
     x->tries++;
     return true;
 }
 
-static void failed(struct revive_node *x, const struct err *e) {
+static void failed(struct agent_restart_node *x, const struct err *e) {
     const char *name = x->node->node->info->name;
     agent_start_close(&x->agent);
     if (e->code == ERR_NOT_FOUND && !x->is_new) { // the node does not know the run
@@ -59,19 +59,19 @@ static void failed(struct revive_node *x, const struct err *e) {
 }
 
 static void on_listening(struct agent_start *s) {
-    struct revive_node *x = container_of(s, struct revive_node, agent);
-    struct run_start *l = x->revive->launch;
+    struct agent_restart_node *x = container_of(s, struct agent_restart_node, agent);
+    struct run_start *l = x->restart->launch;
     struct strbuf roster = {0};
     struct err e = {0};
     l->ports[s->node->index] = s->port;
-    run_start_roster(l, x->revive->follow->fleet, &roster);
+    run_start_roster(l, x->restart->follow->fleet, &roster);
     if (agent_start_roster(s, &roster, &e) < 0)
         failed(x, &e);
     strbuf_fini(&roster);
 }
 
 static void on_over(struct agent_start *s, const struct err *e) {
-    struct revive_node *x = container_of(s, struct revive_node, agent);
+    struct agent_restart_node *x = container_of(s, struct agent_restart_node, agent);
     if (e->code) {
         failed(x, e);
         return;
@@ -81,22 +81,22 @@ static void on_over(struct agent_start *s, const struct err *e) {
 }
 
 // Forgets the results fetched from the machine that this one replaces.
-static int begin_anew(struct revive_node *x, struct err *e) {
-    const struct follow *f = x->revive->follow;
+static int begin_anew(struct agent_restart_node *x, struct err *e) {
+    const struct follow *f = x->restart->follow;
     unlink(results_part_mark(f->context, f->run, x->node->node->info->name));
     return log_mirror_begin(&x->node->mirror, follow_take_line, x->node, e);
 }
 
-static void start_agent(struct revive_node *x) {
-    struct job_spec spec = x->revive->launch->spec;
+static void start_agent(struct agent_restart_node *x) {
+    struct job_spec spec = x->restart->launch->spec;
     struct err e = {0};
-    const struct run *r = x->revive->follow->run;
+    const struct run *r = x->restart->follow->run;
     int64_t used = clock_wall_ms() - r->created_ms - r->push_ms - r->setup_ms - r->start_ms;
     if (spec.max_time_ms) // an agent counts from its own start
         spec.max_time_ms = spec.max_time_ms > used ? spec.max_time_ms - used : 1;
     spec.agent_starts = x->tries;
-    if (spec.join_timeout_ms > REVIVE_JOIN_MS_MAX)
-        spec.join_timeout_ms = REVIVE_JOIN_MS_MAX;
+    if (spec.join_timeout_ms > RESTART_JOIN_MS_MAX)
+        spec.join_timeout_ms = RESTART_JOIN_MS_MAX;
     if (!is_there(x, &e) || (x->is_new && begin_anew(x, &e) < 0) ||
         agent_start_begin(&x->agent, &spec, x->is_new ? " --join" : " --again", &e) < 0)
         failed(x, &e);
@@ -104,10 +104,10 @@ static void start_agent(struct revive_node *x) {
 
 // ---- a node that has nothing of the run --------------------------------------------------------
 
-static void send_next(struct revive_node *x);
+static void send_next(struct agent_restart_node *x);
 
 static void on_prepared(struct node_setup *s, const struct err *e) {
-    struct revive_node *x = container_of(s, struct revive_node, setup);
+    struct agent_restart_node *x = container_of(s, struct agent_restart_node, setup);
     if (e->code)
         failed(x, e);
     else
@@ -116,17 +116,17 @@ static void on_prepared(struct node_setup *s, const struct err *e) {
 
 static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
                     const struct xfer_progress *p) {
-    struct revive_node *x = ctx;
+    struct agent_restart_node *x = ctx;
     (void)xfer;
     x->xfer = NULL;
-    x->revive->launch->run.push_bytes += p->bytes_done;
+    x->restart->launch->run.push_bytes += p->bytes_done;
     if (e->code)
         failed(x, e);
     else
         send_next(x);
 }
 
-static void drop_state(struct revive_node *x) {
+static void drop_state(struct agent_restart_node *x) {
     if (x->state)
         manifest_free(x->state);
     x->state = NULL;
@@ -134,8 +134,8 @@ static void drop_state(struct revive_node *x) {
 
 // The newest state of a command that was fetched from the machine before this one. Without it the
 // node begins anew. Nodes of the native trainer have the state of the others.
-static void take_state(struct revive_node *x) {
-    const struct follow *f = x->revive->follow;
+static void take_state(struct agent_restart_node *x) {
+    const struct follow *f = x->restart->follow;
     const char *name = x->node->node->info->name;
     struct err e = {0};
     drop_state(x);
@@ -154,9 +154,9 @@ static void take_state(struct revive_node *x) {
 }
 
 // Sends the parts of run_start_send one after the other, then starts the agent.
-static void send_next(struct revive_node *x) {
+static void send_next(struct agent_restart_node *x) {
     static const struct xfer_events events = {.on_end = on_sent};
-    const struct run_start *l = x->revive->launch;
+    const struct run_start *l = x->restart->launch;
     const struct fleet_node *n = x->agent.node;
     // Objects that this node has read are in its store. The newest state replaces an earlier run's.
     // Files of an elastic input that are not here come from the other nodes.
@@ -191,8 +191,8 @@ static void send_next(struct revive_node *x) {
 // ---- when ---------------------------------------------------------------------------------------
 
 static void on_pause(struct timer *t) {
-    struct revive_node *x = container_of(t, struct revive_node, pause);
-    const struct follow *f = x->revive->follow;
+    struct agent_restart_node *x = container_of(t, struct agent_restart_node, pause);
+    const struct follow *f = x->restart->follow;
     const char *name = x->node->node->info->name;
     struct arena a = {0};
     if (!is_wanted(x)) {
@@ -202,9 +202,9 @@ static void on_pause(struct timer *t) {
     screen_note(f->context->screen,
                 x->is_new ? "sending the run to %s (%d of %d)"
                           : "starting the agent of %s again (%d of %d)",
-                name, x->tries, REVIVE_TRIES_MAX);
+                name, x->tries, RESTART_TRIES_MAX);
     monitor_note(f->context, f->run, "agent-started-again", "peer", name, "try",
-                 arena_printf(&a, "%d of %d", x->tries, REVIVE_TRIES_MAX), "reason",
+                 arena_printf(&a, "%d of %d", x->tries, RESTART_TRIES_MAX), "reason",
                  x->is_new ? "the node is there, and has nothing of the run"
                            : "its agent vanished while its host was there",
                  NULL);
@@ -219,8 +219,8 @@ static void on_pause(struct timer *t) {
 }
 
 static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
-    struct revive *r = ctx;
-    struct revive_node *x = &r->nodes[n->index];
+    struct agent_restart *r = ctx;
+    struct agent_restart_node *x = &r->nodes[n->index];
     if (x->pause.loop || x->xfer || x->setup.run ||
         x->agent.run) // a restart is already in progress
         return true;
@@ -230,25 +230,25 @@ static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     return try_later(x);
 }
 
-void agent_restart_init(struct revive *r, struct run_start *l, struct follow *f) {
-    *r = (struct revive){.launch = l, .follow = f};
+void agent_restart_init(struct agent_restart *r, struct run_start *l, struct follow *f) {
+    *r = (struct agent_restart){.launch = l, .follow = f};
     if (l->run.max_restarts == 0)
         return;
-    r->nodes = arena_new(f->context->arena, struct revive_node, f->count);
+    r->nodes = arena_new(f->context->arena, struct agent_restart_node, f->count);
     for (size_t i = 0; i < f->count; i++) {
-        struct revive_node *x = &r->nodes[i];
-        x->revive = r;
+        struct agent_restart_node *x = &r->nodes[i];
+        x->restart = r;
         x->node = &f->nodes[i];
         x->setup =
             (struct node_setup){.node = f->nodes[i].node, .start = l, .on_over = on_prepared};
         x->agent = (struct agent_start){
             .node = f->nodes[i].node, .on_listening = on_listening, .on_over = on_over};
     }
-    f->revive = on_lost;
-    f->revive_ctx = r;
+    f->restart = on_lost;
+    f->restart_ctx = r;
 }
 
-void agent_restart_close(struct revive *r) {
+void agent_restart_close(struct agent_restart *r) {
     for (size_t i = 0; r->nodes && i < r->follow->count; i++) {
         timer_stop(&r->nodes[i].pause);
         if (r->nodes[i].xfer)

@@ -20,16 +20,16 @@
 #include "xfer/xfer.h"
 
 enum {
-    REVIVE_TRIES_MAX = 3,           // per node
-    REVIVE_PAUSE_MS = 1000,         // before the first restart; doubles
-    REVIVE_JOIN_MS_MAX = 30 * 1000, // time for the agent to find the others
+    RESTART_TRIES_MAX = 3,           // per node
+    RESTART_PAUSE_MS = 1000,         // before the first restart; doubles
+    RESTART_JOIN_MS_MAX = 30 * 1000, // time for the agent to find the others
 };
 
-struct revive_node {
+struct agent_restart_node {
     struct agent_start agent;
     struct node_setup setup; // of a new node, between its files and its agent
     struct timer pause;
-    struct revive *revive;
+    struct agent_restart *restart;
     struct follow_node *node;
     bool is_new;            // the node has no files of the run
     struct manifest *state; // of state.every, for a new node; NULL: none
@@ -38,13 +38,13 @@ struct revive_node {
     int tries;
 };
 
-struct revive {
+struct agent_restart {
     struct run_start *launch;
     struct follow *follow;
-    struct revive_node *nodes;
+    struct agent_restart_node *nodes;
 };
 
-void agent_restart_init(struct revive *r, struct run_start *l, struct follow *f);
-void agent_restart_close(struct revive *r); // no-op without agent_restart_init
+void agent_restart_init(struct agent_restart *r, struct run_start *l, struct follow *f);
+void agent_restart_close(struct agent_restart *r); // no-op without agent_restart_init
 
 #endif

@@ -53,9 +53,9 @@ void monitor_note(const struct context *s, const struct run *run, const char *ki
 
 struct attention {
     struct follow follow;
-    struct attend_view view;
-    const struct attend_options *options;
-    struct revive revive;
+    struct monitor_view view;
+    const struct monitor_options *options;
+    struct agent_restart restart;
     struct replace replace;
     struct publish states, outputs;
     struct input_source source;
@@ -94,7 +94,7 @@ static void on_signal(void *ctx, int signal) {
         a->follow.leave = true;
     } else if (!a->options->interactive || signal == SIGTERM || a->asked_to_stop) {
         ask_to_stop(a, signal);
-    } else if (a->first_ms && now - a->first_ms <= ATTEND_SECOND_MS_MAX) {
+    } else if (a->first_ms && now - a->first_ms <= MONITOR_SECOND_MS_MAX) {
         ask_to_stop(a, signal);
     } else {
         a->first_ms = now;
@@ -107,7 +107,7 @@ static void on_signal(void *ctx, int signal) {
         if (a->source.follow)
             screen_note(s->screen, "  streamed inputs of this computer are served while dtctl "
                                    "follows the run; reads of the ranks wait 5 minutes for it");
-        timer_start(s->loop, &a->leave, ATTEND_SECOND_MS_MAX, on_leave);
+        timer_start(s->loop, &a->leave, MONITOR_SECOND_MS_MAX, on_leave);
     }
 }
 
@@ -203,7 +203,7 @@ static bool *find_gone(struct attention *a) {
     return gone;
 }
 
-static unsigned kinds_of(const struct attend_options *o, const struct run *run) {
+static unsigned kinds_of(const struct monitor_options *o, const struct run *run) {
     return o->kinds ? *o->kinds : run->wanted;
 }
 
@@ -336,14 +336,14 @@ static void serve_close(struct attention *a) {
     input_source_close(&a->source);
 }
 
-int monitor_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
+int monitor_run(struct fleet *fleet, struct run *run, const struct monitor_options *o,
                 int *exit_status, struct err *e) {
     struct context *s = fleet->context;
     struct attention *a = arena_new(s->arena, struct attention, 1);
     a->options = o;
     monitor_view_init(&a->view, &a->follow, o);
-    int result = follow_open(&a->follow, s, fleet, run, &attend_view, &a->view, e);
-    results_drain_open(&a->view.rescue, &a->follow);
+    int result = follow_open(&a->follow, s, fleet, run, &monitor_view, &a->view, e);
+    results_drain_open(&a->view.drain, &a->follow);
     if (result == 0)
         context_listen(s, on_signal, a);
     a->follow.since = (struct log_since){.ms = o->since_ms, .arena = s->arena};
@@ -353,7 +353,7 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     a->follow.until_now = o->until_now;
     a->follow.goes_on = o->goes_on;
     if (result == 0 && o->launch)
-        agent_restart_init(&a->revive, o->launch, &a->follow);
+        agent_restart_init(&a->restart, o->launch, &a->follow);
     if (result == 0 && o->launch)
         input_resend_open(&a->view.resend, o->launch, &a->follow);
     if (result == 0 && !o->offline && !o->until_now)
@@ -367,8 +367,8 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct attend_option
     serve_close(a);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
-    results_drain_close(&a->view.rescue);
-    agent_restart_close(&a->revive);
+    results_drain_close(&a->view.drain);
+    agent_restart_close(&a->restart);
     input_resend_close(&a->view.resend);
     input_renew_close(&a->view.renew);
     screen_erase(s->screen);

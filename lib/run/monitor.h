@@ -2,10 +2,10 @@
 // Monitors a run from its start, or from any later moment, to its end: shows its progress, handles
 // signals, and at the end fetches results, writes the summary and prints the last screen.
 //
-//     monitor_run(&fleet, &run, &(struct attend_options){…}, &exit_status, e);
+//     monitor_run(&fleet, &run, &(struct monitor_options){…}, &exit_status, e);
 //
 // On a terminal the first Ctrl-C detaches and prints how to reattach; a second one within
-// ATTEND_SECOND_MS_MAX asks the agents to stop the run. Without a terminal the first signal stops
+// MONITOR_SECOND_MS_MAX asks the agents to stop the run. Without a terminal the first signal stops
 // the run. A hang-up, or any signal with until_now, always detaches.
 #ifndef RUN_MONITOR_H
 #define RUN_MONITOR_H
@@ -13,9 +13,9 @@
 #include "cluster/run_record.h"
 #include "fleet/fleet.h"
 
-enum { ATTEND_SECOND_MS_MAX = 2000 };
+enum { MONITOR_SECOND_MS_MAX = 2000 };
 
-struct attend_options {
+struct monitor_options {
     bool quiet_lines;         // do not show worker lines (fetch)
     const char *only_node;    // show lines of this node only; NULL: all
     int only_rank;            // show lines of this rank only; -1: all
@@ -38,13 +38,13 @@ struct attend_options {
 };
 
 // *exit_status is the exit status for dtctl. -1 only for errors on this side.
-int monitor_run(struct fleet *f, struct run *run, const struct attend_options *o, int *exit_status,
+int monitor_run(struct fleet *f, struct run *run, const struct monitor_options *o, int *exit_status,
                 struct err *e);
 
 // Events that dtctl itself writes to a run's events.jsonl: kind, members, meaning. "node" is
 // "operator".
 // clang-format off
-#define ATTEND_NOTES(X)                                                                            \
+#define MONITOR_NOTES(X)                                                                           \
     X("made", "run", "the record of the run was written")                                          \
     X("pushed", "", "all nodes have the files of the run")                                         \
     X("prepared", "", "the setup of all nodes is done")                                            \

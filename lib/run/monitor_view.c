@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-void monitor_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o) {
-    *v = (struct attend_view){.follow = f, .options = o};
+void monitor_view_init(struct monitor_view *v, struct follow *f, const struct monitor_options *o) {
+    *v = (struct monitor_view){.follow = f, .options = o};
     log_tail_open(&v->tail, o->tail_lines);
 }
 
-void monitor_view_close(struct attend_view *v) {
+void monitor_view_close(struct monitor_view *v) {
     log_tail_close(&v->tail);
 }
 
@@ -34,7 +34,7 @@ static void rank_json(struct json_out *j, int rank) {
         json_int(j, "rank", rank);
 }
 
-static void line_json(struct attend_view *v, const struct follow_node *n, int rank,
+static void line_json(struct monitor_view *v, const struct follow_node *n, int rank,
                       const struct follow_file *file, const char *event, const char *line,
                       size_t len) {
     struct strbuf text = {0};
@@ -47,15 +47,15 @@ static void line_json(struct attend_view *v, const struct follow_node *n, int ra
     screen_event_end(v->follow->context->screen, &text, &j);
 }
 
-static bool is_shown(const struct attend_view *v, const struct follow_node *n, int rank) {
-    const struct attend_options *o = v->options;
+static bool is_shown(const struct monitor_view *v, const struct follow_node *n, int rank) {
+    const struct monitor_options *o = v->options;
     return !o->quiet_lines && !v->muted &&
            (!o->only_node || strcmp(o->only_node, n->node->info->name) == 0) &&
            (o->only_rank < 0 || o->only_rank == rank);
 }
 
 // Formats "[node:rank] ". A single rank needs no label; of the native trainer only rank 0 prints.
-static void make_label(const struct attend_view *v, const struct follow_node *n,
+static void make_label(const struct monitor_view *v, const struct follow_node *n,
                        const struct follow_file *file, int rank, char label[VIEW_LABEL_BYTES_MAX]) {
     const struct follow *f = v->follow;
     label[0] = '\0';
@@ -83,7 +83,7 @@ static bool is_bar_of(const struct view_bar *b, const struct follow_node *n,
 
 static void show_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
                       int rank, const char *line, size_t len) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     struct screen *screen = v->follow->context->screen;
     char label[VIEW_LABEL_BYTES_MAX];
     make_label(v, n, file, rank, label);
@@ -98,7 +98,7 @@ static void show_line(void *ctx, const struct follow_node *n, const struct follo
 
 static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
                     int rank, const char *line, size_t len) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     if (is_bar_of(&v->bar, n, file))
         v->bar.node = NULL;
     if (is_shown(v, n, rank) && v->options->tail)
@@ -107,14 +107,14 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
         show_line(v, n, file, rank, line, len);
 }
 
-void monitor_view_tail(struct attend_view *v) {
+void monitor_view_tail(struct monitor_view *v) {
     log_tail_give(&v->tail, show_line, v);
 }
 
 // Only stores the newest update; on_tick shows it.
 static void on_update(void *ctx, const struct follow_node *n, const struct follow_file *file,
                       int rank, const char *line, size_t len) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     struct view_bar *b = &v->bar;
     int64_t now = clock_mono_ms();
     if (!is_shown(v, n, rank) || (b->node && b->rank < rank && now - b->at_ms < VIEW_BAR_STALE_MS))
@@ -129,7 +129,7 @@ static void on_update(void *ctx, const struct follow_node *n, const struct follo
     memcpy(b->text, line, b->len);
 }
 
-static void tell_bar(struct attend_view *v, int64_t now) {
+static void tell_bar(struct monitor_view *v, int64_t now) {
     struct view_bar *b = &v->bar;
     struct screen *screen = v->follow->context->screen;
     char label[VIEW_LABEL_BYTES_MAX];
@@ -152,7 +152,7 @@ static void show_kept(void *ctx, const struct mirror_file *f, const char *line, 
     on_line(n->follow->ctx, n, &f->file, rank, line, len);
 }
 
-void monitor_view_replay(struct attend_view *v) {
+void monitor_view_replay(struct monitor_view *v) {
     static const enum follow_file_kind kinds[] = {FOLLOW_LOG_TIMES, FOLLOW_STDOUT, FOLLOW_STDERR};
     for (size_t i = 0; i < v->follow->count; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
@@ -166,7 +166,7 @@ void monitor_view_replay(struct attend_view *v) {
 
 // ---- events ------------------------------------------------------------------------------------
 
-static void remark_round(struct attend_view *v, const struct json *j) {
+static void remark_round(struct monitor_view *v, const struct json *j) {
     // Every node reports the round; print it once.
     struct screen *screen = v->follow->context->screen;
     if (json_get_int(j, "group_rank", 0) != 0)
@@ -179,19 +179,19 @@ static void remark_round(struct attend_view *v, const struct json *j) {
                 json_get_int(j, "round", 0) ? json_get_str(j, "reason", "") : "");
 }
 
-static void remark_waiting(struct attend_view *v, const struct json *j) {
+static void remark_waiting(struct monitor_view *v, const struct json *j) {
     (void)j;
     if (v->follow->history.waiting)
         screen_note(v->follow->context->screen, "waiting for %s", v->follow->history.waiting);
 }
 
-static void remark_restart(struct attend_view *v, const struct json *j) {
+static void remark_restart(struct monitor_view *v, const struct json *j) {
     screen_note(v->follow->context->screen, "starting again (%lld of %lld restarts): %s",
                 (long long)json_get_int(j, "restarts", 0),
                 (long long)json_get_int(j, "max_restarts", 0), json_get_str(j, "reason", ""));
 }
 
-static void remark_failure(struct attend_view *v, const struct json *j) {
+static void remark_failure(struct monitor_view *v, const struct json *j) {
     const char *signal = json_get_str(j, "signal", NULL);
     char status[32];
     snprintf(status, sizeof status, "exit status %lld", (long long)json_get_int(j, "status", 1));
@@ -201,7 +201,7 @@ static void remark_failure(struct attend_view *v, const struct json *j) {
 }
 
 // Every node reports the notice; print it once.
-static void remark_notice(struct attend_view *v, const struct json *j) {
+static void remark_notice(struct monitor_view *v, const struct json *j) {
     const char *peer = json_get_str(j, "peer", "?"), *signal = json_get_str(j, "signal", NULL);
     int64_t left_ms = json_get_int(j, "left_ms", -1);
     char left[STR_HUMAN_BYTES_MAX];
@@ -213,18 +213,18 @@ static void remark_notice(struct attend_view *v, const struct json *j) {
                 signal ? signal : "");
 }
 
-static void remark_lost(struct attend_view *v, const struct json *j) {
+static void remark_lost(struct monitor_view *v, const struct json *j) {
     screen_note(v->follow->context->screen, "node %s is lost: %s", json_get_str(j, "peer", "?"),
                 json_get_str(j, "reason", "it was silent"));
 }
 
-static void remark_leader(struct attend_view *v, const struct json *j) {
+static void remark_leader(struct monitor_view *v, const struct json *j) {
     screen_note(v->follow->context->screen, "node %s coordinates now",
                 json_get_str(j, "peer", "?"));
 }
 
 // Where /opt/ml is not mounted, programs see less; the first node stands for all.
-static void remark_sagemaker(struct attend_view *v, const struct json *j) {
+static void remark_sagemaker(struct monitor_view *v, const struct json *j) {
     const char *tree = json_get_str(j, "tree", "");
     if (v->told_tree || strcmp(tree, "mounted") == 0)
         return;
@@ -234,7 +234,7 @@ static void remark_sagemaker(struct attend_view *v, const struct json *j) {
                 json_get_str(j, "node", "?"), json_get_str(j, "reason", ""));
 }
 
-static void remark_stream(struct attend_view *v, const struct json *j) {
+static void remark_stream(struct monitor_view *v, const struct json *j) {
     const char *text = json_get_str(j, "text", NULL);
     char ms[STR_HUMAN_BYTES_MAX], size[STR_HUMAN_BYTES_MAX];
     if (text)
@@ -248,7 +248,7 @@ static void remark_stream(struct attend_view *v, const struct json *j) {
 
 static const struct {
     const char *kind;
-    void (*remark)(struct attend_view *v, const struct json *j);
+    void (*remark)(struct monitor_view *v, const struct json *j);
 } REMARKS[] = {
     {"round", remark_round},     {"waiting", remark_waiting},     {"restart", remark_restart},
     {"failure", remark_failure}, {"node-lost", remark_lost},      {"coordinator", remark_leader},
@@ -257,7 +257,7 @@ static const struct {
 
 static void on_event(void *ctx, const struct follow_node *n, const char *kind,
                      const struct json *event) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     struct screen *screen = v->follow->context->screen;
     if (strcmp(kind, "input-lacking") == 0)
         input_resend_node(&v->resend, n, event);
@@ -287,7 +287,7 @@ static void on_event(void *ctx, const struct follow_node *n, const char *kind,
 
 // ---- figures and the live line -----------------------------------------------------------------
 
-static void set_figure(struct attend_view *v, const char *name, double value) {
+static void set_figure(struct monitor_view *v, const char *name, double value) {
     size_t i = 0;
     while (i < v->figure_count && strncmp(v->figures[i].name, name, VIEW_NAME_BYTES_MAX - 1) != 0)
         i++;
@@ -300,7 +300,7 @@ static void set_figure(struct attend_view *v, const char *name, double value) {
 
 static void on_metric(void *ctx, const struct follow_node *n, int rank, const char *name,
                       double value) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     struct screen *screen = v->follow->context->screen;
     set_figure(v, name, value);
     if (screen->style != SCREEN_JSON)
@@ -315,7 +315,7 @@ static void on_metric(void *ctx, const struct follow_node *n, int rank, const ch
     screen_event_end(screen, &text, &j);
 }
 
-static void set_training(struct attend_view *v, const struct json *record) {
+static void set_training(struct monitor_view *v, const struct json *record) {
     struct view_training *t = &v->training;
     double batch = json_get_num(record, "batch", 0), batches = json_get_num(record, "batches", 0);
     int64_t epoch = json_get_int(record, "epoch", 0), epochs = json_get_int(record, "epochs", 0);
@@ -335,7 +335,7 @@ static void set_training(struct attend_view *v, const struct json *record) {
 }
 
 // A row of a measurement, whose text the trainer prints.
-static void show_bench(const struct attend_view *v, const struct json *record) {
+static void show_bench(const struct monitor_view *v, const struct json *record) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "bench");
@@ -347,7 +347,7 @@ static void show_bench(const struct attend_view *v, const struct json *record) {
 
 static void on_native(void *ctx, const struct json *record) {
     static const char *const shown[] = {"epoch", "step", "loss", "acc1", "images_per_s", NULL};
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     if (str_eq(json_get_str(record, "event", ""), "bench")) {
         show_bench(v, record);
         return;
@@ -374,23 +374,23 @@ static void add_training(const struct view_training *t, int64_t now, struct strb
 }
 
 static void on_lost(void *ctx, const struct follow_node *n, const struct err *e) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     screen_note(v->follow->context->screen,
                 "lost sight of %s; the run continues, trying again (%s)", n->node->info->name,
                 e->text);
 }
 
 static void on_back(void *ctx, const struct follow_node *n) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     screen_note(v->follow->context->screen, "%s is in sight again", n->node->info->name);
 }
 
 static void on_over(void *ctx, const struct follow_node *n) {
-    struct attend_view *v = ctx;
-    results_drain_node(&v->rescue, n);
+    struct monitor_view *v = ctx;
+    results_drain_node(&v->drain, n);
 }
 
-static void add_run(const struct attend_view *v, struct strbuf *line) {
+static void add_run(const struct monitor_view *v, struct strbuf *line) {
     const struct follow *f = v->follow;
     char age[STR_HUMAN_BYTES_MAX];
     int started = 0, ended = 0;
@@ -413,7 +413,7 @@ static void add_row(struct strbuf *block, struct strbuf *line, int columns) {
     strbuf_clear(line);
 }
 
-static void draw(struct attend_view *v, int64_t now) {
+static void draw(struct monitor_view *v, int64_t now) {
     struct follow *f = v->follow;
     struct screen *screen = f->context->screen;
     struct strbuf line = {0}, block = {0};
@@ -440,7 +440,7 @@ static void draw(struct attend_view *v, int64_t now) {
 }
 
 static void on_tick(void *ctx) {
-    struct attend_view *v = ctx;
+    struct monitor_view *v = ctx;
     struct follow *f = v->follow;
     struct screen *screen = f->context->screen;
     int64_t now = clock_mono_ms();
@@ -456,7 +456,7 @@ static void on_tick(void *ctx) {
     }
 }
 
-const struct follow_view attend_view = {
+const struct follow_view monitor_view = {
     .on_line = on_line,
     .on_update = on_update,
     .on_event = on_event,

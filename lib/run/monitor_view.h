@@ -41,9 +41,9 @@ struct view_training {
     double loss, top1, images_per_s;
 };
 
-struct attend_view {
+struct monitor_view {
     struct follow *follow;
-    const struct attend_options *options;
+    const struct monitor_options *options;
     struct {
         char name[VIEW_NAME_BYTES_MAX];
         double value;
@@ -52,7 +52,7 @@ struct attend_view {
     struct view_bar bar;
     struct view_training training;
     int64_t drawn_ms;
-    struct rescue rescue;
+    struct results_drain drain;
     struct input_resend resend;
     struct input_renew renew;
     struct tail tail;
@@ -60,15 +60,15 @@ struct attend_view {
     bool muted;     // the user is detaching: output is kept but not shown
 };
 
-void monitor_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);
+void monitor_view_init(struct monitor_view *v, struct follow *f, const struct monitor_options *o);
 // Shows the lines that are on this side already.
-void monitor_view_replay(struct attend_view *v);
+void monitor_view_replay(struct monitor_view *v);
 // Shows the lines that were held back because of options->tail.
-void monitor_view_tail(struct attend_view *v);
-void monitor_view_close(struct attend_view *v);
+void monitor_view_tail(struct monitor_view *v);
+void monitor_view_close(struct monitor_view *v);
 // When the last agent said that the run was over (wall clock), or now.
 int64_t monitor_view_ended_ms(const struct follow *f);
 
-extern const struct follow_view attend_view; // its context is a struct attend_view
+extern const struct follow_view monitor_view; // its context is a struct monitor_view
 
 #endif

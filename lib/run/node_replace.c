@@ -22,7 +22,7 @@ static bool is_making(const struct replace *r) {
 // True when the round excludes the node and no agent of it can be reached or is being restarted.
 static bool is_gone(const struct follow *f, size_t i) {
     const struct history_node *n = &f->history.nodes[i];
-    return (n->lost || n->left || !n->joined) && !f->nodes[i].node->up && !f->nodes[i].reviving;
+    return (n->lost || n->left || !n->joined) && !f->nodes[i].node->up && !f->nodes[i].restarting;
 }
 
 static bool is_over(const struct follow *f) {

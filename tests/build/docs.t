@@ -82,6 +82,6 @@ table() { # NAME: kinds of the table in lib/ with that name
 is "$(comm -23 <(sort -u <<<"$written") <(table SCREEN_EVENTS) | xargs)" '' \
     'every kind of --json object is in its table'
 noted=$(grep -rhoE 'monitor_note\([^"]*"[a-z-]+"' lib cmd | grep -oE '"[a-z-]+"')
-is "$(comm -3 <(sort -u <<<"$noted") <(table ATTEND_NOTES) | xargs)" '' \
+is "$(comm -3 <(sort -u <<<"$noted") <(table MONITOR_NOTES) | xargs)" '' \
     'the operator'\''s events and their table agree'
 done_testing

@@ -40,14 +40,14 @@ static void check(const char *text, size_t len) {
     must(check_screen(text, len) == len);
 }
 
-static void show(struct follow_fixture *f, struct attend_view *v) {
+static void show(struct follow_fixture *f, struct monitor_view *v) {
     struct summary sum = {.context = &f->context, .run = &f->run, .follow = &f->follow};
     struct strbuf text = {0};
     struct arena a = {0};
     struct json *j = NULL;
     struct err e = {0};
     sum.arena = &a;
-    attend_view.on_tick(v);
+    monitor_view.on_tick(v);
     run_summary_failure(&sum, &text);
     run_summary_text(&sum, &text);
     screen_out(&f->screen, "%s", strbuf_cstr(&text));
@@ -62,8 +62,8 @@ static void show(struct follow_fixture *f, struct attend_view *v) {
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     static struct follow_fixture f;
     static int out_fd = -1;
-    struct attend_view v;
-    struct attend_options o = {.only_rank = -1};
+    struct monitor_view v;
+    struct monitor_options o = {.only_rank = -1};
     struct err e = {0};
     if (out_fd < 0)
         out_fd = memfd_create("screen", MFD_CLOEXEC);
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     f.run.native = size > 1 && data[0] & 4;
     f.run.output_dir = f.dir;
     monitor_view_init(&v, &f.follow, &o);
-    must(follow_open(&f.follow, &f.context, &f.fleet, &f.run, &attend_view, &v, &e) == 0);
+    must(follow_open(&f.follow, &f.context, &f.fleet, &f.run, &monitor_view, &v, &e) == 0);
     size_t before = f.arena.total_bytes;
     if (size)
         feed(&f, data + 1, size - 1);

@@ -243,7 +243,7 @@ static int print_json(void) {
 static int print_notes(void) {
     head((const char *const[]){"kind", "members", "meaning", NULL});
 #define X(name, members, text) printf("| `%s` | %s | %s |\n", name, members, text);
-    ATTEND_NOTES(X)
+    MONITOR_NOTES(X)
 #undef X
     return 0;
 }

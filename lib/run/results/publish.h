@@ -36,7 +36,7 @@ struct publish_kind {
     // The folder for the files, prepared; NULL: error.
     const char *(*dest)(struct publish_node *x, struct arena *a, struct err *e);
     int (*keep)(struct publish_node *x, struct err *e); // once the files are there
-    // Writes the event of the run (ATTEND_NOTES).
+    // Writes the event of the run (MONITOR_NOTES).
     void (*note)(const struct publish_node *x, const char *files, const char *bytes);
 };
 

@@ -15,13 +15,13 @@ int results_bring(struct context *s, const char *id, const struct results_wish *
     bool rest = results_owner_is_here(s->arena, &r.run);
     unsigned there = r.run.left | (r.run.lost_count ? r.run.lost_kinds : 0);
     unsigned kinds = rest ? wish->kinds & there : wish->kinds | r.run.wanted;
-    struct attend_options o = {.quiet_lines = true,
-                               .only_rank = -1,
-                               .until_now = true,
-                               .again = r.run.fetched,
-                               .kinds = &kinds,
-                               .rest = rest,
-                               .work = wish->work};
+    struct monitor_options o = {.quiet_lines = true,
+                                .only_rank = -1,
+                                .until_now = true,
+                                .again = r.run.fetched,
+                                .kinds = &kinds,
+                                .rest = rest,
+                                .work = wish->work};
     r.run.fetched = rest;
     r.fleet.transfers = true;
     int result = fleet_connect(&r.fleet, true, e);

@@ -8,10 +8,10 @@
 #include "run/results/results_part.h"
 #include "sys/file.h"
 
-static void start_waiting(struct rescue *r);
+static void start_waiting(struct results_drain *r);
 
-void results_drain_open(struct rescue *r, struct follow *f) {
-    *r = (struct rescue){.follow = f, .end = &r->first};
+void results_drain_open(struct results_drain *r, struct follow *f) {
+    *r = (struct results_drain){.follow = f, .end = &r->first};
     r->nodes = arena_new(f->context->arena, struct results_drain_node, f->count + 1);
 }
 
@@ -23,7 +23,7 @@ static void warn_failed(const struct results_drain_node *w, const struct err *e)
 static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
     (void)x;
     struct results_drain_node *w = ctx;
-    struct rescue *r = w->rescue;
+    struct results_drain *r = w->drain;
     struct follow *f = r->follow;
     struct err why = *e;
     char bytes[STR_HUMAN_BYTES_MAX];
@@ -43,7 +43,7 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
 
 static struct xfer *start(struct results_drain_node *w, struct err *e) {
     static const struct xfer_events events = {.on_end = on_end};
-    struct follow *f = w->rescue->follow;
+    struct follow *f = w->drain->follow;
     unsigned kinds = RESULT_ALL | results_with_work(f->run);
     if (!w->node->node->up) {
         (void)err_set(e, ERR_NET, "it is not connected");
@@ -54,7 +54,7 @@ static struct xfer *start(struct results_drain_node *w, struct err *e) {
     return results_collect_start(w->node->node, f->run, kinds, &events, w, e);
 }
 
-static void start_waiting(struct rescue *r) {
+static void start_waiting(struct results_drain *r) {
     while (r->first && r->under_way < FLEET_MOVING_NODES_MAX) {
         struct results_drain_node *w = r->first;
         struct err e = {0};
@@ -72,20 +72,20 @@ static void start_waiting(struct rescue *r) {
     }
 }
 
-void results_drain_node(struct rescue *r, const struct follow_node *n) {
+void results_drain_node(struct results_drain *r, const struct follow_node *n) {
     struct follow *f = r->follow;
     struct results_drain_node *w = &r->nodes[n->index];
     if (f->run->native || f->until_now || f->leave || n->no_status || w->xfer || w->waits ||
         !f->history.nodes[n->index].announced)
         return;
-    *w = (struct results_drain_node){.rescue = r, .node = n, .waits = true};
+    *w = (struct results_drain_node){.drain = r, .node = n, .waits = true};
     *r->end = w;
     r->end = &w->next;
     f->held++;
     start_waiting(r);
 }
 
-void results_drain_close(struct rescue *r) {
+void results_drain_close(struct results_drain *r) {
     for (size_t i = 0; i < r->follow->count; i++) {
         struct results_drain_node *w = &r->nodes[i];
         r->follow->held -= w->xfer || w->waits;

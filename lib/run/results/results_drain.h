@@ -15,10 +15,10 @@
 #include "follow/follow.h"
 #include "xfer/xfer.h"
 
-struct rescue {
+struct results_drain {
     struct follow *follow;
     struct results_drain_node {
-        struct rescue *rescue;
+        struct results_drain *drain;
         const struct follow_node *node;
         struct xfer *xfer;               // NULL: no transfer
         bool waits;                      // its transfer begins when another one has ended
@@ -27,8 +27,8 @@ struct rescue {
     size_t under_way;
 };
 
-void results_drain_open(struct rescue *r, struct follow *f);
-void results_drain_node(struct rescue *r, const struct follow_node *n);
-void results_drain_close(struct rescue *r);
+void results_drain_open(struct results_drain *r, struct follow *f);
+void results_drain_node(struct results_drain *r, const struct follow_node *n);
+void results_drain_close(struct results_drain *r);
 
 #endif

@@ -63,7 +63,7 @@ static struct fleet_node fleet_nodes[NODES];
 static struct fleet fleet;
 static struct run run;
 static struct follow follow;
-static struct rescue rescue;
+static struct results_drain drain;
 static const char *names[NODES];
 static const struct follow_view NOTHING;
 static char dir[] = "/tmp/test_results_drain.XXXXXX";
@@ -73,7 +73,7 @@ static void begin(void) {
     begun = cancelled = 0;
     if (follow_open(&follow, &context, &fleet, &run, &NOTHING, NULL, &e) < 0)
         bail_out("%s", e.text);
-    results_drain_open(&rescue, &follow);
+    results_drain_open(&drain, &follow);
     for (size_t i = 0; i < NODES; i++) {
         follow.history.nodes[i].announced = true;
         fleet_nodes[i].up = true;
@@ -91,8 +91,8 @@ static size_t marks(void) {
 static void test_window(void) {
     begin();
     for (size_t i = 0; i < NODES; i++) {
-        results_drain_node(&rescue, &follow.nodes[i]);
-        results_drain_node(&rescue, &follow.nodes[i]); // more than one event may say so
+        results_drain_node(&drain, &follow.nodes[i]);
+        results_drain_node(&drain, &follow.nodes[i]); // more than one event may say so
     }
     is_uint(begun, FLEET_MOVING_NODES_MAX, "the results of a few nodes come at once");
     is_int(follow.held, NODES, "the run waits for the results of all of them");
@@ -113,15 +113,15 @@ static void test_window(void) {
         ordered &= a->node->index < b->node->index;
     }
     ok(ordered, "nodes have their turns in the order of their ends");
-    results_drain_close(&rescue);
+    results_drain_close(&drain);
     follow_close(&follow);
 }
 
 static void test_close(void) {
     begin();
     for (size_t i = 0; i < NODES; i++)
-        results_drain_node(&rescue, &follow.nodes[i]);
-    results_drain_close(&rescue);
+        results_drain_node(&drain, &follow.nodes[i]);
+    results_drain_close(&drain);
     is_int(follow.held, 0, "a follower that leaves waits for nothing");
     ok(cancelled >= FLEET_MOVING_NODES_MAX, "transfers in progress are dropped");
     is_uint(begun, FLEET_MOVING_NODES_MAX, "a follower that leaves begins no transfer");
@@ -132,18 +132,18 @@ static void test_not_wanted(void) {
     begin();
     refuses = true;
     for (size_t i = 0; i < NODES; i++)
-        results_drain_node(&rescue, &follow.nodes[i]);
+        results_drain_node(&drain, &follow.nodes[i]);
     is_int(follow.held, 0, "a transfer that cannot begin is not waited for");
     refuses = false;
     run.native = true;
-    results_drain_node(&rescue, &follow.nodes[0]);
+    results_drain_node(&drain, &follow.nodes[0]);
     run.native = false;
     follow.history.nodes[1].announced = false;
-    results_drain_node(&rescue, &follow.nodes[1]);
+    results_drain_node(&drain, &follow.nodes[1]);
     follow.nodes[2].no_status = true;
-    results_drain_node(&rescue, &follow.nodes[2]);
+    results_drain_node(&drain, &follow.nodes[2]);
     is_uint(begun, 0, "only nodes whose end is announced, and that are there, are fetched from");
-    results_drain_close(&rescue);
+    results_drain_close(&drain);
     follow_close(&follow);
 }
 

@@ -45,7 +45,7 @@ static bool harmless(struct follow_fixture *f, const char *about) {
     return at == len;
 }
 
-static void open_view(struct follow_fixture *f, struct attend_view *v, struct attend_options *o,
+static void open_view(struct follow_fixture *f, struct monitor_view *v, struct monitor_options *o,
                       enum screen_style style) {
     struct err e = {0};
     fixture_make(f);
@@ -53,9 +53,9 @@ static void open_view(struct follow_fixture *f, struct attend_view *v, struct at
         bail_out("no file");
     screen_init(&f->screen, out_fd, out_fd, style, false);
     f->screen.out_is_terminal = true;
-    *o = (struct attend_options){.only_rank = -1};
+    *o = (struct monitor_options){.only_rank = -1};
     monitor_view_init(v, &f->follow, o);
-    if (follow_open(&f->follow, &f->context, &f->fleet, &f->run, &attend_view, v, &e) < 0)
+    if (follow_open(&f->follow, &f->context, &f->fleet, &f->run, &monitor_view, v, &e) < 0)
         bail_out("%s", e.text);
 }
 
@@ -75,13 +75,13 @@ static void add_event(struct strbuf *line, const char *kind, const char *hostile
     strbuf_adds(line, "}\n");
 }
 
-static void show_all(struct follow_fixture *f, struct attend_view *v) {
+static void show_all(struct follow_fixture *f, struct monitor_view *v) {
     struct summary sum = {.context = &f->context, .run = &f->run, .follow = &f->follow};
     struct strbuf text = {0};
     sum.arena = &f->arena;
     f->run.output_dir = f->dir;
     v->drawn_ms = 0;
-    attend_view.on_tick(v);
+    monitor_view.on_tick(v);
     run_summary_failure(&sum, &text);
     run_summary_text(&sum, &text);
     screen_out(&f->screen, "%s", strbuf_cstr(&text));
@@ -100,8 +100,8 @@ static void events(void) {
     for (size_t s = 0; s < 3; s++)
         for (size_t h = 0; h < sizeof HOSTILE / sizeof *HOSTILE; h++) {
             struct follow_fixture f;
-            struct attend_view v;
-            struct attend_options o;
+            struct monitor_view v;
+            struct monitor_options o;
             open_view(&f, &v, &o, styles[s]);
             for (int k = 0; k < NODE_EVENT_COUNT; k++) {
                 struct strbuf line = {0};
@@ -121,8 +121,8 @@ static void events(void) {
 
 static void one_remark_is_one_line(void) {
     struct follow_fixture f;
-    struct attend_view v;
-    struct attend_options o;
+    struct monitor_view v;
+    struct monitor_options o;
     size_t len = 0;
     open_view(&f, &v, &o, SCREEN_PLAIN);
     fixture_bytes(&f, 0, "events.jsonl",
@@ -156,8 +156,8 @@ static void others(void) {
 
 static void bars_and_training(void) {
     struct follow_fixture f;
-    struct attend_view v;
-    struct attend_options o;
+    struct monitor_view v;
+    struct monitor_options o;
     struct strbuf b = {0};
     size_t len = 0;
     open_view(&f, &v, &o, SCREEN_TERMINAL);
@@ -170,7 +170,7 @@ static void bars_and_training(void) {
     fixture_bytes(&f, 0, "output/metrics.jsonl",
                   "{\"epoch\":1,\"epochs\":4,\"batch\":5,\"batches\":10,\"loss\":0.5,\"acc1\":12.5,"
                   "\"images_per_s\":1000}\n");
-    attend_view.on_tick(&v);
+    monitor_view.on_tick(&v);
     is_str(shown(&f.arena, &len),
            "[n1:1] 19999\\x1b[2J\x1b[K\n"
            "epoch 2/4 [######          ]  37 %  loss 0.5  acc 12.5 %  1000 images/s\x1b[K\n\x1b[J",
