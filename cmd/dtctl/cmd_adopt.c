@@ -21,7 +21,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Adopt", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static void tell(struct context *s, const struct provider_adopted *a) {
+static void show(struct context *s, const struct provider_adopted *a) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "adopt");
@@ -53,7 +53,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     const struct provider *p = provider_that_adopts();
     int result = p->adopt(s, rest->args[0], f->key, &a, e);
     if (result == 0 || a.inventory.count)
-        tell(s, &a);
+        show(s, &a);
     return result;
 }
 

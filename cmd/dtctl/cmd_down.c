@@ -36,7 +36,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static void tell_ended(struct context *s, const struct provider_down_result *down) {
+static void show_ended(struct context *s, const struct provider_down_result *down) {
     char cost[STR_MONEY_BYTES_MAX];
     screen_out(s->screen, "%zu node%s ended; %s\n", down->removed, down->removed == 1 ? "" : "s",
                down->verified);
@@ -50,7 +50,7 @@ static void tell_ended(struct context *s, const struct provider_down_result *dow
                    str_money(cost, down->spent_mils));
 }
 
-static void tell_runs(struct context *s, const struct provider_down_result *down) {
+static void show_runs(struct context *s, const struct provider_down_result *down) {
     size_t here = down->runs_here, none = down->runs_none;
     if (here + none == 0)
         return;
@@ -88,13 +88,13 @@ int up_down_remove(struct context *s, const struct lifecycle_down_options *o, st
     }
     screen_event_end(s->screen, &text, &j);
     if (down.made_here)
-        tell_ended(s, &down);
+        show_ended(s, &down);
     else if (was_up)
         screen_out(s->screen, "%zu node%s cleaned, %s freed there\n", down.removed,
                    down.removed == 1 ? "" : "s", str_human_bytes(freed, down.bytes));
     else
         screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
-    tell_runs(s, &down);
+    show_runs(s, &down);
     return 0;
 }
 

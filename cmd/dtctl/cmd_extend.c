@@ -47,7 +47,7 @@ static int check_limit(const struct provider_lease *lease, int64_t for_ms, struc
 }
 
 // Prints the new end of the nodes that were reached.
-static void tell(struct fleet *f, const struct provider *p, const struct inventory *inv,
+static void show(struct fleet *f, const struct provider *p, const struct inventory *inv,
                  int64_t until, int64_t for_ms) {
     struct context *s = f->context;
     struct strbuf text = {0};
@@ -121,7 +121,7 @@ int up_down_extend(struct context *s, int64_t for_ms, bool shorten, struct err *
     fleet_open(&f, s, &inv, NULL, 0);
     int result = extend(&f, p->lease, until, shorten, e);
     if (result == 0) {
-        tell(&f, p, &inv, until, for_ms);
+        show(&f, p, &inv, until, for_ms);
         explain(&f, &inv);
         if (fleet_failures(&f) < f.count)
             result = p->lease->tag(s, until, e);

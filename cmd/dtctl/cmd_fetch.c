@@ -185,7 +185,7 @@ static int refuse_lost(struct context *s, const struct run *r, struct err *e) {
                    r->id, lost);
 }
 
-static int tell_here(struct context *s, const struct run *r, struct err *e) {
+static int show_here(struct context *s, const struct run *r, struct err *e) {
     const char *lost = r->lost_count ? nodeset_fold(s->arena, r->lost, r->lost_count) : NULL;
     struct strbuf text = {0};
     struct json_out j;
@@ -242,7 +242,7 @@ static int fetch_run(struct context *s, const char *name, const struct fetch_fla
     if (here && !o.rest && pass_on(s, &r.run, e) < 0)
         return -1;
     if (here && !o.rest)
-        return tell_here(s, &r.run, e);
+        return show_here(s, &r.run, e);
     if (s->config->dry_run) {
         const char *what =
             kinds == RESULT_ALL || !kinds

@@ -46,7 +46,7 @@ static int refuse(struct context *s, const struct run *r, struct err *e) {
                    r->id);
 }
 
-static void tell(struct context *s, const struct run *r, bool here) {
+static void show(struct context *s, const struct run *r, bool here) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "path");
@@ -107,7 +107,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         return -1;
     bool owner = results_owner_is_here(s->arena, &r), elsewhere = is_elsewhere(&r);
     bool here = owner && !elsewhere;
-    tell(s, &r, here);
+    show(s, &r, here);
     if (f->live)
         return print_live(s, &r, e);
     if (f->s3)

@@ -14,7 +14,7 @@ static void names_json(struct json_out *j, const char *key, const char **names, 
     json_end(j);
 }
 
-static void tell_nodes(struct context *s, const struct provider_diff *d) {
+static void show_nodes(struct context *s, const struct provider_diff *d) {
     for (size_t i = 0; i < d->wanted.count; i++) {
         const struct inventory_node *n = &d->wanted.nodes[i];
         int known = inventory_find(&d->current, n->name);
@@ -48,7 +48,7 @@ static int plan_json(struct context *s, const struct provider *p, const struct p
     return 0;
 }
 
-int plan_tell(struct context *s, bool compare, struct err *e) {
+int plan_show(struct context *s, bool compare, struct err *e) {
     const struct provider *p = provider_of(s->config);
     struct provider_diff d;
     size_t changes = 0;
@@ -58,7 +58,7 @@ int plan_tell(struct context *s, bool compare, struct err *e) {
                d.wanted.count, d.wanted.count == 1 ? "" : "s");
     if (p->show && p->show(s, &d, e) < 0)
         return -1;
-    tell_nodes(s, &d);
+    show_nodes(s, &d);
     if (compare && p->compare && p->compare(s, &d, &changes, e) < 0)
         return -1;
     if (d.added_count + d.removed_count + changes == 0)
@@ -66,18 +66,18 @@ int plan_tell(struct context *s, bool compare, struct err *e) {
     return plan_json(s, p, &d, changes, e);
 }
 
-void plan_tell_settings(struct context *s) {
+void plan_show_settings(struct context *s) {
     const char *text = config_without_effect(s->config);
     if (*text)
         log_warn(text, "%s", "");
-    lifecycle_tell_kept(s);
+    lifecycle_show_kept(s);
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     (void)flags;
-    plan_tell_settings(s);
-    return plan_tell(s, true, e);
+    plan_show_settings(s);
+    return plan_show(s, true, e);
 }
 
 const struct command cmd_plan = {

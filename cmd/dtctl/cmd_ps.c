@@ -149,22 +149,22 @@ static bool has_id(char **ids, size_t count, const char *id) {
 }
 
 // Names runs of this cluster that only the nodes know. Returns their number.
-static size_t tell_unrecorded(struct context *s, const struct node_runs *runs, char **ids,
+static size_t show_unrecorded(struct context *s, const struct node_runs *runs, char **ids,
                               size_t count, const char *mine) {
-    char **told = arena_new(s->arena, char *, runs->count + 1);
-    size_t told_count = 0;
+    char **reported = arena_new(s->arena, char *, runs->count + 1);
+    size_t reported_count = 0;
     for (size_t i = 0; i < runs->count; i++) {
         const struct node_run *r = &runs->items[i];
         if ((r->owner[0] && strcmp(r->owner, mine) != 0) || has_id(ids, count, r->run) ||
-            has_id(told, told_count, r->run))
+            has_id(reported, reported_count, r->run))
             continue;
-        told[told_count++] = (char *)r->run;
+        reported[reported_count++] = (char *)r->run;
         screen_note(s->screen,
                     "run %s is on the nodes, and this side has no record of it "
                     "(try: dtctl fetch --path runs/%s)",
                     r->run, r->run);
     }
-    return told_count;
+    return reported_count;
 }
 
 static int look_at_runs(struct context *s, const struct cli_rest *rest, const struct watch_flags *f,
@@ -213,7 +213,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
                        "RUNNING", "RESTARTS", "AGE", "RESULTS");
         show_run(s, &line);
     }
-    size_t unrecorded = tell_unrecorded(s, &runs, ids, count, mine);
+    size_t unrecorded = show_unrecorded(s, &runs, ids, count, mine);
     if (shown == 0 && unrecorded == 0 && (f->all || count == 0))
         screen_note(s->screen, "no runs yet (try: dtctl train)");
     else if (shown == 0 && count)

@@ -149,7 +149,7 @@ static int check_to(const char *to, struct err *e) {
     return result;
 }
 
-static void tell(struct context *s, const struct transfer_totals *t) {
+static void show(struct context *s, const struct transfer_totals *t) {
     char all[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], wire[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -203,7 +203,7 @@ static int push(struct context *s, struct manifest *m, const struct cli_rest *re
         result = fleet_verdict(&fleet, "push", e);
     fleet_close(&fleet);
     if (result == 0)
-        tell(s, &totals);
+        show(s, &totals);
     return result;
 }
 

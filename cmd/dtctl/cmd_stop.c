@@ -62,7 +62,7 @@ static int start_stop(struct fleet_node *n, struct err *e) {
                              n, e);
 }
 
-static void tell(struct context *s, const struct run *run, bool was_going) {
+static void show(struct context *s, const struct run *run, bool was_going) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "stopped");
@@ -129,7 +129,7 @@ static int stop_run(struct context *s, const char *name, const struct stop_flags
         return -1;
     int result = stop(s, &r, f, was_going, e);
     if (result == 0 && (*was_going || !only_going))
-        tell(s, &r.run, *was_going);
+        show(s, &r.run, *was_going);
     fleet_close(&r.fleet);
     return result;
 }

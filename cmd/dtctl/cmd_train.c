@@ -128,7 +128,7 @@ static int give_up(struct run_start *l, struct fleet *f, struct err *e) {
     return -1;
 }
 
-static void tell_detached(const struct run_start *l) {
+static void show_detached(const struct run_start *l) {
     const char *id = l->run.id;
     screen_note(l->context->screen, "run %s has started on %zu node%s", id, l->run.node_count,
                 l->run.node_count == 1 ? "" : "s");
@@ -181,7 +181,7 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
     if (done || results_upload_check(s, e) < 0 || run_start_output(l, e) < 0)
         return done > 0 ? 0 : -1;
     train_plan_show(l);
-    if (run_start_bundle_tell(l, e) < 0)
+    if (run_start_bundle_show(l, e) < 0)
         return -1;
     train_plan_event(l, "plan");
     if (c->dry_run)
@@ -196,7 +196,7 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
         return -1;
     train_plan_event(l, "started");
     if (c->job.detach) {
-        tell_detached(l);
+        show_detached(l);
         return 0;
     }
     struct monitor_options o = {

@@ -23,7 +23,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Up", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static void tell_up(struct context *s, const struct lifecycle_up_result *up) {
+static void show_up(struct context *s, const struct lifecycle_up_result *up) {
     char took[STR_HUMAN_BYTES_MAX], memory[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -60,7 +60,7 @@ static int ask(struct context *s, struct err *e) {
         return err_set(e, ERR_USAGE,
                        "up makes instances that cost money, and there is no terminal to ask on; "
                        "look at dtctl plan, then say dtctl up -y");
-    if (plan_tell(s, false, e) < 0)
+    if (plan_show(s, false, e) < 0)
         return -1;
     int yes = context_ask(s, "make this?", e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was made");
@@ -68,15 +68,15 @@ static int ask(struct context *s, struct err *e) {
 
 int up_down_make(struct context *s, bool force, bool *began, struct err *e) {
     struct lifecycle_up_result up;
-    plan_tell_settings(s);
+    plan_show_settings(s);
     if (s->config->dry_run)
-        return plan_tell(s, false, e);
+        return plan_show(s, false, e);
     if (ask(s, e) < 0)
         return -1;
     *began = true;
     if (lifecycle_up(s, force, &up, e) < 0)
         return -1;
-    tell_up(s, &up);
+    show_up(s, &up);
     return 0;
 }
 

@@ -96,7 +96,7 @@ static int open_session(struct program *p, struct err *e) {
 }
 
 // The error as a person or a program reads it.
-static void tell_error(struct program *p, const struct err *e) {
+static void show_error(struct program *p, const struct err *e) {
     struct strbuf text = {0};
     struct json_out j;
     screen_erase(&p->screen);
@@ -175,7 +175,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
     if (bad && !((c->marks & COMMAND_ANY_CONFIG) && e.code == ERR_CONFIG)) {
         screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO,
                     p->config.json ? SCREEN_JSON : SCREEN_PLAIN, false);
-        tell_error(p, &e);
+        show_error(p, &e);
         return err_status(e.code);
     }
     err_clear(&e);
@@ -196,7 +196,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
         result = err_errno(&e, ERR_SYS, "cannot write the result");
     }
     if (result < 0) {
-        tell_error(p, &e);
+        show_error(p, &e);
         result = err_status(e.code);
         if (e.code == ERR_INTERRUPTED && p->context.last_signal)
             result = SIGNALED + p->context.last_signal;

@@ -6,8 +6,8 @@
 #include "ui/context.h"
 
 // compare: also ask the provider for the present state.
-int plan_tell(struct context *s, bool compare, struct err *e);
+int plan_show(struct context *s, bool compare, struct err *e);
 // Settings without effect, and flags of an earlier up that take the place of settings.
-void plan_tell_settings(struct context *s);
+void plan_show_settings(struct context *s);
 
 #endif

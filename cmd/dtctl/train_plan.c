@@ -39,7 +39,7 @@ static const char *spread_text(const struct run_start *l, const struct run_start
                               count_text(l->context->arena, most, in->samples ? "sample" : "file"));
 }
 
-static void tell_deal(const struct run_start *l, const struct run_start_input *in) {
+static void show_deal(const struct run_start *l, const struct run_start_input *in) {
     struct context *s = l->context;
     char size[STR_HUMAN_BYTES_MAX];
     for (size_t n = 0; n < l->node_count; n++) {
@@ -59,7 +59,7 @@ static void tell_deal(const struct run_start *l, const struct run_start_input *i
     }
 }
 
-static void tell_input(const struct run_start *l, const struct run_start_input *in) {
+static void show_input(const struct run_start *l, const struct run_start_input *in) {
     static const char *const rules[] = {"size", "key", "count"};
     struct context *s = l->context;
     char size[STR_HUMAN_BYTES_MAX];
@@ -80,7 +80,7 @@ static void tell_input(const struct run_start *l, const struct run_start_input *
                     "           dealt anew when nodes come or go; replicas of each file: %lld",
                     (long long)in->config->replicas);
     if (in->share && s->config->dry_run)
-        tell_deal(l, in);
+        show_deal(l, in);
 }
 
 // "inputs":[{"name":…,"files":…,"shares":[{"node":…,"files":…,"bytes":…},…]},…]
@@ -120,7 +120,7 @@ static void deal_json(const struct run_start *l, struct json_out *j) {
 // ---- the plan -----------------------------------------------------------------------------------
 
 // Prints the settings of the native trainer and their sources, without defaults.
-static void tell_settings(const struct run_start *l) {
+static void show_settings(const struct run_start *l) {
     const struct option_set *set = &l->context->config->set;
     struct arena *a = l->context->arena;
     for (struct render_each x = {0}; render_next(&x, set);) {
@@ -143,7 +143,7 @@ void train_plan_show(const struct run_start *l) {
     bool trains = l->native && !l->measures;
     screen_note(s->screen, "command  %s", trains ? "native trainer" : command_text(s->arena, r));
     if (trains && s->config->dry_run)
-        tell_settings(l);
+        show_settings(l);
     int spares = (int)r->node_count - r->nodes_max;
     struct strbuf nodes = {0};
     strbuf_addf(&nodes, "%d", r->nodes_max);
@@ -158,7 +158,7 @@ void train_plan_show(const struct run_start *l) {
                 l->common->files == 1 ? "" : "s", str_human_bytes(size, l->common->bytes),
                 l->work_is_implicit ? ", the current folder among them" : "");
     for (size_t i = 0; i < l->input_count; i++)
-        tell_input(l, &l->inputs[i]);
+        show_input(l, &l->inputs[i]);
     if (r->wanted != RESULT_ALL)
         screen_note(s->screen, "fetches  %s of the results, the rest stays on the nodes",
                     r->wanted ? result_kinds_words(s->arena, r->wanted) : "nothing");

@@ -23,7 +23,7 @@ static void note_event(struct agent *a, enum node_event kind, const struct wire_
 
 // A stop or a lost coordinator may have ended the round meanwhile.
 static bool is_wanted(const struct agent *a) {
-    return !a->over && a->joined && !a->stop_told && !a->round_failed &&
+    return !a->over && a->joined && !a->stop_requested && !a->round_failed &&
            workers_is_idle(&a->workers);
 }
 

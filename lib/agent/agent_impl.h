@@ -52,7 +52,7 @@ struct agent {
     struct store_server *store, *store_next; // of this round, and of the next one
     int round, restarts, max_restarts, group_rank, group_world, rank;
     int64_t round_ms, started_ms, stop_ms;
-    bool round_failed, stop_told, stop_final, done_told, leaving, rejoin;
+    bool round_failed, stop_requested, stop_final, done_sent, leaving, rejoin;
     int present, expected;
     struct worker_facts facts;
     struct arena round_texts; // addresses in facts, until the workers start
@@ -167,7 +167,8 @@ int agent_notice_open(struct agent *a, struct err *e);
 void agent_notice_close(struct agent *a);
 void agent_notice_signal(struct agent *a); // to all workers, as soon as each can handle it
 void agent_notice_joined(struct agent *a); // the coordinator is connected
-void agent_notice_told(struct agent *a, const struct wire_msg *m); // a notice from the coordinator
+void agent_notice_received(struct agent *a,
+                           const struct wire_msg *m); // a notice from the coordinator
 bool agent_notice_takes(struct agent *a,
                         const struct worker *x); // true: this exit counts as leaving
 

@@ -21,7 +21,7 @@ static int64_t left_ms(const struct notice *n) {
     return n->deadline_s == 0 ? -1 : left > 0 ? left : 0;
 }
 
-static void tell(struct agent *a, const struct wire_msg *m) {
+static void record_notice(struct agent *a, const struct wire_msg *m) {
     struct json_out *j = events_begin(&a->events, EVENT_NOTICE);
     int signal = a->config->notice_signal;
     json_str(j, "peer", m->name);
@@ -55,8 +55,8 @@ void agent_notice_signal(struct agent *a) {
         workers_signal(&a->workers, a->config->notice_signal);
 }
 
-void agent_notice_told(struct agent *a, const struct wire_msg *m) {
-    tell(a, m);
+void agent_notice_received(struct agent *a, const struct wire_msg *m) {
+    record_notice(a, m);
     agent_notice_signal(a);
 }
 
@@ -65,12 +65,12 @@ static void send_notice(struct agent *a) {
                          .name = a->config->name,
                          .reason = preemption_notice_word(a->notice.kind),
                          .grace_ms = left_ms(&a->notice)};
-    bool told = a->link.stage == CHANNEL_READY || a->session.open;
-    a->notice_unsent = !told || a->state == NODE_STARTING;
+    bool can_send = a->link.stage == CHANNEL_READY || a->session.open;
+    a->notice_unsent = !can_send || a->state == NODE_STARTING;
     if (!a->notice_unsent)
         agent_send(a, &m);
     else if (!workers_is_idle(&a->workers))
-        agent_notice_told(a, &m);
+        agent_notice_received(a, &m);
 }
 
 void agent_notice_joined(struct agent *a) {
@@ -99,7 +99,8 @@ static void on_leave(struct timer *t) {
 }
 
 bool agent_notice_takes(struct agent *a, const struct worker *x) {
-    if (!preemption_ends_node(a->notice.kind) || worker_succeeded(x) || a->over || a->stop_told)
+    if (!preemption_ends_node(a->notice.kind) || worker_succeeded(x) || a->over ||
+        a->stop_requested)
         return false;
     leave(a);
     return true;

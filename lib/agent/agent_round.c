@@ -97,7 +97,7 @@ static void take_addresses(struct agent *a, const struct wire_msg *m) {
     a->facts.addresses = known ? list : NULL;
 }
 
-static void tell_round(struct agent *a, const struct wire_msg *m) {
+static void record_round(struct agent *a, const struct wire_msg *m) {
     struct json_out *j = events_begin(&a->events, EVENT_ROUND);
     json_int(j, "round", a->round);
     json_int(j, "restarts", a->restarts);
@@ -145,7 +145,7 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
         agent_coordinator_lost(a, "this agent was stopped for too long", 0);
         return;
     }
-    a->round_failed = a->stop_told = a->done_told = a->rejoin = false;
+    a->round_failed = a->stop_requested = a->done_sent = a->rejoin = false;
     a->round_ms = clock_mono_ms();
     store_server_close(a->store);
     a->store = a->store_next;
@@ -155,7 +155,7 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
         store_server_close(a->store);
         a->store = NULL;
     }
-    tell_round(a, m);
+    record_round(a, m);
     agent_set_state(a, NODE_RUNNING,
                     m->reason); // the reason of the restart; "" for the first round
     take_addresses(a, m);
@@ -219,14 +219,14 @@ static void send_stopped(struct agent *a) {
         m.store_port = port;
         agent_set_state(a, NODE_JOINING, a->reason);
     }
-    a->stop_told = false;
+    a->stop_requested = false;
     agent_send(a, &m);
 }
 
 static void on_stop(struct agent *a, const struct wire_msg *m) {
     if (m->round != a->round)
         return;
-    a->stop_told = true;
+    a->stop_requested = true;
     a->stop_final = m->final != 0;
     election_merge_counters(&a->election, &(struct election_counters){
                                               (int)m->round, (int)m->restarts, (int)m->crashes});
@@ -291,7 +291,7 @@ static agent_handler *const handlers[WIRE_TYPE_COUNT] = {
     [WIRE_ALLOW] = on_allow,
     [WIRE_STOP] = on_stop,
     [WIRE_FINISH] = on_finish,
-    [WIRE_NOTICE] = agent_notice_told,
+    [WIRE_NOTICE] = agent_notice_received,
     [WIRE_COPIES] = agent_copies_ring,
 };
 
@@ -326,7 +326,7 @@ static void on_started(struct workers *w) {
         log_times_begin(&a->log_times, a->loop, w);
 }
 
-static void tell_exit(struct agent *a, const struct worker *x) {
+static void record_exit(struct agent *a, const struct worker *x) {
     bool signalled = x->status > 0 && WIFSIGNALED(x->status);
     struct json_out *j = events_begin(&a->events, EVENT_EXITED);
     json_int(j, "round", a->round);
@@ -361,13 +361,13 @@ static void on_exited(struct workers *w, const struct worker *x) {
     bool caused = w->stopping && x->stopped;
     if (x->ended_mono_ms >= election_lease_end(&a->election)) // the guard ended it
         caused = a->round_failed = true;
-    tell_exit(a, x);
+    record_exit(a, x);
     if (a->config->run_dir)
         log_times_note(x);
     agent_write_status(a);
     if (!caused && agent_notice_takes(a, x))
         return;
-    if (!caused && !worker_succeeded(x) && !a->stop_told && !a->over) {
+    if (!caused && !worker_succeeded(x) && !a->stop_requested && !a->over) {
         report_failure(a, x);
         a->round_failed = true;
         snprintf(a->reason, sizeof a->reason, "rank %d failed", x->rank);
@@ -376,9 +376,9 @@ static void on_exited(struct workers *w, const struct worker *x) {
     int succeeded = 0;
     for (int i = 0; i < w->count; i++)
         succeeded += worker_succeeded(&w->list[i]);
-    if (succeeded == w->count && !a->round_failed && !a->stop_told && !a->done_told) {
+    if (succeeded == w->count && !a->round_failed && !a->stop_requested && !a->done_sent) {
         struct wire_msg m = {.type = WIRE_DONE, .round = a->round};
-        a->done_told = true;
+        a->done_sent = true;
         agent_send(a, &m);
         agent_set_state(a, NODE_WAITING, "the workers of this node are done");
     }
@@ -392,7 +392,7 @@ void agent_round_gone(struct agent *a) {
     } else if (a->rejoin) {
         a->rejoin = false;
         agent_link_join(a);
-    } else if (a->stop_told) {
+    } else if (a->stop_requested) {
         send_stopped(a);
     } else if (a->round_failed && a->joined && !a->workers.stopping) { // their lease expired
         agent_coordinator_lost(a, "this agent was stopped for too long", 0);

@@ -18,7 +18,7 @@
 static const enum node_event ends[] = {
     [NODE_FINISHED] = EVENT_FINISHED, [NODE_FAILED] = EVENT_FAILED, [NODE_STOPPED] = EVENT_ENDED};
 
-static void tell_end(struct agent *a, enum node_state state) {
+static void record_end(struct agent *a, enum node_state state) {
     struct json_out *j = events_begin(&a->events, ends[state]);
     json_int(j, "exit_status", a->exit_status);
     json_int(j, "rounds", a->round + 1);
@@ -94,7 +94,7 @@ void agent_maybe_leave_loop(struct agent *a) {
         return;
     if (a->begin_ms >= 0) { // once: events end when nothing remains
         agent_write_status(a);
-        tell_end(a, a->state);
+        record_end(a, a->state);
         a->begin_ms = -1;
     }
     loop_stop(a->loop);

@@ -64,7 +64,7 @@ static void on_answer(struct agent *a, const struct wire_msg *m) {
 }
 
 void agent_send(struct agent *a, const struct wire_msg *m) {
-    channel_tell(&a->link, &a->session, m);
+    channel_send_kept(&a->link, &a->session, m);
 }
 
 void agent_link_join(struct agent *a) {
@@ -190,7 +190,7 @@ static void on_resume_message(struct channel *l, const struct wire_msg *m) {
              (long long)(clock_mono_ms() - a->cut_ms));
     l->events = &link_table;
     a->session.cut = false;
-    channel_tell_again(l, &a->session);
+    channel_send_again(l, &a->session);
     election_resumed(&a->election, clock_mono_ms());
     agent_elect_pump(a);
 }
@@ -299,7 +299,7 @@ void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms)
     agent_stop_workers(a, SIGTERM, grace_ms, "the coordinator is lost");
     a->round_failed =
         true; // exit statuses of the workers from now on are not failures of their own
-    a->stop_told = false;
+    a->stop_requested = false;
     election_leader_lost(&a->election, now);
     agent_elect_pump(a);
 }

@@ -121,8 +121,8 @@ void coordinator_name_peer(struct peer *p, int id) {
     admission_leave(&p->newcomer);
 }
 
-void coordinator_tell(struct peer *p, const struct wire_msg *m) {
-    channel_tell(&p->link, &p->session, m);
+void coordinator_send(struct peer *p, const struct wire_msg *m) {
+    channel_send_kept(&p->link, &p->session, m);
 }
 
 static void on_evict(struct newcomer *g) {
@@ -248,7 +248,7 @@ static void on_resume(struct peer *p, const struct wire_msg *m) {
                          .incarnation = c->config.rendezvous.incarnation,
                          .taken = p->session.taken};
     channel_send(&p->link, &r);
-    channel_tell_again(&p->link, &p->session);
+    channel_send_again(&p->link, &p->session);
     log_warn("a node is connected again without loss", "node=%s",
              rendezvous_member(c->rendezvous, id)->name);
 }
@@ -334,7 +334,7 @@ static void on_stop_run(struct peer *p, const struct wire_msg *m) {
 static void on_notice(struct peer *p, const struct wire_msg *m) {
     for (struct peer *x = p->coordinator->peers; x; x = x->next)
         if (x->id >= 0)
-            coordinator_tell(x, m);
+            coordinator_send(x, m);
 }
 
 static void on_beat(struct peer *p, const struct wire_msg *m) {

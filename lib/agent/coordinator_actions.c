@@ -15,7 +15,7 @@ enum { NAMES_BYTES_MAX = 1024 };
 static void send_to(struct coordinator *c, int id, const struct wire_msg *m) {
     struct peer *p = coordinator_peer(c, id);
     if (p)
-        coordinator_tell(p, m);
+        coordinator_send(p, m);
 }
 
 void coordinator_election_peers(const struct coordinator *c, struct election_peer *peers,
@@ -145,7 +145,7 @@ static void do_waiting(struct coordinator *c, const struct rendezvous_action *a)
                          .reason = strbuf_cstr(&text)};
     for (struct peer *p = c->peers; p; p = p->next)
         if (p->id >= 0)
-            coordinator_tell(p, &m);
+            coordinator_send(p, &m);
     strbuf_fini(&text);
 }
 
@@ -267,7 +267,7 @@ static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
     for (struct peer *p = c->peers; p; p = p->next) {
         const struct rendezvous_member *x = rendezvous_member(c->rendezvous, p->id);
         if (x && x->state == MEMBER_STOPPING)
-            coordinator_tell(p, &m);
+            coordinator_send(p, &m);
     }
     log_info(a->final ? "the run is being stopped" : "the round is stopped to start again",
              "reason=%s", a->reason);
@@ -377,7 +377,7 @@ static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
                          .failure_count = failed ? c->failure_count : 0};
     for (struct peer *p = c->peers; p; p = p->next)
         if (p->id >= 0)
-            coordinator_tell(p, &m);
+            coordinator_send(p, &m);
     free(list);
     c->over = true;
     c->linger_until_ms = coordinator_now_ms() + COORDINATOR_LINGER_MS_MAX;

@@ -58,7 +58,7 @@ struct peer *coordinator_peer(struct coordinator *c, int id);
 void coordinator_name_peer(struct peer *p, int id);
 int64_t coordinator_rounds(const struct voter *v); // in the format of wire_node
 void coordinator_peer_gone(struct peer *p, const char *why);
-void coordinator_tell(struct peer *p,
+void coordinator_send(struct peer *p,
                       const struct wire_msg *m); // sends a message as part of the peer's session
 
 #endif

@@ -47,7 +47,7 @@ static void put_again(struct channel *l, const char *frame, size_t len) {
     conn_send(&l->conn, l->scratch.data, l->scratch.len);
 }
 
-void channel_tell(struct channel *l, struct replay *s, const struct wire_msg *m) {
+void channel_send_kept(struct channel *l, struct replay *s, const struct wire_msg *m) {
     struct strbuf frame = {0};
     frame_put(&frame, m, NULL);
     replay_keep(s, frame.data, frame.len);
@@ -56,7 +56,7 @@ void channel_tell(struct channel *l, struct replay *s, const struct wire_msg *m)
     strbuf_fini(&frame);
 }
 
-void channel_tell_again(struct channel *l, const struct replay *s) {
+void channel_send_again(struct channel *l, const struct replay *s) {
     const char *frame;
     size_t at = 0, len;
     while (l->stage == CHANNEL_READY && (frame = replay_unacked(s, &at, &len)))

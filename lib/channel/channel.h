@@ -68,8 +68,8 @@ int channel_open(struct channel *l, struct loop *loop, int fd, enum channel_side
                  const struct channel_events *events, struct err *e);
 void channel_send(struct channel *l, const struct wire_msg *m);
 // Sends a message as part of the session, now or after a resume; and sends missing messages again.
-void channel_tell(struct channel *l, struct replay *s, const struct wire_msg *m);
-void channel_tell_again(struct channel *l, const struct replay *s);
+void channel_send_kept(struct channel *l, struct replay *s, const struct wire_msg *m);
+void channel_send_again(struct channel *l, const struct replay *s);
 // Sends a reason, then closes the link without on_end. final: the peer should not retry.
 void channel_refuse(struct channel *l, bool final, const char *reason);
 void channel_close(struct channel *l); // no callback; safe on a closed one

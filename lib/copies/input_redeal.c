@@ -244,7 +244,7 @@ static void note(struct input_redeal *d, enum keeper_note kind, const char *inpu
                          .group_rank = d->keeper->rank,
                          .group_world = d->keeper->nodes,
                          .reason = reason};
-    keeper_tell(d->keeper, &m);
+    keeper_send_note(d->keeper, &m);
 }
 
 // ---- shares -------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ static void note(struct keeper_state *s, enum keeper_note kind, int64_t number, 
                          .number = number,
                          .bytes = (int64_t)bytes,
                          .reason = reason};
-    keeper_tell(s, &m);
+    keeper_send_note(s, &m);
 }
 
 static void on_sent(struct keeper_state *s, int64_t number, uint64_t bytes) {

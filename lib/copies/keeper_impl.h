@@ -82,7 +82,7 @@ struct keeper_state {
 };
 
 _Noreturn void keeper_main(const struct keeper_spec *spec, int fd);
-void keeper_tell(const struct keeper_state *s, const struct wire_msg *note);
+void keeper_send_note(const struct keeper_state *s, const struct wire_msg *note);
 void keeper_close_others(int kept);    // all descriptors but the standard ones and this one
 bool keeper_is_name(const char *name); // of a node, as a folder
 void keeper_ready(struct keeper_state *s, const char *why); // sends KEEPER_READY

@@ -14,10 +14,10 @@
 
 static void begin(struct keeper_state *s);
 
-static void tell_failure(const struct keeper_state *s, const char *why) {
+static void report_failure(const struct keeper_state *s, const char *why) {
     struct wire_msg m = {
         .type = WIRE_STATE_NOTE, .kind = KEEPER_INPUTS, .number = s->round, .reason = why};
-    keeper_tell(s, &m);
+    keeper_send_note(s, &m);
 }
 
 static void on_redealt(struct child *c, int status) {
@@ -26,7 +26,7 @@ static void on_redealt(struct child *c, int status) {
     if (s->redeal_waits)
         begin(s);
     else if (status != 0) // its note may be lost
-        tell_failure(s, "the process that fetches the files of inputs was killed");
+        report_failure(s, "the process that fetches the files of inputs was killed");
 }
 
 static void begin(struct keeper_state *s) {
@@ -41,7 +41,7 @@ static void begin(struct keeper_state *s) {
         kill(pid, SIGKILL);
     s->redeals = !e.code;
     if (e.code)
-        tell_failure(s, e.text);
+        report_failure(s, e.text);
 }
 
 // An open store is not pruned, so copies stay.

@@ -22,7 +22,7 @@ enum { NICE = 10 };
 
 static void on_next(struct timer *t);
 
-void keeper_tell(const struct keeper_state *s, const struct wire_msg *note) {
+void keeper_send_note(const struct keeper_state *s, const struct wire_msg *note) {
     struct strbuf text = {0};
     frame_put(&text, note, NULL);
     if (send(s->fd, text.data, text.len, MSG_NOSIGNAL) < 0)
@@ -96,7 +96,7 @@ void keeper_ready(struct keeper_state *s, const char *why) {
     struct wire_msg m = {
         .type = WIRE_STATE_NOTE, .kind = KEEPER_READY, .number = s->round, .reason = why};
     mark_here(s);
-    keeper_tell(s, &m);
+    keeper_send_note(s, &m);
     if (!s->next.loop && !s->publishing)
         look_again(s, s->spec->every_ms);
     keeper_send(s);

@@ -90,7 +90,7 @@ void fleet_done(struct fleet_node *n, const struct err *e) {
             snprintf(words, sizeof words, "done in %s", took);
         progress_end(&f->progress, n->index, well, well ? words : n->err.text);
         // In plain style fleet_report prints the failure.
-        row->told |= !well && f->context->screen->style == SCREEN_PLAIN;
+        row->reported |= !well && f->context->screen->style == SCREEN_PLAIN;
     }
 }
 
@@ -122,7 +122,7 @@ static void open_progress(struct fleet *f, const char *operation) {
         const char *why = n->failed ? n->err.text : n->left_out;
         progress_state(&f->progress, i,
                        why ? arena_printf(f->context->arena, "left out: %s", why) : "waiting");
-        f->progress.rows[i].ended = f->progress.rows[i].told = why != NULL;
+        f->progress.rows[i].ended = f->progress.rows[i].reported = why != NULL;
     }
     timer_start(f->context->loop, &f->tick, PROGRESS_DRAW_MS, on_tick);
 }

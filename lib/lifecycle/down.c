@@ -34,7 +34,7 @@ struct down {
 // ---- cleaning nodes -----------------------------------------------------------------------------
 
 // Prints a note for each string in the list of remaining items.
-static void tell_list(const struct fleet_node *n, const struct json *list, const char *what) {
+static void show_list(const struct fleet_node *n, const struct json *list, const char *what) {
     struct context *s = n->fleet->context;
     for (const struct json *v = list && list->type == JSON_ARRAY ? list->child : NULL; v;
          v = v->next)
@@ -51,8 +51,8 @@ static void on_cleaned(void *ctx, const struct transport_result *r) {
     struct err e = {0}, ignored = {0};
     if (fleet_answer(r, &e) == 0 && json_parse(&a, r->out, r->out_len, &j, &ignored) == 0) {
         w->bytes = (uint64_t)json_get_int(j, "removed_bytes", 0);
-        tell_list(n, json_get(j, "others"), "programs and content stay there for");
-        tell_list(n, json_get(j, "left"),
+        show_list(n, json_get(j, "others"), "programs and content stay there for");
+        show_list(n, json_get(j, "left"),
                   "this stays in dtctl's folder there, which push put there:");
     }
     arena_fini(&a);
@@ -140,7 +140,7 @@ static int clean_nodes(struct down *d, struct err *e) {
 
 // ---- before -------------------------------------------------------------------------------------
 
-static void tell(const struct down *d) {
+static void show(const struct down *d) {
     const struct fleet *f = &d->fleet;
     struct screen *screen = d->context->screen;
     struct strbuf text = {0};
@@ -155,7 +155,7 @@ static void tell(const struct down *d) {
         else
             screen_out(screen, "would clean %s: %s%s\n", n->name, n->root, why);
     }
-    unfetched_tell(&d->unfetched);
+    unfetched_show(&d->unfetched);
     if (!d->options->dry_run)
         return;
     screen_event(&text, &j, "would-remove");
@@ -177,7 +177,7 @@ static int ask(const struct down *d, struct err *e) {
     struct context *s = d->context;
     if (s->config->yes || d->options->agreed || !context_can_ask(s))
         return 0;
-    tell(d);
+    show(d);
     const char *usual = d->provider->take_down ? "end these?" : "remove these?";
     int yes = context_ask(s, d->options->asking ? d->options->asking : usual, e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was removed");
@@ -249,7 +249,7 @@ static int take_down(struct down *d, struct err *e) {
         look(d, indices, count, e) < 0)
         return -1;
     if (o->dry_run) {
-        tell(d);
+        show(d);
         return 0;
     }
     if (ask(d, e) < 0 || unfetched_settle(&d->unfetched, e) < 0)

@@ -124,7 +124,7 @@ static const char *verb(const char *what) {
     return str_ends(what, "s") || strstr(what, " and ") ? "are" : "is";
 }
 
-void unfetched_tell(const struct unfetched *l) {
+void unfetched_show(const struct unfetched *l) {
     struct screen *s = l->fleet->context->screen;
     bool lost = l->rules->force;
     if (l->going)

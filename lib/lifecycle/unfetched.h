@@ -3,7 +3,7 @@
 // `up` with fewer nodes, and everything else that removes a node's files checks here first.
 //
 //     unfetched_find(&fleet, &rules, &l, e); // the fleet is connected; changes nothing
-//     unfetched_tell(&l); // prints one line per loss
+//     unfetched_show(&l); // prints one line per loss
 //     unfetched_settle(&l, e); // fetches results where possible, else refuses
 //
 // All memory is in the context's arena.
@@ -40,7 +40,7 @@ int unfetched_find(struct fleet *f, const struct unfetched_rules *rules, struct 
                    struct err *e);
 // " (1 run not fetched)", or "" when nothing would be lost.
 const char *unfetched_words(const struct unfetched *l);
-void unfetched_tell(const struct unfetched *l);
+void unfetched_show(const struct unfetched *l);
 // 0: nothing remains to be lost, or the rules permit the loss.
 int unfetched_settle(struct unfetched *l, struct err *e);
 // Folded for a message: "a, b, c and 4 more".

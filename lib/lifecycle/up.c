@@ -85,7 +85,7 @@ void lifecycle_forget_options(struct context *s) {
         unlink(config_kept_path(s->config));
 }
 
-void lifecycle_tell_kept(struct context *s) {
+void lifecycle_show_kept(struct context *s) {
     const struct option_set *set = &s->config->set;
     for (const struct option_shadow *h = set->shadows; h; h = h->next) {
         const struct option_bound *b;

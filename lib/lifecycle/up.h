@@ -17,7 +17,7 @@ struct lifecycle_up_result {
 int lifecycle_up(struct context *s, bool force, struct lifecycle_up_result *out, struct err *e);
 
 // Prints a line for each value in the file that an option of an earlier `up` overrides.
-void lifecycle_tell_kept(struct context *s);
+void lifecycle_show_kept(struct context *s);
 void lifecycle_forget_options(struct context *s); // of a removed cluster
 
 #endif

@@ -64,7 +64,7 @@ void boot_progress_say(struct boot_progress *p, size_t node, const char *words) 
         progress_state(&p->progress, node, words);
 }
 
-static void tell_event(struct boot_progress *p, size_t node, enum boot_phase phase) {
+static void write_event(struct boot_progress *p, size_t node, enum boot_phase phase) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "phase");
@@ -79,7 +79,7 @@ void boot_progress_reach(struct boot_progress *p, size_t node, enum boot_phase p
     if (node >= p->count || p->nodes[node].at_ms[phase] >= 0)
         return;
     p->nodes[node].at_ms[phase] = clock_mono_ms() - p->started_ms;
-    tell_event(p, node, phase);
+    write_event(p, node, phase);
     snprintf(words, sizeof words, "%s after %s", NAMES[phase],
              str_human_ms(took, p->nodes[node].at_ms[phase]));
     if (!p->shown)

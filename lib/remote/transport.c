@@ -91,20 +91,20 @@ struct loop *transport_loop(const struct transport_link *l) {
     return l->env->loop;
 }
 
-void transport_tell_open(struct transport_link *l) {
+void transport_notify_open(struct transport_link *l) {
     if (l->closed)
         return;
     l->state = TRANSPORT_UP;
     l->events->on_open(l, l->ctx);
 }
 
-void transport_tell_down(struct transport_link *l, const struct err *e) {
+void transport_notify_down(struct transport_link *l, const struct err *e) {
     if (l->closed || l->state == TRANSPORT_DOWN)
         return;
     l->state = TRANSPORT_DOWN;
     // A callback may close runs or the link, never free them: the list stays valid.
     for (struct transport_run *r = l->runs; r; r = r->next)
-        transport_tell_lost(r, e);
+        transport_notify_lost(r, e);
     if (!l->closed)
         l->events->on_down(l, l->ctx, e);
 }
@@ -289,7 +289,7 @@ void transport_input_sent(struct transport_run *r, size_t len) {
     }
 }
 
-void transport_tell_output(struct transport_run *r, bool is_stderr, const void *p, size_t len) {
+void transport_notify_output(struct transport_run *r, bool is_stderr, const void *p, size_t len) {
     if (r->closed || r->ended)
         return;
     if (is_stderr && r->events->on_error)
@@ -298,7 +298,7 @@ void transport_tell_output(struct transport_run *r, bool is_stderr, const void *
         r->events->on_output(r, r->ctx, p, len);
 }
 
-void transport_tell_end(struct transport_run *r, const struct transport_end *end) {
+void transport_notify_end(struct transport_run *r, const struct transport_end *end) {
     if (r->closed || r->ended)
         return;
     r->ended = true;
@@ -306,9 +306,9 @@ void transport_tell_end(struct transport_run *r, const struct transport_end *end
     r->events->on_end(r, r->ctx, end);
 }
 
-void transport_tell_lost(struct transport_run *r, const struct err *e) {
+void transport_notify_lost(struct transport_run *r, const struct err *e) {
     struct transport_end end = {.how = TRANSPORT_LOST, .status = -1, .err = e};
-    transport_tell_end(r, &end);
+    transport_notify_end(r, &end);
 }
 
 // ---- short commands ---------------------------------------------------------------------------

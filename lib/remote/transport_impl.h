@@ -49,12 +49,12 @@ struct transport_run {
 };
 
 // Deliver events to the caller; no-ops after it has closed the object.
-void transport_tell_open(struct transport_link *l);
+void transport_notify_open(struct transport_link *l);
 // Ends all runs as lost, then calls on_down.
-void transport_tell_down(struct transport_link *l, const struct err *e);
-void transport_tell_output(struct transport_run *r, bool is_stderr, const void *p, size_t len);
-void transport_tell_end(struct transport_run *r, const struct transport_end *end);
-void transport_tell_lost(struct transport_run *r, const struct err *e);
+void transport_notify_down(struct transport_link *l, const struct err *e);
+void transport_notify_output(struct transport_run *r, bool is_stderr, const void *p, size_t len);
+void transport_notify_end(struct transport_run *r, const struct transport_end *end);
+void transport_notify_lost(struct transport_run *r, const struct err *e);
 
 // The pending input, and a report of how much was sent (may call on_room).
 const void *transport_input_peek(const struct transport_run *r, size_t *len);

@@ -93,7 +93,7 @@ static void run_maybe_end(struct local_run *r, bool give_up) {
         end.how = TRANSPORT_SIGNALED;
         snprintf(end.signal, sizeof end.signal, "%s", str_starts(name, "SIG") ? name + 3 : name);
     }
-    transport_tell_end(&r->run, &end);
+    transport_notify_end(&r->run, &end);
 }
 
 static void read_from(struct local_run *r, struct watch *w, int *fd, bool is_stderr) {
@@ -101,7 +101,7 @@ static void read_from(struct local_run *r, struct watch *w, int *fd, bool is_std
     for (int i = 0; i < LOCAL_READS_PER_EVENT_MAX && *fd >= 0 && !r->run.paused; i++) {
         ssize_t n = read(*fd, buf, sizeof buf);
         if (n > 0) {
-            transport_tell_output(&r->run, is_stderr, buf, (size_t)n);
+            transport_notify_output(&r->run, is_stderr, buf, (size_t)n);
             if (r->run.closed)
                 return;
             if (r->exited)
@@ -200,7 +200,7 @@ static void input_watch(struct local_run *r) {
         watch_stop(&r->in);
     else if (!r->in.loop &&
              watch_start(r->run.link->env->loop, &r->in, r->in_fd, LOOP_WRITE, r->in.cb, &e) < 0)
-        transport_tell_lost(&r->run, &e);
+        transport_notify_lost(&r->run, &e);
 }
 
 static void on_in(struct watch *w, unsigned events) {
@@ -217,7 +217,7 @@ static void on_kick(struct timer *t) {
     struct local_link *l = container_of(t, struct local_link, kick);
     link_enter(l);
     if (l->link.state == TRANSPORT_OPENING)
-        transport_tell_open(&l->link);
+        transport_notify_open(&l->link);
     for (struct transport_run *t_run = l->link.runs; t_run; t_run = t_run->next) {
         struct local_run *r = (struct local_run *)t_run;
         if (t_run->closed || t_run->ended)

@@ -56,7 +56,7 @@ static struct ssh *session_of(const struct ssh_run *r) {
 static void run_fail(struct ssh_run *r, const char *doing) {
     struct err e;
     (void)ssh_error(session_of(r), doing, &e);
-    transport_tell_lost(&r->run, &e);
+    transport_notify_lost(&r->run, &e);
     r->state = RUN_CLOSE;
 }
 
@@ -168,14 +168,14 @@ static void write_input(struct ssh_run *r) {
 
 // Delivers output of the command without the text of its login shell. False when that text exceeds
 // the limit.
-static bool tell_output(struct ssh_run *r, bool is_stderr, const char *p, size_t len) {
+static bool notify_output(struct ssh_run *r, bool is_stderr, const char *p, size_t len) {
     struct err e;
     int rc = is_stderr ? 1 : ssh_mark_take(&r->early, &p, &len);
     if (rc > 0) {
         if (r->early.over)
             strbuf_fini(&r->early.text);
         if (len)
-            transport_tell_output(&r->run, is_stderr, p, len);
+            transport_notify_output(&r->run, is_stderr, p, len);
         return true;
     }
     if (rc == 0)
@@ -184,7 +184,7 @@ static bool tell_output(struct ssh_run *r, bool is_stderr, const char *p, size_t
                   "%s: its login shell prints more than %d KiB before it does anything (try: make "
                   "it silent for commands)",
                   session_of(r)->host.label, SSH_EARLY_BYTES_MAX >> 10);
-    transport_tell_lost(&r->run, &e);
+    transport_notify_lost(&r->run, &e);
     r->state = RUN_CLOSE;
     return false;
 }
@@ -198,7 +198,7 @@ static int read_output(struct ssh_run *r, int stream) {
         ssize_t n = libssh2_channel_read_ex(r->channel, stream, buf, sizeof buf);
         if (session_fail(r, n) || n <= 0)
             return 0;
-        if (!tell_output(r, stream == SSH_EXTENDED_DATA_STDERR, buf, (size_t)n) || r->run.closed)
+        if (!notify_output(r, stream == SSH_EXTENDED_DATA_STDERR, buf, (size_t)n) || r->run.closed)
             return 0;
     }
     return 1;
@@ -219,12 +219,12 @@ static int signal_number(const char *name) {
     return 127;
 }
 
-static void tell_status(struct ssh_run *r) {
+static void notify_status(struct ssh_run *r) {
     char *name = NULL;
     size_t len = 0;
     struct transport_end end = {.how = TRANSPORT_EXITED};
     if (!r->early.over && r->early.text.len) // the command did not run; this text may say why
-        transport_tell_output(&r->run, true, r->early.text.data, r->early.text.len);
+        transport_notify_output(&r->run, true, r->early.text.data, r->early.text.len);
     if (r->run.closed)
         return;
     (void)libssh2_channel_get_exit_signal(r->channel, &name, &len, NULL, NULL, NULL, NULL);
@@ -238,10 +238,10 @@ static void tell_status(struct ssh_run *r) {
         struct err e;
         (void)err_set(&e, ERR_NO_STATUS, "%s: the command ended without an exit status",
                       session_of(r)->host.label);
-        transport_tell_lost(&r->run, &e);
+        transport_notify_lost(&r->run, &e);
         return;
     }
-    transport_tell_end(&r->run, &end);
+    transport_notify_end(&r->run, &end);
 }
 
 static int step_on(struct ssh_run *r) {
@@ -270,7 +270,7 @@ static int step_on(struct ssh_run *r) {
     int rc = libssh2_channel_wait_closed(r->channel);
     if (session_fail(r, rc) || rc != 0)
         return r->run.closed;
-    tell_status(r);
+    notify_status(r);
     r->state = RUN_CLOSE;
     return 1;
 }
@@ -300,7 +300,7 @@ static struct ssh_link *link_of(struct ssh *s) {
 }
 
 static void on_open(struct ssh *s) {
-    transport_tell_open(&link_of(s)->link);
+    transport_notify_open(&link_of(s)->link);
 }
 
 static void on_step(struct ssh *s) {
@@ -315,7 +315,7 @@ static void on_down(struct ssh *s, const struct err *e) {
     struct ssh_link *l = link_of(s);
     struct err named = *e;
     (void)err_wrap(&named, "node %s", l->link.target.node);
-    transport_tell_down(&l->link, &named);
+    transport_notify_down(&l->link, &named);
 }
 
 static void run_free(struct ssh_run *r) {

@@ -153,13 +153,13 @@ static void emit_summary(const struct summary *sum, struct err *e) {
 static int take_turn(struct attention *a, int *lock, struct err *e) {
     struct context *s = a->follow.context;
     struct run *run = a->follow.run, now;
-    bool told = false;
+    bool reported = false;
     while (run_lock(&s->cluster, run->id, "fetching the results", lock, e) < 0) {
         if (e->code != ERR_BUSY)
             return -1;
-        if (!told)
+        if (!reported)
             screen_note(s->screen, "another dtctl fetches the results of this run; waiting for it");
-        told = true;
+        reported = true;
         err_clear(e);
         if (context_pause(s, FLEET_RETRY_PAUSE_MS, e) < 0)
             return -1;

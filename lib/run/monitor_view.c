@@ -120,7 +120,7 @@ static void on_update(void *ctx, const struct follow_node *n, const struct follo
     if (!is_shown(v, n, rank) || (b->node && b->rank < rank && now - b->at_ms < VIEW_BAR_STALE_MS))
         return;
     if (!b->node)
-        b->told_ms = now;
+        b->shown_ms = now;
     b->node = n;
     b->file = *file;
     b->rank = rank;
@@ -129,13 +129,13 @@ static void on_update(void *ctx, const struct follow_node *n, const struct follo
     memcpy(b->text, line, b->len);
 }
 
-static void tell_bar(struct monitor_view *v, int64_t now) {
+static void show_bar(struct monitor_view *v, int64_t now) {
     struct view_bar *b = &v->bar;
     struct screen *screen = v->follow->context->screen;
     char label[VIEW_LABEL_BYTES_MAX];
-    if (!b->node || b->at_ms <= b->told_ms || now - b->told_ms < VIEW_BAR_PLAIN_MS)
+    if (!b->node || b->at_ms <= b->shown_ms || now - b->shown_ms < VIEW_BAR_PLAIN_MS)
         return;
-    b->told_ms = now;
+    b->shown_ms = now;
     make_label(v, b->node, &b->file, b->rank, label);
     if (screen->style == SCREEN_JSON)
         line_json(v, b->node, b->rank, &b->file, "update", b->text, b->len);
@@ -226,9 +226,9 @@ static void remark_leader(struct monitor_view *v, const struct json *j) {
 // Where /opt/ml is not mounted, programs see less; the first node stands for all.
 static void remark_sagemaker(struct monitor_view *v, const struct json *j) {
     const char *tree = json_get_str(j, "tree", "");
-    if (v->told_tree || strcmp(tree, "mounted") == 0)
+    if (v->shown_tree || strcmp(tree, "mounted") == 0)
         return;
-    v->told_tree = true;
+    v->shown_tree = true;
     screen_note(v->follow->context->screen, "/opt/ml %s on %s (%s)",
                 strcmp(tree, "linked") == 0 ? "is a link" : "is only in variables",
                 json_get_str(j, "node", "?"), json_get_str(j, "reason", ""));
@@ -449,7 +449,7 @@ static void on_tick(void *ctx) {
     if (v->muted)
         return;
     if (screen->style != SCREEN_TERMINAL) {
-        tell_bar(v, now);
+        show_bar(v, now);
     } else if (now - v->drawn_ms >= VIEW_DRAW_MS) {
         v->drawn_ms = now;
         draw(v, now);

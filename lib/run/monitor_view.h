@@ -29,7 +29,7 @@ struct view_bar {
     int rank;
     char text[VIEW_BAR_BYTES_MAX];
     size_t len;
-    int64_t at_ms, told_ms;
+    int64_t at_ms, shown_ms;
 };
 
 // The native trainer's progress, from its newest record.
@@ -56,8 +56,8 @@ struct monitor_view {
     struct input_resend resend;
     struct input_renew renew;
     struct tail tail;
-    bool told_tree; // that /opt/ml is not mounted
-    bool muted;     // the user is detaching: output is kept but not shown
+    bool shown_tree; // that /opt/ml is not mounted
+    bool muted;      // the user is detaching: output is kept but not shown
 };
 
 void monitor_view_init(struct monitor_view *v, struct follow *f, const struct monitor_options *o);

@@ -42,7 +42,7 @@ static int check_whole(struct run_start *l, const char *hex, struct err *e) {
     struct err ignored;
     char *known;
     size_t len;
-    if (c->config->dry_run) // run_start_bundle_tell checks it
+    if (c->config->dry_run) // run_start_bundle_show checks it
         return 0;
     if (file_read(c->arena, mark, HASH_HEX_BYTES, &known, &len, &ignored) == 0 &&
         len == strlen(hex) && memcmp(known, hex, len) == 0)
@@ -77,7 +77,7 @@ int run_start_bundle(struct run_start *l, struct err *e) {
     return rc < 0 ? err_wrap(e, "%s", config_where(c->config, KEY)) : 0;
 }
 
-int run_start_bundle_tell(struct run_start *l, struct err *e) {
+int run_start_bundle_show(struct run_start *l, struct err *e) {
     struct context *c = l->context;
     char size[STR_HUMAN_BYTES_MAX];
     struct env_archive facts;

@@ -142,7 +142,7 @@ void run_start_make_shards(struct run_start *l); // creates l->shards unless pre
 // An archive that nodes would refuse is refused here, so none is sent.
 int run_start_bundle(struct run_start *l, struct err *e);
 // Its lines of the plan; with --dry-run also the check and the content of the archive.
-int run_start_bundle_tell(struct run_start *l, struct err *e);
+int run_start_bundle_show(struct run_start *l, struct err *e);
 // Refuses an archive that cannot be read, by its beginning.
 int run_start_bundle_check(const struct config *c, struct err *e);
 // Adds the files of [setup] to l->common, and the script and its hash to l->spec.

@@ -288,7 +288,7 @@ static int start(struct stream_server *s, const char *ca, struct err *e) {
         return -1;
     timer_start(s->loop, &s->alone, STREAM_START_MS_MAX, on_alone);
     for (size_t i = 0; i < s->store.input_count; i++)
-        if (s->store.inputs[i].told_whole)
+        if (s->store.inputs[i].reported_whole)
             on_whole(s, &s->store.inputs[i]);
     return 0;
 }

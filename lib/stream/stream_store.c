@@ -166,9 +166,9 @@ void stream_object_whole(struct stream_store *s, struct stream_object *o) {
     struct stream_input *in = o->input;
     o->state = STREAM_WHOLE;
     in->missing--;
-    if (in->missing || in->told_whole)
+    if (in->missing || in->reported_whole)
         return;
-    in->told_whole = true;
+    in->reported_whole = true;
     if (s->on_whole)
         s->on_whole(s->ctx, in);
 }
@@ -218,7 +218,7 @@ int stream_store_reopen(struct stream_store *s, const char *dir, struct err *e) 
     for (size_t k = 0; k < s->input_count; k++) {
         struct stream_input *in = &s->inputs[k];
         in->kept = 0;
-        in->told_whole = false;
+        in->reported_whole = false;
         in->oldest = in->newest = NULL;
     }
     for (size_t i = 0; i < s->count; i++) {

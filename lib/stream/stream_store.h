@@ -51,7 +51,7 @@ struct stream_input {
     bool ranged, whole_only;    // its server has sent a range, or all of an object in its place
     size_t missing;             // objects that are not whole
     size_t next;                // where fetching ahead continues
-    bool told_whole;
+    bool reported_whole;
     int64_t ends_ms;                       // of its addresses, monotonic; 0: none
     int64_t asked_ms;                      // for new ones; 0: not since they are as they are
     bool sent_over;                        // the end of the run was asked for

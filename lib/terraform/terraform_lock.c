@@ -28,14 +28,14 @@ static bool is_working(const struct terraform *t) {
 
 int terraform_settle(struct terraform *t, struct err *e) {
     int64_t until = clock_mono_ms() + (int64_t)TERRAFORM_LOCK_TIMEOUT_S * 1000;
-    bool told = false;
+    bool reported = false;
     while (is_working(t)) {
-        if (!told)
+        if (!reported)
             log_warn(
                 "terraform of an earlier command is still running; waiting until it has recorded "
                 "its changes",
                 "log=%s", t->log_path);
-        told = true;
+        reported = true;
         if (clock_mono_ms() > until)
             return err_set(
                 e, ERR_BUSY,

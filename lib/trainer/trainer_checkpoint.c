@@ -84,7 +84,7 @@ int trainer_keeper_open(struct trainer *t, struct err *e) {
 
 // Rank 0's own words may have gone to the same full disk; the first keeper elsewhere passes them
 // on.
-static void tell_of_reports(struct trainer *t, const struct vote *all) {
+static void log_reports(struct trainer *t, const struct vote *all) {
     int first = 1;
     while (first < t->world && all[first].kept == NO_KEEPER)
         first++;
@@ -107,7 +107,7 @@ static int agree(struct trainer *t, bool failed, const struct err *why, struct e
         first_failed = all[i].kept == FAILED ? i : first_failed;
     }
     if (r == 0)
-        tell_of_reports(t, all);
+        log_reports(t, all);
     free(all);
     if (r < 0)
         return err_wrap(e, "agreeing on a checkpoint");

@@ -44,10 +44,10 @@ void trainer_account(struct trainer *t, const struct step_done *d, const float t
 
 // A step of a round, whose totals come during the next one. The round ends after its last step,
 // with the epoch, and as soon as a request for a checkpoint is known.
-static int account_round(struct trainer *t, const struct step_done *d, bool told, bool last,
+static int account_round(struct trainer *t, const struct step_done *d, bool was_pending, bool last,
                          int64_t *began_ns, struct err *e) {
     struct round *round = &t->round;
-    if (told)
+    if (was_pending)
         trainer_account(t, &round->last, round->tail);
     round->last = *d;
     round->taken++;
@@ -65,7 +65,7 @@ static int account_round(struct trainer *t, const struct step_done *d, bool told
 // The next samples of the epoch, up to r->consumed, are used up.
 static int step(struct trainer *t, struct step_run *r, struct step_done *d, int64_t *began_ns,
                 struct err *e) {
-    bool told = t->round.pending;
+    bool was_pending = t->round.pending;
     if (t->async.on)
         return trainer_async_step(r, r->last ? &t->last_program : &t->program, d, e);
     if (trainer_step_run(r, r->last ? &t->last_program : &t->program, e) < 0)
@@ -83,7 +83,7 @@ static int step(struct trainer *t, struct step_run *r, struct step_done *d, int6
     d->times.total_ns = now - *began_ns;
     *began_ns = now;
     if (t->round.steps)
-        return account_round(t, d, told, r->last, began_ns, e);
+        return account_round(t, d, was_pending, r->last, began_ns, e);
     trainer_account(t, d, r->tail);
     return 0;
 }

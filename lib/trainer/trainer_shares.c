@@ -86,8 +86,8 @@ static const char *key_of(struct arena *a, const struct trainer *t, enum dataset
     return arena_printf(a, "%s/share/%d/%d", prefix, (int)split, node);
 }
 
-static int tell(struct arena *a, const struct trainer *t, enum dataset_split split,
-                const struct dataset *d, struct err *e) {
+static int publish_share(struct arena *a, const struct trainer *t, enum dataset_split split,
+                         const struct dataset *d, struct err *e) {
     const struct comm_config *c = &t->config->comm;
     struct strbuf text = {0};
     int classes = split == DATASET_TRAIN ? d->classes : 0;
@@ -153,7 +153,7 @@ int trainer_shares_exchange(struct trainer *t, enum dataset_split split, const s
         return err_set(e, ERR_CONFIG,
                        "stages of a pipeline read the same images, and every node has a share of "
                        "its own (try: inputs.NAME.mode replicated, or train.pipeline 1)");
-    if (c->local_rank == 0 && tell(keep, t, split, own, e) < 0)
+    if (c->local_rank == 0 && publish_share(keep, t, split, own, e) < 0)
         return -1;
     char *text = heap_alloc(NAMES_BYTES_MAX);
     int r = 0;

@@ -16,7 +16,7 @@ void progress_init(struct progress *p, struct arena *a, struct screen *s, const 
     for (size_t i = 0; i < count; i++) {
         p->rows[i].name = names[i];
         p->rows[i].state = "";
-        p->rows[i].told_ms = now_ms;
+        p->rows[i].reported_ms = now_ms;
     }
 }
 
@@ -100,7 +100,7 @@ void progress_format(const struct progress *p, const struct progress_row *r, int
     strbuf_fini(&line);
 }
 
-static void tell_json(struct progress *p, const struct progress_row *r) {
+static void report_json(struct progress *p, const struct progress_row *r) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "progress");
@@ -119,14 +119,14 @@ static bool moved_nothing(const struct progress_row *r) {
     return r->ended && !r->failed && r->total == 0;
 }
 
-static void tell(struct progress *p, struct progress_row *r, int64_t now_ms) {
-    r->told_ms = now_ms;
-    r->told = r->ended;
+static void report(struct progress *p, struct progress_row *r, int64_t now_ms) {
+    r->reported_ms = now_ms;
+    r->reported = r->ended;
     // A short operation without data prints no line.
     if (moved_nothing(r) && now_ms - p->started_ms < PROGRESS_PLAIN_MS)
         return;
     if (p->screen->style == SCREEN_JSON) {
-        tell_json(p, r);
+        report_json(p, r);
         return;
     }
     struct strbuf line = {0};
@@ -176,8 +176,9 @@ void progress_show(struct progress *p, int64_t now_ms) {
     }
     for (size_t i = 0; i < p->count; i++) {
         struct progress_row *r = &p->rows[i];
-        if ((r->ended && !r->told) || (!r->ended && now_ms - r->told_ms >= PROGRESS_PLAIN_MS))
-            tell(p, r, now_ms);
+        if ((r->ended && !r->reported) ||
+            (!r->ended && now_ms - r->reported_ms >= PROGRESS_PLAIN_MS))
+            report(p, r, now_ms);
     }
 }
 

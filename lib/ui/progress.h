@@ -31,8 +31,8 @@ enum {
 struct progress_row {
     const char *name, *state;
     uint64_t done, total; // bytes; total 0: unknown
-    bool ended, failed, told;
-    int64_t told_ms;
+    bool ended, failed, reported;
+    int64_t reported_ms;
     struct {
         int64_t at_ms;
         uint64_t done;

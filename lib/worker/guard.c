@@ -80,7 +80,7 @@ static void over(struct guard *g) {
 static void finish(struct guard *g) {
     if (!g->reaped || g->fd >= 0)
         return;
-    if (!g->told_gone) {
+    if (!g->reported_gone) {
         log_error("the guard was killed; ending its workers", "workers=%d", g->count);
         g->orphans += kill_strays();
     }
@@ -128,7 +128,7 @@ void guard_abandon(struct guard *g) {
 static void on_report(struct guard *g, const struct guard_report *r) {
     int i = r->exit.local_rank;
     if (r->kind == REPORT_GONE) {
-        g->told_gone = true;
+        g->reported_gone = true;
         g->orphans = r->orphans;
     } else if (r->kind == REPORT_STARTED) {
         g->pids[i] = r->exit.pid;

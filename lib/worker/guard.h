@@ -77,7 +77,7 @@ struct guard {
     struct child child;
     int fd;
     int orphans;
-    bool told_gone, reaped;
+    bool reported_gone, reaped;
     int count;
     pid_t *pids; // by local rank; 0: not running
     bool *running;

@@ -74,10 +74,10 @@ void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
         if (!x->text)
             out->message = error_file_message(a, x->error_path);
     }
-    const char *told =
+    const char *written =
         w->config->sagemaker && !x->text ? sagemaker_failure(w->config->sagemaker, a) : "";
-    if (told[0])
-        out->message = told;
+    if (written[0])
+        out->message = written;
     if (!out->message[0] && !out->tail[0])
         out->message = full_disk(a, x->dir);
 }

@@ -148,7 +148,7 @@ static void add_kills(struct strbuf *out, const struct worker_evidence *ev) {
 const char *worker_evidence_about(struct worker_evidence *ev, struct arena *a, pid_t pid,
                                   int signal) {
     struct strbuf out = {0};
-    bool told = false;
+    bool found = false;
     read_log(ev);
     for (int own = 1; own >= 0; own--)
         for (int i = 0; i < ev->count; i++) {
@@ -157,9 +157,9 @@ const char *worker_evidence_about(struct worker_evidence *ev, struct arena *a, p
             if ((n->pid == pid && (!memory || signal == SIGKILL)) != own)
                 continue;
             add_note(&out, n, own);
-            told |= memory;
+            found |= memory;
         }
-    if (!told)
+    if (!found)
         add_kills(&out, ev);
     const char *text = arena_strdup(a, strbuf_cstr(&out));
     strbuf_fini(&out);

@@ -218,7 +218,7 @@ void xfer_send_stream_return(struct send_stream *s) {
     s->active = false;
 }
 
-static void tell_bad(struct send_stream *s, uint32_t entry, const char *why, struct strbuf *out) {
+static void send_bad(struct send_stream *s, uint32_t entry, const char *why, struct strbuf *out) {
     struct strbuf b = {0};
     xfer_put_uint(&b, entry, 4);
     xfer_put_str(&b, why);
@@ -298,7 +298,7 @@ static void fill_small(struct send_stream *s, const struct send_unit *u, struct 
             continue;
         const char *why = add_small(out, &p->m->entries[entry]);
         if (why)
-            tell_bad(s, entry, why, &bad);
+            send_bad(s, entry, why, &bad);
         else
             bytes += (uint32_t)p->m->entries[entry].size;
     }
@@ -334,7 +334,7 @@ static void fill_large(struct send_stream *s, const struct send_unit *u, struct 
         why = add_content(out, n, s->fd, offset, len);
     if (why) {
         out->len = begin;
-        tell_bad(s, u->entry, why, out);
+        send_bad(s, u->entry, why, out);
         return;
     }
     xfer_wire_end(&s->packer, out, begin, compress);

@@ -123,7 +123,7 @@ static void feed(struct input_source *s, const uint8_t *data, size_t size) {
         len = len < size - at ? len : size - at;
         strbuf_add(&node.asked, data + at, len);
         note_asks();
-        transport_tell_output(node.run, false, data + at, len);
+        transport_notify_output(node.run, false, data + at, len);
         must(s->nodes[0].in.len < SOURCE_ASK_BYTES);
         take_answers();
         at += len;

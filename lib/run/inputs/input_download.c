@@ -153,7 +153,7 @@ static void release(struct download *d) {
     d->node->work = NULL;
 }
 
-static void tell(const struct run_start *l) {
+static void show(const struct run_start *l) {
     char read[STR_HUMAN_BYTES_MAX], given[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     strbuf_addf(&text, "inputs   nodes read %s", str_human_bytes(read, l->downloaded));
@@ -248,6 +248,6 @@ int input_remote_send(struct run_start *l, struct fleet *f, struct err *e) {
     if (result == 0)
         result = input_fanout_send(l, f, e);
     if (result == 0 && fleet_failures(f) == 0)
-        tell(l);
+        show(l);
     return result;
 }

@@ -22,12 +22,12 @@ static void again(struct publish_node *x) {
 
 // A node that is lost is no news here.
 static void failed(struct publish_node *x, const struct err *e) {
-    bool tell = x->node->node->up && ++x->failures > x->all->kind->failures_max;
-    if (!x->warned && tell)
+    bool warns = x->node->node->up && ++x->failures > x->all->kind->failures_max;
+    if (!x->warned && warns)
         log_warn("results of a node cannot be fetched while the run is active",
                  "node=%s kind=%s reason=\"%s\"", x->node->node->info->name, x->all->kind->what,
                  e->text);
-    x->warned |= tell;
+    x->warned |= warns;
     again(x);
 }
 

@@ -43,7 +43,7 @@ bool results_upload_is_due(const struct run *run) {
     return results_upload_is_wanted(run) && run->fetched && !run->uploaded;
 }
 
-static void tell(struct context *s, const struct run *run, const struct json *j) {
+static void show_result(struct context *s, const struct run *run, const struct json *j) {
     char size[STR_HUMAN_BYTES_MAX];
     int64_t links = json_get_int(j, "links", 0);
     int64_t files = json_get_int(j, "end", 0);
@@ -104,7 +104,7 @@ int results_upload(struct context *s, struct run *run, struct err *e) {
     end_progress(s, &progress, result == 0 ? j : NULL);
     if (result == 0) {
         run->uploaded = true;
-        tell(s, run, j);
+        show_result(s, run, j);
     }
     monitor_note(s, run, "uploaded", "to", run->s3, "complete", result == 0 ? "yes" : "no", NULL);
     if (result == 0)
