@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The I/O functions of libssh2: buffers in front of the socket, or of the channel of a jump host
-// (see ssh_impl.h).
+// (see ssh_impl.h), and the marks between the output of login scripts and of a command.
+#include "base/hash.h"
 #include "remote/ssh_impl.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -160,4 +164,58 @@ void ssh_bytes_attach(struct ssh *s) {
     libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_SEND, (void *)take_bytes);
     libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_RECV, (void *)give_bytes);
 #endif
+}
+
+// The round-trip time to the far end as measured by the kernel, independent of the load of this
+// process.
+int64_t ssh_distance_us(const struct ssh *s) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    if (s->fd < 0 || getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+        len < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt ||
+        info.tcpi_min_rtt == UINT32_MAX)
+        return 0;
+    return info.tcpi_min_rtt;
+}
+
+// ---- the begin of a command's output, behind that of login scripts ------------------------------
+
+const char *ssh_mark_text(void) {
+    static char mark[SSH_MARK_BYTES];
+    unsigned char random[8];
+    char hex[2 * sizeof random + 1];
+    if (*mark)
+        return mark;
+    hash_random(random, sizeof random);
+    str_hex(hex, random, sizeof random);
+    snprintf(mark, sizeof mark, "dtctl-%s", hex);
+    return mark;
+}
+
+char *ssh_mark_line(const char *line) {
+    struct strbuf b = {0};
+    strbuf_addf(&b, "echo %s; %s", ssh_mark_text(), line); // the same in every shell
+    char *copy = heap_strdup(strbuf_cstr(&b));
+    strbuf_fini(&b);
+    return copy;
+}
+
+int ssh_mark_take(struct ssh_early *m, const char **p, size_t *len) {
+    const char *mark = ssh_mark_text();
+    size_t mark_len = strlen(mark), before = m->text.len;
+    if (m->over)
+        return 1;
+    size_t from = before > mark_len ? before - mark_len : 0;
+    strbuf_add(&m->text, *p, *len);
+    const char *data = m->text.data + from;
+    const char *hit = memmem(data, m->text.len - from, mark, mark_len);
+    const char *end = hit ? hit + mark_len : NULL, *all = m->text.data + m->text.len;
+    if (end && end < all && *end == '\n') {
+        size_t left = (size_t)(all - end) - 1;
+        m->over = true;
+        *p += *len - left;
+        *len = left;
+        return 1;
+    }
+    return m->text.len > SSH_EARLY_BYTES_MAX ? -1 : 0;
 }
