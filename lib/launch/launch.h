@@ -112,7 +112,7 @@ int launch_resolve(struct launch *l, const char *host, bool wait, struct launch_
                    struct err *e);
 int launch_endpoint(struct launch *l, const char *host, int port, bool first, struct err *e);
 
-// launch_key.c: takes the key (any text) from DTRUN_KEY or --rdzv-conf key=…, and hides both.
+// launch_key_hide.c: takes the key (any text) from DTRUN_KEY or --rdzv-conf key=…, and hides both.
 void launch_key(struct launch *l);
 // Overwrites the key in an argument or a value of --rdzv-conf.
 void launch_key_hide(char *text);

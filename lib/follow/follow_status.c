@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last steps after a run was followed to its end: names of logs, final state.
+// The outcome of a run that was followed to its end: final state, exit status, names of its logs.
 #include "follow/follow.h"
 
 #include "protocol/node_protocol.h"
