@@ -16,7 +16,7 @@
 
 struct adopt {
     struct context *context;
-    unsigned char key[SEAL_KEY_BYTES];
+    unsigned char key[AES_GCM_KEY_BYTES];
     const char *key_path;
     struct provider_adopted *out;
 };

@@ -32,7 +32,7 @@ const char *const record_files[] = {
 
 // ---- sealing -----------------------------------------------------------------------------------
 
-int cluster_backup_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYTES],
+int cluster_backup_key(struct arena *a, const char *path, unsigned char key[AES_GCM_KEY_BYTES],
                        struct err *e) {
     static const char about[] = "dtctl record";
     char *text;
@@ -48,16 +48,16 @@ int cluster_backup_key(struct arena *a, const char *path, unsigned char key[SEAL
     return 0;
 }
 
-int cluster_backup_close(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+int cluster_backup_close(struct arena *a, const unsigned char key[AES_GCM_KEY_BYTES],
                          enum record_kind kind, const char *text, size_t len, const char **line,
                          struct err *e) {
-    size_t sealed_len = len + SEAL_OVERHEAD_BYTES, room = BASE64_ENCODED_BYTES(sealed_len);
+    size_t sealed_len = len + AES_GCM_OVERHEAD_BYTES, room = BASE64_ENCODED_BYTES(sealed_len);
     if (room > RECORD_LINE_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "it is %zu bytes long; a record has at most %d", room,
                        RECORD_LINE_BYTES_MAX);
     unsigned char *sealed = arena_new(a, unsigned char, sealed_len);
     char *encoded = arena_new(a, char, room);
-    if (seal_close(sealed, key, KINDS[kind], text, len, e) < 0)
+    if (aes_gcm_close(sealed, key, KINDS[kind], text, len, e) < 0)
         return -1;
     base64_encode(encoded, sealed, sealed_len);
     *line = arena_printf(a, "%s%s %s\n", HEAD, KINDS[kind], encoded);
@@ -79,7 +79,7 @@ int cluster_backup_kind_of(const char *line, size_t len) {
     return -1;
 }
 
-int cluster_backup_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+int cluster_backup_open(struct arena *a, const unsigned char key[AES_GCM_KEY_BYTES],
                         enum record_kind kind, const char *line, size_t len, char **text,
                         size_t *text_len, struct err *e) {
     size_t at = body_at(line, len, kind);
@@ -87,10 +87,10 @@ int cluster_backup_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES]
         return err_set(e, ERR_FORMAT, "it is no record of a %s", KINDS[kind]);
     unsigned char *sealed = arena_new(a, unsigned char, BASE64_DECODED_MAX(len - at));
     long sealed_len = base64_decode(sealed, line + at, len - at);
-    if (sealed_len < SEAL_OVERHEAD_BYTES)
+    if (sealed_len < AES_GCM_OVERHEAD_BYTES)
         return err_set(e, ERR_FORMAT, "it is no record of a %s", KINDS[kind]);
     *text = arena_new(a, char, (size_t)sealed_len); // the overhead leaves room for a NUL
-    if (seal_open(*text, text_len, key, KINDS[kind], sealed, (size_t)sealed_len, e) < 0)
+    if (aes_gcm_open(*text, text_len, key, KINDS[kind], sealed, (size_t)sealed_len, e) < 0)
         return -1;
     (*text)[*text_len] = 0;
     return 0;
@@ -105,7 +105,7 @@ static bool has_key(const struct context *s) {
 
 static int close_with_key(struct context *s, enum record_kind kind, const struct strbuf *text,
                           const char **line, struct err *e) {
-    unsigned char key[SEAL_KEY_BYTES];
+    unsigned char key[AES_GCM_KEY_BYTES];
     if (cluster_backup_key(s->arena, s->cluster.key_path, key, e) < 0)
         return -1;
     int result = cluster_backup_close(s->arena, key, kind, strbuf_cstr(text), text->len, line, e);

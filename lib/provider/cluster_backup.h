@@ -11,7 +11,7 @@
 #ifndef PROVIDER_CLUSTER_BACKUP_H
 #define PROVIDER_CLUSTER_BACKUP_H
 
-#include "base/seal.h"
+#include "base/aes_gcm.h"
 #include "cluster/run_record.h"
 #include "content/manifest.h"
 #include "fleet/fleet.h"
@@ -34,15 +34,15 @@ int cluster_backup_add_run(struct context *s, const struct run *r, struct manife
 // ---- parts that are pure, or touch this computer alone ----
 // Derives the sealing key from a private key file (from its base64 body, independent of line
 // lengths).
-int cluster_backup_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYTES],
+int cluster_backup_key(struct arena *a, const char *path, unsigned char key[AES_GCM_KEY_BYTES],
                        struct err *e);
 // One line with its newline, in the arena.
-int cluster_backup_close(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+int cluster_backup_close(struct arena *a, const unsigned char key[AES_GCM_KEY_BYTES],
                          enum record_kind kind, const char *text, size_t len, const char **line,
                          struct err *e);
 // The kind of a line (without newline); -1: not a record.
 int cluster_backup_kind_of(const char *line, size_t len);
-int cluster_backup_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+int cluster_backup_open(struct arena *a, const unsigned char key[AES_GCM_KEY_BYTES],
                         enum record_kind kind, const char *line, size_t len, char **text,
                         size_t *text_len, struct err *e);
 

@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
-    static const unsigned char key[SEAL_KEY_BYTES] = "no line of the corpus has this";
+    static const unsigned char key[AES_GCM_KEY_BYTES] = "no line of the corpus has this";
     struct arena a = {0};
     // As a line of its own, and as the sealed part of each kind.
     for (int kind = RECORD_CLUSTER; kind <= RECORD_RUN; kind++) {

@@ -9,22 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static const unsigned char KEY[SEAL_KEY_BYTES] = "0123456789abcdef0123456789abcde";
+static const unsigned char KEY[AES_GCM_KEY_BYTES] = "0123456789abcdef0123456789abcde";
 
 // GCM test case 13 and 14 of the specification (key, nonce and text all zero), purpose "".
 static void vectors(void) {
-    static const unsigned char zeros[SEAL_KEY_BYTES + SEAL_NONCE_BYTES];
+    static const unsigned char zeros[AES_GCM_KEY_BYTES + AES_GCM_NONCE_BYTES];
     static const char *const empty = "530f8afbc74536b9a963b4f1c4cb738b",
                              *const block = "cea7403d4d606b6e074ec5d3baf39d18"
                                             "d0d1c8a799996bf0265b98b5d48ab919";
-    unsigned char sealed[SEAL_NONCE_BYTES + 32] = {0}, out[32];
+    unsigned char sealed[AES_GCM_NONCE_BYTES + 32] = {0}, out[32];
     struct err e = {0};
     size_t len = 99;
-    must(str_unhex(sealed + SEAL_NONCE_BYTES, 16, empty, &e) == 0);
-    is_int(seal_open(out, &len, zeros, "", sealed, SEAL_NONCE_BYTES + 16, &e), 0, "case 13 opens");
+    must(str_unhex(sealed + AES_GCM_NONCE_BYTES, 16, empty, &e) == 0);
+    is_int(aes_gcm_open(out, &len, zeros, "", sealed, AES_GCM_NONCE_BYTES + 16, &e), 0,
+           "case 13 opens");
     is_int((intmax_t)len, 0, "case 13 is an empty text");
-    must(str_unhex(sealed + SEAL_NONCE_BYTES, 32, block, &e) == 0);
-    is_int(seal_open(out, &len, zeros, "", sealed, sizeof sealed, &e), 0, "case 14 opens");
+    must(str_unhex(sealed + AES_GCM_NONCE_BYTES, 32, block, &e) == 0);
+    is_int(aes_gcm_open(out, &len, zeros, "", sealed, sizeof sealed, &e), 0, "case 14 opens");
     is_mem(out, len, zeros, 16, "case 14 has its text");
 }
 
@@ -50,15 +51,16 @@ static void round_trips(struct arena *a) {
 
 // Every single bit of the sealed bytes counts, and so do key, purpose and length.
 static void changes(void) {
-    unsigned char sealed[24 + SEAL_OVERHEAD_BYTES], out[sizeof sealed], other[SEAL_KEY_BYTES];
+    unsigned char sealed[24 + AES_GCM_OVERHEAD_BYTES], out[sizeof sealed], other[AES_GCM_KEY_BYTES];
     static const char text[24] = "a text that must be kept";
     struct err e = {0};
     size_t len, opened = 0;
-    must(seal_close(sealed, KEY, "run", text, sizeof text, &e) == 0);
-    is_int(seal_open(out, &len, KEY, "run", sealed, sizeof sealed, &e), 0, "a sealed record opens");
+    must(aes_gcm_close(sealed, KEY, "run", text, sizeof text, &e) == 0);
+    is_int(aes_gcm_open(out, &len, KEY, "run", sealed, sizeof sealed, &e), 0,
+           "a sealed record opens");
     for (size_t bit = 0; bit < 8 * sizeof sealed; bit++) {
         sealed[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        opened += seal_open(out, &len, KEY, "run", sealed, sizeof sealed, &e) == 0;
+        opened += aes_gcm_open(out, &len, KEY, "run", sealed, sizeof sealed, &e) == 0;
         sealed[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
     is_int((intmax_t)opened, 0, "a record with any bit flipped does not open");
@@ -66,16 +68,16 @@ static void changes(void) {
     is_int((intmax_t)len, 0, "a changed record gives no bytes");
     ok(memcmp(out, text, 8) != 0, "a changed record leaves no plain text in the buffer");
     for (size_t n = 0; n < sizeof sealed; n++)
-        opened += seal_open(out, &len, KEY, "run", sealed, n, &e) == 0;
+        opened += aes_gcm_open(out, &len, KEY, "run", sealed, n, &e) == 0;
     is_int((intmax_t)opened, 0, "a truncated record does not open");
     memcpy(other, KEY, sizeof other);
     other[31] ^= 1;
-    is_int(seal_open(out, &len, other, "run", sealed, sizeof sealed, &e), -1,
+    is_int(aes_gcm_open(out, &len, other, "run", sealed, sizeof sealed, &e), -1,
            "another key does not open a record");
-    is_int(seal_open(out, &len, KEY, "cluster", sealed, sizeof sealed, &e), -1,
+    is_int(aes_gcm_open(out, &len, KEY, "cluster", sealed, sizeof sealed, &e), -1,
            "another purpose does not open a record");
     unsigned char again[sizeof sealed];
-    must(seal_close(again, KEY, "run", text, sizeof text, &e) == 0);
+    must(aes_gcm_close(again, KEY, "run", text, sizeof text, &e) == 0);
     ok(memcmp(again, sealed, sizeof sealed) != 0, "no two seals are alike");
 }
 
@@ -115,7 +117,7 @@ static void keys(struct arena *a) {
                       other[] = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\nBBBC\n"
                                 "-----END OPENSSH PRIVATE KEY-----\n",
                       none[] = "ssh-ed25519 AAAA you@here\n";
-    unsigned char first[SEAL_KEY_BYTES], second[SEAL_KEY_BYTES];
+    unsigned char first[AES_GCM_KEY_BYTES], second[AES_GCM_KEY_BYTES];
     struct err e = {0};
     must(file_write_atomic("key", good, strlen(good), 0600, &e) == 0);
     must(file_write_atomic("same", same, strlen(same), 0600, &e) == 0);
