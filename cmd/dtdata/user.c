@@ -59,14 +59,14 @@ static int ask(struct arena *a, const char *what, const char *serial, struct jso
     return result;
 }
 
-static int ask_code(void *ctx, const char *serial, char code[AWS_CHAIN_CODE_BYTES_MAX],
+static int ask_code(void *ctx, const char *serial, char code[CREDENTIALS_CHAIN_CODE_BYTES_MAX],
                     struct err *e) {
     struct arena a = {0};
     struct json *j;
     (void)ctx;
     int result = ask(&a, "code", serial, &j, e);
     const char *given = result == 0 ? json_get_str(j, "code", "") : "";
-    if (result == 0 && (!*given || strlen(given) >= AWS_CHAIN_CODE_BYTES_MAX))
+    if (result == 0 && (!*given || strlen(given) >= CREDENTIALS_CHAIN_CODE_BYTES_MAX))
         result = err_set(e, json_get(j, "error") ? ERR_AUTH : ERR_USAGE, "%s",
                          json_get_str(j, "error", "there is no terminal"));
     if (result == 0)
@@ -86,7 +86,7 @@ static bool kept(void *ctx, struct arena *a, struct aws_credentials *out, const 
                                                   json_get_str(j, "token", NULL)},
                                           .ends_ms = json_get_int(j, "ends", 0),
                                           .from = json_get_str(j, "from", "dtctl")};
-    if (!aws_answer_is_key(&found.key) ||
+    if (!credentials_answer_is_key(&found.key) ||
         (found.ends_ms && found.ends_ms < clock_wall_ms() + KEPT_MS_MIN))
         return false;
     *out = found;

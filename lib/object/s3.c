@@ -21,8 +21,8 @@ int s3_open(struct s3 *s, struct arena *a, const struct s3_user *user, struct er
 }
 
 static int set_server(struct s3 *s, struct err *e) {
-    return uri_server(s->arena, aws_files_endpoint(&s->account.files, "s3"), s->region, &s->server,
-                      e);
+    return uri_server(s->arena, credentials_files_endpoint(&s->account.files, "s3"), s->region,
+                      &s->server, e);
 }
 
 int s3_open_account(struct s3 *s, struct err *e) {

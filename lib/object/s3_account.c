@@ -10,13 +10,13 @@
 int s3_account_open(struct s3_account *s, struct arena *a, const struct s3_user *user,
                     struct err *e) {
     *s = (struct s3_account){.user = user};
-    return aws_files_open(&s->files, a, user->env, user->profile, e);
+    return credentials_files_open(&s->files, a, user->env, user->profile, e);
 }
 
 int s3_account_ca(struct s3_account *s, const char **ca, size_t *len, struct err *e) {
-    const char *given = aws_files_ca_bundle(&s->files);
+    const char *given = credentials_files_ca_bundle(&s->files);
     const char *const usual[] = {
-        aws_files_variable(&s->files, "SSL_CERT_FILE"),
+        credentials_files_variable(&s->files, "SSL_CERT_FILE"),
         "/etc/ssl/certs/ca-certificates.crt",
         "/etc/pki/tls/certs/ca-bundle.crt",
         "/etc/ssl/ca-bundle.pem",
@@ -60,7 +60,7 @@ static int fetch(void *ctx, struct aws_request *r, struct err *e) {
                           .header_count = r->header_count,
                           .body_out = r->body,
                           .body_out_len = r->body ? strlen(r->body) : 0,
-                          .body_max = AWS_ANSWER_BYTES_MAX,
+                          .body_max = CREDENTIALS_ANSWER_BYTES_MAX,
                           .direct = r->local,
                           .once = r->local,
                           .total_ms_max = r->local ? S3_ACCOUNT_LOCAL_MS_MAX : S3_ACCOUNT_MS_MAX};
@@ -75,7 +75,7 @@ static int fetch(void *ctx, struct aws_request *r, struct err *e) {
     return result;
 }
 
-static int ask_code(void *ctx, const char *serial, char code[AWS_CHAIN_CODE_BYTES_MAX],
+static int ask_code(void *ctx, const char *serial, char code[CREDENTIALS_CHAIN_CODE_BYTES_MAX],
                     struct err *e) {
     const struct s3_user *user = ((struct asking *)ctx)->account->user;
     return user->ask_code(user->ctx, serial, code, e);
@@ -86,14 +86,14 @@ static int ask_code(void *ctx, const char *serial, char code[AWS_CHAIN_CODE_BYTE
 static int find(struct s3_account *s, const char *ca, size_t ca_len, struct err *e) {
     struct asking q = {s, http_open(ca, ca_len, e)};
     struct aws_credentials found;
-    struct aws_chain c = {.files = &s->files,
-                          .now_ms = clock_wall_ms(),
-                          .fetch = fetch,
-                          .ask_code = s->user->ask_code ? ask_code : NULL,
-                          .ctx = &q};
+    struct credentials_chain c = {.files = &s->files,
+                                  .now_ms = clock_wall_ms(),
+                                  .fetch = fetch,
+                                  .ask_code = s->user->ask_code ? ask_code : NULL,
+                                  .ctx = &q};
     if (!q.http)
         return -1;
-    int result = aws_chain_find(&c, &found, e);
+    int result = credentials_chain_find(&c, &found, e);
     http_close(q.http);
     if (result < 0 && e->code == ERR_NOT_FOUND) {
         const char *why = arena_strdup(s->files.arena, e->text);
@@ -125,7 +125,7 @@ static int find_or_take(struct s3_account *s, const char *ca, size_t ca_len, str
 }
 
 int s3_account_find(struct s3_account *s, const char *ca, size_t ca_len, struct err *e) {
-    s->region = aws_files_region(&s->files);
+    s->region = credentials_files_region(&s->files);
     if (find_or_take(s, ca, ca_len, e) < 0)
         return -1;
     s->region = s->region ? s->region : "us-east-1";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The account that requests are signed for: its key, found by aws_chain.h and renewed before it
-// ends, its region, and the certificates of servers.
+// The account that requests are signed for: its key, found by credentials_chain.h and renewed
+// before it ends, its region, and the certificates of servers.
 #ifndef OBJECT_S3_ACCOUNT_H
 #define OBJECT_S3_ACCOUNT_H
 
-#include "object/aws_chain.h"
+#include "object/credentials_chain.h"
 #include "object/http.h"
 
 enum {
@@ -19,7 +19,7 @@ enum {
 struct s3_user {
     char *const *env;
     const char *profile; // NULL: as the environment says
-    int (*ask_code)(void *ctx, const char *serial, char code[AWS_CHAIN_CODE_BYTES_MAX],
+    int (*ask_code)(void *ctx, const char *serial, char code[CREDENTIALS_CHAIN_CODE_BYTES_MAX],
                     struct err *e);
     // Credentials that another program of the same command has found. False: none that are good.
     bool (*kept)(void *ctx, struct arena *a, struct aws_credentials *out, const char **region);
@@ -29,7 +29,7 @@ struct s3_user {
 
 struct s3_account {
     const struct s3_user *user;
-    struct aws_files files;
+    struct credentials_files files;
     struct aws_credentials found;
     const char *region;
     int64_t again_ms; // when a renewal is tried again

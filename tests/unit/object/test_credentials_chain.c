@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/object/aws_chain, aws_sso, aws_sts, aws_imds and aws_container: where a key comes from, which
-// requests are made for it, and what is said when there is none. tests/integration/push_account.t
-// compares with botocore.
-#include "object/aws_chain.h"
+// lib/object/credentials_chain, credentials_sso, credentials_sts, credentials_imds and
+// credentials_container: where a key comes from, which requests are made for it, and what is said
+// when there is none. tests/integration/push_account.t compares with botocore.
+#include "object/credentials_chain.h"
 
 #include "sys/file.h"
 #include "tests/tap.h"
@@ -15,7 +15,7 @@ enum { NOW_MS = 1000000000 }; // 1970-01-12T13:46:40Z
 #define LATER  "1970-01-13T00:00:00Z"
 #define BEFORE "1970-01-12T00:00:00Z"
 
-static char home[] = "/tmp/test_aws_chain.XXXXXX";
+static char home[] = "/tmp/test_credentials_chain.XXXXXX";
 static struct arena arena;
 static struct err e;
 
@@ -74,11 +74,12 @@ static int fetch(void *ctx, struct aws_request *r, struct err *why) {
     return err_set(why, ERR_NOT_FOUND, "the server answers 404");
 }
 
-static int ask_code(void *ctx, const char *serial, char code[AWS_CHAIN_CODE_BYTES_MAX],
+static int ask_code(void *ctx, const char *serial, char code[CREDENTIALS_CHAIN_CODE_BYTES_MAX],
                     struct err *why) {
     (void)ctx;
     (void)why;
-    snprintf(code, AWS_CHAIN_CODE_BYTES_MAX, "%s", strcmp(serial, "odd") == 0 ? "1&x=2" : "123");
+    snprintf(code, CREDENTIALS_CHAIN_CODE_BYTES_MAX, "%s",
+             strcmp(serial, "odd") == 0 ? "1&x=2" : "123");
     return 0;
 }
 
@@ -93,9 +94,9 @@ static void put(const char *name, const char *text) {
 // Finds with this config file and up to three variables; "" in key on failure.
 static struct aws_credentials find(const char *config, const char *const vars[3], bool asks) {
     static char *env[6];
-    struct aws_files f;
+    struct credentials_files f;
     struct aws_credentials got = {.ends_ms = 0};
-    struct aws_chain c = {
+    struct credentials_chain c = {
         .files = &f, .now_ms = NOW_MS, .fetch = fetch, .ask_code = asks ? ask_code : NULL};
     put(".aws/config", config);
     strbuf_clear(&asked);
@@ -104,7 +105,8 @@ static struct aws_credentials find(const char *config, const char *const vars[3]
     for (int i = 0; i < 3; i++)
         env[2 + i] = (char *)(vars ? vars[i] : NULL);
     err_clear(&e);
-    if (aws_files_open(&f, &arena, env, NULL, &e) < 0 || aws_chain_find(&c, &got, &e) < 0)
+    if (credentials_files_open(&f, &arena, env, NULL, &e) < 0 ||
+        credentials_chain_find(&c, &got, &e) < 0)
         got = (struct aws_credentials){.key = {.id = ""}, .from = e.text};
     return got;
 }
@@ -218,9 +220,9 @@ static void test_circles(void) {
     refused("[default]\n" ROLE "duration_seconds=60\nsource_profile=a\n[profile a]\n" KEYS, NULL,
             "no number from 900 to 43200");
     strbuf_adds(&many, "[default]\n" ROLE "source_profile=p0\n");
-    for (int i = 0; i < AWS_CHAIN_PROFILES_MAX; i++)
+    for (int i = 0; i < CREDENTIALS_CHAIN_PROFILES_MAX; i++)
         strbuf_addf(&many, "[profile p%d]\n" ROLE "source_profile=p%d\n", i, i + 1);
-    strbuf_addf(&many, "[profile p%d]\n" KEYS, AWS_CHAIN_PROFILES_MAX);
+    strbuf_addf(&many, "[profile p%d]\n" KEYS, CREDENTIALS_CHAIN_PROFILES_MAX);
     refused(strbuf_cstr(&many), NULL, "more than 16 steps");
     strbuf_fini(&many);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Splits the command line of a credential_process, and runs it within limits of time and output.
-#include "object/aws_process.h"
+#include "object/credentials_process.h"
 
 #include "base/str.h"
 #include "sys/proc.h"
@@ -31,24 +31,24 @@ static bool take_word(const char **at, struct strbuf *word) {
     return !quote;
 }
 
-int aws_process_split(struct arena *a, const char *line, const char **argv, struct err *e) {
+int credentials_process_split(struct arena *a, const char *line, const char **argv, struct err *e) {
     size_t count = 0;
-    if (strlen(line) > AWS_PROCESS_LINE_BYTES_MAX)
+    if (strlen(line) > CREDENTIALS_PROCESS_LINE_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "credential_process has more than %d bytes",
-                       AWS_PROCESS_LINE_BYTES_MAX);
+                       CREDENTIALS_PROCESS_LINE_BYTES_MAX);
     for (line += strspn(line, " \t\r\n"); *line; line += strspn(line, " \t\r\n")) {
         struct strbuf word = {0};
         bool good = take_word(&line, &word);
-        if (good && count < AWS_PROCESS_WORDS_MAX)
+        if (good && count < CREDENTIALS_PROCESS_WORDS_MAX)
             argv[count++] = arena_strdup(a, strbuf_cstr(&word));
         else
-            count = AWS_PROCESS_WORDS_MAX + 1;
+            count = CREDENTIALS_PROCESS_WORDS_MAX + 1;
         strbuf_fini(&word);
         if (!good)
             return err_set(e, ERR_CONFIG, "credential_process has a quote that is not closed");
-        if (count > AWS_PROCESS_WORDS_MAX)
+        if (count > CREDENTIALS_PROCESS_WORDS_MAX)
             return err_set(e, ERR_LIMIT, "credential_process has more than %d words",
-                           AWS_PROCESS_WORDS_MAX);
+                           CREDENTIALS_PROCESS_WORDS_MAX);
     }
     argv[count] = NULL;
     return count ? 0 : err_set(e, ERR_CONFIG, "credential_process is empty");
@@ -71,23 +71,24 @@ static int run(struct arena *a, const struct proc_spec *spec, struct aws_credent
     char *text = NULL;
     int status = 0, result = 0;
     struct err why = {0};
-    if (proc_run(spec, &text, AWS_ANSWER_BYTES_MAX + 1, AWS_PROCESS_MS_MAX, &status, &why) < 0)
+    if (proc_run(spec, &text, CREDENTIALS_ANSWER_BYTES_MAX + 1, CREDENTIALS_PROCESS_MS_MAX, &status,
+                 &why) < 0)
         return err_set(e, ERR_AUTH, "credential_process '%.200s': %s", spec->argv[0], why.text);
     const char *said = status ? first_line(a, spec->err) : "";
     if (status)
         result = err_set(e, ERR_AUTH, "credential_process '%.200s' ended with status %d%s%s",
                          spec->argv[0], proc_status_code(status), *said ? ": " : "", said);
-    else if (aws_answer_process(a, text, strlen(text), out, &why) < 0)
+    else if (credentials_answer_process(a, text, strlen(text), out, &why) < 0)
         result = err_set(e, ERR_AUTH, "credential_process '%.200s': %s", spec->argv[0], why.text);
     explicit_bzero(text, strlen(text));
     free(text);
     return result;
 }
 
-int aws_process_run(struct arena *a, const char *line, char *const *env,
-                    struct aws_credentials *out, struct err *e) {
-    const char *argv[AWS_PROCESS_WORDS_MAX + 1];
-    if (aws_process_split(a, line, argv, e) < 0)
+int credentials_process_run(struct arena *a, const char *line, char *const *env,
+                            struct aws_credentials *out, struct err *e) {
+    const char *argv[CREDENTIALS_PROCESS_WORDS_MAX + 1];
+    if (credentials_process_split(a, line, argv, e) < 0)
         return -1;
     int said = memfd_create("credential_process", MFD_CLOEXEC); // its standard error
     const struct proc_spec spec = {

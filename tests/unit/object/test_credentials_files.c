@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/object/aws_files: values of profiles, region and servers; and lib/object/known.
-#include "object/aws_files.h"
+// lib/object/credentials_files: values of profiles, region and servers; and lib/object/known.
+#include "object/credentials_files.h"
 
 #include "object/known_hashes.h"
 #include "sys/file.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char home[] = "/tmp/test_aws_files.XXXXXX";
+static char home[] = "/tmp/test_credentials_files.XXXXXX";
 static struct arena arena;
 
 static const char credentials[] = "# keys\n[default]\naws_access_key_id = DEF\n"
@@ -32,54 +32,57 @@ static void put(const char *name, const char *text) {
 
 static struct err e;
 
-static int get(struct aws_files *f, const char *one, const char *two, const char *profile) {
+static int get(struct credentials_files *f, const char *one, const char *two, const char *profile) {
     static char *env[4];
     env[0] = arena_printf(&arena, "HOME=%s", home);
     env[1] = (char *)one;
     env[2] = (char *)two;
     err_clear(&e);
-    return aws_files_open(f, &arena, env, profile, &e);
+    return credentials_files_open(f, &arena, env, profile, &e);
 }
 
 static void test_values(void) {
-    struct aws_files f;
+    struct credentials_files f;
     is_int(get(&f, NULL, NULL, NULL), 0, "no files are empty ones");
-    ok(!aws_files_has(&f, "default") && !aws_files_region(&f), "nothing is in them");
+    ok(!credentials_files_has(&f, "default") && !credentials_files_region(&f),
+       "nothing is in them");
     put("credentials", credentials);
     put("config", config);
     is_int(get(&f, NULL, NULL, NULL), 0, "files are read");
-    is_str(aws_files_value(&f, "default", "aws_access_key_id"), "DEF", "a key of one file");
-    is_str(aws_files_value(&f, "default", "aws_secret_access_key"),
+    is_str(credentials_files_value(&f, "default", "aws_access_key_id"), "DEF", "a key of one file");
+    is_str(credentials_files_value(&f, "default", "aws_secret_access_key"),
            "def/secret=", "a value may have equals signs");
-    is_str(aws_files_region(&f), "eu-west-1", "a key of the other file");
-    ok(!aws_files_endpoint(&f, "s3"), "a nested table is not the profile's");
-    is_str(aws_files_value(&f, "lab", "aws_access_key_id"), "LAB", "keys have no case");
-    is_str(aws_files_value(&f, "lab", "region"), "none", "the credentials file goes first");
-    is_str(aws_files_own(&f, false, "lab", "region"), "us-west-2", "the config file by itself");
-    is_str(aws_files_value(&f, "two words", "sso_session"), "x", "a name may have spaces");
+    is_str(credentials_files_region(&f), "eu-west-1", "a key of the other file");
+    ok(!credentials_files_endpoint(&f, "s3"), "a nested table is not the profile's");
+    is_str(credentials_files_value(&f, "lab", "aws_access_key_id"), "LAB", "keys have no case");
+    is_str(credentials_files_value(&f, "lab", "region"), "none", "the credentials file goes first");
+    is_str(credentials_files_own(&f, false, "lab", "region"), "us-west-2",
+           "the config file by itself");
+    is_str(credentials_files_value(&f, "two words", "sso_session"), "x", "a name may have spaces");
     bool found = false;
-    is_str(aws_files_session(&f, "x", "sso_region", &found), "r", "a session has its section");
-    aws_files_session(&f, "y", "sso_region", &found);
+    is_str(credentials_files_session(&f, "x", "sso_region", &found), "r",
+           "a session has its section");
+    credentials_files_session(&f, "y", "sso_region", &found);
     ok(found, "found stays");
     is_int(get(&f, "AWS_CONFIG_FILE=~/.aws/credentials", NULL, NULL), 0, "files may be elsewhere");
-    ok(!aws_files_region(&f), "the file of the variable counts");
+    ok(!credentials_files_region(&f), "the file of the variable counts");
 }
 
 static void test_settings(void) {
-    struct aws_files f;
+    struct credentials_files f;
     get(&f, "AWS_PROFILE=lab", NULL, NULL);
-    is_str(aws_files_endpoint(&f, "s3"), "http://lab:1", "a profile has its server");
-    is_str(aws_files_endpoint(&f, "sts"), "http://sts", "a service of its own goes first");
-    is_str(aws_files_ca_bundle(&f), "/ca", "a profile has its certificates");
+    is_str(credentials_files_endpoint(&f, "s3"), "http://lab:1", "a profile has its server");
+    is_str(credentials_files_endpoint(&f, "sts"), "http://sts", "a service of its own goes first");
+    is_str(credentials_files_ca_bundle(&f), "/ca", "a profile has its certificates");
     get(&f, "AWS_PROFILE=lab", "AWS_ENDPOINT_URL_SSO_OIDC=http://e", NULL);
-    is_str(aws_files_endpoint(&f, "sso_oidc"), "http://e", "the environment goes before");
-    is_str(aws_files_endpoint(&f, "s3"), "http://lab:1", "one service is not another");
+    is_str(credentials_files_endpoint(&f, "sso_oidc"), "http://e", "the environment goes before");
+    is_str(credentials_files_endpoint(&f, "s3"), "http://lab:1", "one service is not another");
     get(&f, "AWS_PROFILE=lab", "AWS_ENDPOINT_URL=http://all", NULL);
-    is_str(aws_files_endpoint(&f, "sts"), "http://all", "the environment has all services");
+    is_str(credentials_files_endpoint(&f, "sts"), "http://all", "the environment has all services");
     get(&f, "AWS_PROFILE=lab", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true", NULL);
-    ok(!aws_files_endpoint(&f, "sts"), "servers can be switched off");
+    ok(!credentials_files_endpoint(&f, "sts"), "servers can be switched off");
     get(&f, "AWS_PROFILE=lab", "AWS_DEFAULT_REGION=x", NULL);
-    is_str(aws_files_region(&f), "x", "the region of the environment goes first");
+    is_str(credentials_files_region(&f), "x", "the region of the environment goes first");
     is_int(get(&f, "AWS_PROFILE=none", NULL, NULL), -1, "a profile has to exist");
     has_str(e.text, "AWS_PROFILE is 'none', and ~/.aws has no profile", "the error names it");
     is_int(get(&f, "AWS_PROFILE=none", "AWS_ACCESS_KEY_ID=k", NULL), 0,

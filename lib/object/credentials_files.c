@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AWS's variables and ini files.
-#include "object/aws_files.h"
+#include "object/credentials_files.h"
 
 #include "base/env.h"
 #include "base/str.h"
@@ -55,8 +55,8 @@ static bool read_line(struct arena *a, const char *text, size_t len, struct ini_
     return *out->key && !strchr("#;", *out->key);
 }
 
-const char *aws_files_get(struct arena *a, const char *text, const char *section, const char *outer,
-                          const char *key, bool *found) {
+const char *credentials_files_get(struct arena *a, const char *text, const char *section,
+                                  const char *outer, const char *key, bool *found) {
     const char *value = NULL;
     bool inside = false, nested = false;
     for (const char *next; *text; text = next) {
@@ -82,28 +82,28 @@ const char *aws_files_get(struct arena *a, const char *text, const char *section
 
 // ---- files --------------------------------------------------------------------------------------
 
-const char *aws_files_variable(const struct aws_files *f, const char *name) {
+const char *credentials_files_variable(const struct credentials_files *f, const char *name) {
     const char *value = env_get(f->env, name);
     return value && *value ? value : NULL;
 }
 
-const char *aws_files_path(const struct aws_files *f, const char *path) {
-    const char *home = aws_files_variable(f, "HOME");
+const char *credentials_files_path(const struct credentials_files *f, const char *path) {
+    const char *home = credentials_files_variable(f, "HOME");
     if (!str_starts(path, "~/"))
         return path;
     return home ? file_join(f->arena, home, path + 2) : NULL;
 }
 
-static int read_file(const struct aws_files *f, const char *name, const char *usual,
+static int read_file(const struct credentials_files *f, const char *name, const char *usual,
                      const char **text, struct err *e) {
-    const char *given = aws_files_variable(f, name);
-    const char *path = aws_files_path(f, given ? given : usual);
+    const char *given = credentials_files_variable(f, name);
+    const char *path = credentials_files_path(f, given ? given : usual);
     char *data;
     size_t len;
     *text = "";
     if (!path)
         return 0;
-    if (file_read(f->arena, path, AWS_FILES_BYTES_MAX, &data, &len, e) < 0) {
+    if (file_read(f->arena, path, CREDENTIALS_FILES_BYTES_MAX, &data, &len, e) < 0) {
         if (e->code != ERR_NOT_FOUND)
             return -1;
         err_clear(e);
@@ -113,48 +113,50 @@ static int read_file(const struct aws_files *f, const char *name, const char *us
     return 0;
 }
 
-static const char *config_value(const struct aws_files *f, const char *profile, const char *key,
-                                bool *found) {
+static const char *config_value(const struct credentials_files *f, const char *profile,
+                                const char *key, bool *found) {
     const char *section = arena_printf(f->arena, "profile %s", profile);
     bool here = false;
-    const char *value = aws_files_get(f->arena, f->config, section, NULL, key, &here);
+    const char *value = credentials_files_get(f->arena, f->config, section, NULL, key, &here);
     // The section of the profile "default" usually stands without the word.
     if (!here && strcmp(profile, "default") == 0)
-        value = aws_files_get(f->arena, f->config, profile, NULL, key, &here);
+        value = credentials_files_get(f->arena, f->config, profile, NULL, key, &here);
     *found |= here;
     return value;
 }
 
-bool aws_files_has(const struct aws_files *f, const char *profile) {
+bool credentials_files_has(const struct credentials_files *f, const char *profile) {
     bool found = false;
-    aws_files_get(f->arena, f->credentials, profile, NULL, "", &found);
+    credentials_files_get(f->arena, f->credentials, profile, NULL, "", &found);
     config_value(f, profile, "", &found);
     return found;
 }
 
-const char *aws_files_own(const struct aws_files *f, bool credentials, const char *profile,
-                          const char *key) {
+const char *credentials_files_own(const struct credentials_files *f, bool credentials,
+                                  const char *profile, const char *key) {
     bool found = false;
-    return credentials ? aws_files_get(f->arena, f->credentials, profile, NULL, key, &found)
+    return credentials ? credentials_files_get(f->arena, f->credentials, profile, NULL, key, &found)
                        : config_value(f, profile, key, &found);
 }
 
-const char *aws_files_value(const struct aws_files *f, const char *profile, const char *key) {
-    const char *own = aws_files_own(f, true, profile, key);
-    return own ? own : aws_files_own(f, false, profile, key);
+const char *credentials_files_value(const struct credentials_files *f, const char *profile,
+                                    const char *key) {
+    const char *own = credentials_files_own(f, true, profile, key);
+    return own ? own : credentials_files_own(f, false, profile, key);
 }
 
-const char *aws_files_session(const struct aws_files *f, const char *name, const char *key,
-                              bool *found) {
+const char *credentials_files_session(const struct credentials_files *f, const char *name,
+                                      const char *key, bool *found) {
     const char *section = arena_printf(f->arena, "sso-session %s", name);
-    return aws_files_get(f->arena, f->config, section, NULL, key, found);
+    return credentials_files_get(f->arena, f->config, section, NULL, key, found);
 }
 
-int aws_files_open(struct aws_files *f, struct arena *a, char *const *env, const char *profile,
-                   struct err *e) {
-    *f = (struct aws_files){.arena = a, .env = env, .named = profile && *profile};
-    const char *const names[] = {f->named ? profile : NULL, aws_files_variable(f, "AWS_PROFILE"),
-                                 aws_files_variable(f, "AWS_DEFAULT_PROFILE")};
+int credentials_files_open(struct credentials_files *f, struct arena *a, char *const *env,
+                           const char *profile, struct err *e) {
+    *f = (struct credentials_files){.arena = a, .env = env, .named = profile && *profile};
+    const char *const names[] = {f->named ? profile : NULL,
+                                 credentials_files_variable(f, "AWS_PROFILE"),
+                                 credentials_files_variable(f, "AWS_DEFAULT_PROFILE")};
     for (size_t i = 0; i < sizeof names / sizeof *names && !f->profile; i++)
         f->profile = names[i];
     bool asked = f->profile != NULL;
@@ -162,8 +164,8 @@ int aws_files_open(struct aws_files *f, struct arena *a, char *const *env, const
     if (read_file(f, "AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", &f->credentials, e) < 0 ||
         read_file(f, "AWS_CONFIG_FILE", "~/.aws/config", &f->config, e) < 0)
         return -1;
-    return !asked || aws_files_has(f, f->profile) ||
-                   (!f->named && aws_files_variable(f, "AWS_ACCESS_KEY_ID"))
+    return !asked || credentials_files_has(f, f->profile) ||
+                   (!f->named && credentials_files_variable(f, "AWS_ACCESS_KEY_ID"))
                ? 0
                : err_set(e, ERR_CONFIG,
                          "%s is '%.128s', and ~/.aws has no profile of that name (try: aws "
@@ -173,33 +175,33 @@ int aws_files_open(struct aws_files *f, struct arena *a, char *const *env, const
 
 // ---- settings -----------------------------------------------------------------------------------
 
-const char *aws_files_region(const struct aws_files *f) {
-    const char *region = aws_files_variable(f, "AWS_REGION");
+const char *credentials_files_region(const struct credentials_files *f) {
+    const char *region = credentials_files_variable(f, "AWS_REGION");
     if (!region)
-        region = aws_files_variable(f, "AWS_DEFAULT_REGION");
-    return region ? region : aws_files_value(f, f->profile, "region");
+        region = credentials_files_variable(f, "AWS_DEFAULT_REGION");
+    return region ? region : credentials_files_value(f, f->profile, "region");
 }
 
-const char *aws_files_endpoint(const struct aws_files *f, const char *service) {
-    const char *off = aws_files_variable(f, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
-    const char *url, *name = aws_files_value(f, f->profile, "services");
+const char *credentials_files_endpoint(const struct credentials_files *f, const char *service) {
+    const char *off = credentials_files_variable(f, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    const char *url, *name = credentials_files_value(f, f->profile, "services");
     char *variable = arena_printf(f->arena, "AWS_ENDPOINT_URL_%s", service);
     bool found = false;
     for (char *p = variable; *p; p++)
         *p = (char)toupper((unsigned char)*p);
     if (off && strcasecmp(off, "true") == 0)
         return NULL;
-    if ((url = aws_files_variable(f, variable)) ||
-        (url = aws_files_variable(f, "AWS_ENDPOINT_URL")))
+    if ((url = credentials_files_variable(f, variable)) ||
+        (url = credentials_files_variable(f, "AWS_ENDPOINT_URL")))
         return url;
-    if (name &&
-        (url = aws_files_get(f->arena, f->config, arena_printf(f->arena, "services %s", name),
-                             service, "endpoint_url", &found)))
+    if (name && (url = credentials_files_get(f->arena, f->config,
+                                             arena_printf(f->arena, "services %s", name), service,
+                                             "endpoint_url", &found)))
         return url;
-    return aws_files_value(f, f->profile, "endpoint_url");
+    return credentials_files_value(f, f->profile, "endpoint_url");
 }
 
-const char *aws_files_ca_bundle(const struct aws_files *f) {
-    const char *path = aws_files_variable(f, "AWS_CA_BUNDLE");
-    return path ? path : aws_files_value(f, f->profile, "ca_bundle");
+const char *credentials_files_ca_bundle(const struct credentials_files *f) {
+    const char *path = credentials_files_variable(f, "AWS_CA_BUNDLE");
+    return path ? path : credentials_files_value(f, f->profile, "ca_bundle");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads keys from JSON and XML.
-#include "object/aws_answer.h"
+#include "object/credentials_answer.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -12,7 +12,7 @@
 
 // ---- checks -------------------------------------------------------------------------------------
 
-bool aws_answer_is_word(const char *s, size_t bytes_max) {
+bool credentials_answer_is_word(const char *s, size_t bytes_max) {
     size_t len = s ? strlen(s) : 0;
     bool good = len > 0 && len <= bytes_max;
     for (size_t i = 0; good && i < len; i++)
@@ -20,10 +20,10 @@ bool aws_answer_is_word(const char *s, size_t bytes_max) {
     return good;
 }
 
-bool aws_answer_is_key(const struct sigv4_key *k) {
-    return aws_answer_is_word(k->id, AWS_ANSWER_ID_BYTES_MAX) &&
-           aws_answer_is_word(k->secret, AWS_ANSWER_SECRET_BYTES_MAX) &&
-           (!k->token || aws_answer_is_word(k->token, AWS_ANSWER_TOKEN_BYTES_MAX));
+bool credentials_answer_is_key(const struct sigv4_key *k) {
+    return credentials_answer_is_word(k->id, CREDENTIALS_ANSWER_ID_BYTES_MAX) &&
+           credentials_answer_is_word(k->secret, CREDENTIALS_ANSWER_SECRET_BYTES_MAX) &&
+           (!k->token || credentials_answer_is_word(k->token, CREDENTIALS_ANSWER_TOKEN_BYTES_MAX));
 }
 
 static int zone_minutes(const char *p, int *minutes) {
@@ -42,7 +42,7 @@ static int zone_minutes(const char *p, int *minutes) {
     return 0;
 }
 
-int64_t aws_answer_time(const char *text) {
+int64_t credentials_answer_time(const char *text) {
     enum { TO_SECONDS = 19 };
     int minutes;
     int64_t ms = text && strlen(text) >= TO_SECONDS ? clock_of_iso(text) : -1;
@@ -59,8 +59,9 @@ int64_t aws_answer_time(const char *text) {
 static int read_object(struct arena *a, const char *text, size_t len, struct json **out,
                        struct err *e) {
     struct err why;
-    if (len > AWS_ANSWER_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "the answer has more than %d bytes", AWS_ANSWER_BYTES_MAX);
+    if (len > CREDENTIALS_ANSWER_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "the answer has more than %d bytes",
+                       CREDENTIALS_ANSWER_BYTES_MAX);
     // The parser's error would repeat the text.
     if (json_parse(a, text, len, out, &why) < 0 || (*out)->type != JSON_OBJECT)
         return err_set(e, ERR_FORMAT, "the answer is not an object of JSON");
@@ -74,14 +75,14 @@ static const char *word_of(const struct json *j, const char *name) {
 }
 
 static int finish(struct aws_credentials *out, const char *ends, struct err *e) {
-    if (!aws_answer_is_key(&out->key))
+    if (!credentials_answer_is_key(&out->key))
         return err_set(e, ERR_FORMAT, "the answer has no access key with its secret key");
-    out->ends_ms = ends ? aws_answer_time(ends) : 0;
+    out->ends_ms = ends ? credentials_answer_time(ends) : 0;
     return out->ends_ms >= 0 ? 0 : err_set(e, ERR_FORMAT, "the answer's time of expiry is no time");
 }
 
-int aws_answer_process(struct arena *a, const char *text, size_t len, struct aws_credentials *out,
-                       struct err *e) {
+int credentials_answer_process(struct arena *a, const char *text, size_t len,
+                               struct aws_credentials *out, struct err *e) {
     struct json *j;
     if (read_object(a, text, len, &j, e) < 0)
         return -1;
@@ -95,8 +96,8 @@ int aws_answer_process(struct arena *a, const char *text, size_t len, struct aws
     return finish(out, word_of(j, "Expiration"), e);
 }
 
-int aws_answer_metadata(struct arena *a, const char *text, size_t len, struct aws_credentials *out,
-                        struct err *e) {
+int credentials_answer_metadata(struct arena *a, const char *text, size_t len,
+                                struct aws_credentials *out, struct err *e) {
     struct json *j;
     if (read_object(a, text, len, &j, e) < 0)
         return -1;
@@ -105,8 +106,8 @@ int aws_answer_metadata(struct arena *a, const char *text, size_t len, struct aw
     return finish(out, word_of(j, "Expiration"), e);
 }
 
-int aws_answer_sso(struct arena *a, const char *text, size_t len, struct aws_credentials *out,
-                   struct err *e) {
+int credentials_answer_sso(struct arena *a, const char *text, size_t len,
+                           struct aws_credentials *out, struct err *e) {
     struct json *all;
     if (read_object(a, text, len, &all, e) < 0)
         return -1;
@@ -121,7 +122,7 @@ int aws_answer_sso(struct arena *a, const char *text, size_t len, struct aws_cre
     return out->ends_ms > 0 ? 0 : err_set(e, ERR_FORMAT, "the answer's time of expiry is no time");
 }
 
-const char *aws_answer_reason(struct arena *a, const char *text, size_t len) {
+const char *credentials_answer_reason(struct arena *a, const char *text, size_t len) {
     static const char *const names[] = {"message", "Message", "error_description", "error"};
     struct json *j;
     struct err ignored;
@@ -138,16 +139,16 @@ const char *aws_answer_reason(struct arena *a, const char *text, size_t len) {
 // ---- tokens -------------------------------------------------------------------------------------
 
 static bool is_token(const char *s) {
-    return aws_answer_is_word(s, AWS_ANSWER_TOKEN_BYTES_MAX);
+    return credentials_answer_is_word(s, CREDENTIALS_ANSWER_TOKEN_BYTES_MAX);
 }
 
-int aws_answer_token(struct arena *a, const char *text, size_t len, struct aws_token *out,
-                     struct err *e) {
+int credentials_answer_token(struct arena *a, const char *text, size_t len, struct aws_token *out,
+                             struct err *e) {
     struct json *j;
     if (read_object(a, text, len, &j, e) < 0)
         return -1;
     *out = (struct aws_token){.access = word_of(j, "accessToken"),
-                              .ends_ms = aws_answer_time(word_of(j, "expiresAt")),
+                              .ends_ms = credentials_answer_time(word_of(j, "expiresAt")),
                               .refresh = word_of(j, "refreshToken"),
                               .client_id = word_of(j, "clientId"),
                               .client_secret = word_of(j, "clientSecret"),
@@ -159,8 +160,8 @@ int aws_answer_token(struct arena *a, const char *text, size_t len, struct aws_t
                : err_set(e, ERR_FORMAT, "it has no accessToken with its expiresAt");
 }
 
-int aws_answer_new_token(struct arena *a, const char *text, size_t len, int64_t now_ms,
-                         struct aws_token *token, struct err *e) {
+int credentials_answer_new_token(struct arena *a, const char *text, size_t len, int64_t now_ms,
+                                 struct aws_token *token, struct err *e) {
     enum { SECONDS_MAX = 366 * 24 * 3600 };
     struct json *j;
     if (read_object(a, text, len, &j, e) < 0)
@@ -175,7 +176,7 @@ int aws_answer_new_token(struct arena *a, const char *text, size_t len, int64_t 
     return 0;
 }
 
-void aws_answer_write_token(const struct aws_token *t, struct strbuf *out) {
+void credentials_answer_write_token(const struct aws_token *t, struct strbuf *out) {
     char when[CLOCK_ISO_BYTES];
     struct json_out j;
     const struct {
@@ -222,13 +223,14 @@ static int on_field(void *ctx, const char *path, const char *text, struct err *e
     return 0;
 }
 
-int aws_answer_sts(struct arena *a, const char *text, size_t len, struct aws_credentials *out,
-                   struct err *e) {
+int credentials_answer_sts(struct arena *a, const char *text, size_t len,
+                           struct aws_credentials *out, struct err *e) {
     static const struct xml_events events = {on_field};
     struct sts_answer s = {.arena = a};
     struct err why = {0};
-    if (len > AWS_ANSWER_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "the answer has more than %d bytes", AWS_ANSWER_BYTES_MAX);
+    if (len > CREDENTIALS_ANSWER_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "the answer has more than %d bytes",
+                       CREDENTIALS_ANSWER_BYTES_MAX);
     if (xml_read(text, len, &events, &s, &why) < 0)
         return err_set(e, ERR_FORMAT, "the answer is not XML as STS writes it");
     out->key = (struct sigv4_key){s.id, s.secret, s.token};

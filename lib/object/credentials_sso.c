@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Credentials of a login (IAM Identity Center): the token that `aws sso login` has left in
 // ~/.aws/sso/cache, renewed where it can be, and GetRoleCredentials.
-#include "object/aws_chain_impl.h"
+#include "object/credentials_chain_impl.h"
 
 #include "base/json.h"
 #include "object/uri.h"
@@ -20,11 +20,11 @@ struct sso {
 
 // ---- settings -----------------------------------------------------------------------------------
 
-static int session_setting(struct aws_chain *c, const struct sso *s, const char *key,
+static int session_setting(struct credentials_chain *c, const struct sso *s, const char *key,
                            const char **out, struct err *e) {
     bool found = false;
-    const char *own = aws_chain_value(c, s->profile, key);
-    *out = aws_files_session(c->files, s->session, key, &found);
+    const char *own = credentials_chain_value(c, s->profile, key);
+    *out = credentials_files_session(c->files, s->session, key, &found);
     if (!found)
         return err_set(e, ERR_CONFIG,
                        "AWS profile '%s': ~/.aws/config has no [sso-session %.64s] (try: aws "
@@ -38,9 +38,9 @@ static int session_setting(struct aws_chain *c, const struct sso *s, const char 
     return 0;
 }
 
-static int read_settings(struct aws_chain *c, struct sso *s, struct err *e) {
-    s->start_url = aws_chain_value(c, s->profile, "sso_start_url");
-    s->region = aws_chain_value(c, s->profile, "sso_region");
+static int read_settings(struct credentials_chain *c, struct sso *s, struct err *e) {
+    s->start_url = credentials_chain_value(c, s->profile, "sso_start_url");
+    s->region = credentials_chain_value(c, s->profile, "sso_region");
     if (s->session && (session_setting(c, s, "sso_start_url", &s->start_url, e) < 0 ||
                        session_setting(c, s, "sso_region", &s->region, e) < 0))
         return -1;
@@ -56,12 +56,13 @@ static int read_settings(struct aws_chain *c, struct sso *s, struct err *e) {
                    : 0;
 }
 
-static const char *token_path(const struct aws_chain *c, const char *name) {
+static const char *token_path(const struct credentials_chain *c, const char *name) {
     unsigned char digest[SHA_DIGEST_LENGTH];
     char hex[2 * SHA_DIGEST_LENGTH + 1];
     SHA1((const unsigned char *)name, strlen(name), digest);
     str_hex(hex, digest, sizeof digest);
-    return aws_files_path(c->files, arena_printf(c->files->arena, "~/.aws/sso/cache/%s.json", hex));
+    return credentials_files_path(c->files,
+                                  arena_printf(c->files->arena, "~/.aws/sso/cache/%s.json", hex));
 }
 
 // ---- the token ----------------------------------------------------------------------------------
@@ -71,29 +72,30 @@ static int refuse(const struct sso *s, const char *what, struct err *e) {
                    s->profile, what, s->profile);
 }
 
-static int read_token(struct aws_chain *c, const struct sso *s, struct aws_token *token,
+static int read_token(struct credentials_chain *c, const struct sso *s, struct aws_token *token,
                       struct err *e) {
     char *text;
     size_t len;
-    if (!s->path || file_read(c->files->arena, s->path, AWS_ANSWER_BYTES_MAX, &text, &len, e) < 0)
+    if (!s->path ||
+        file_read(c->files->arena, s->path, CREDENTIALS_ANSWER_BYTES_MAX, &text, &len, e) < 0)
         return !s->path || e->code == ERR_NOT_FOUND
                    ? refuse(s, "there is no token of its login", e)
                    : err_wrap(e, "AWS profile '%s', token of its login", s->profile);
     struct err why = {0};
-    if (aws_answer_token(c->files->arena, text, len, token, &why) < 0)
+    if (credentials_answer_token(c->files->arena, text, len, token, &why) < 0)
         return refuse(s, arena_printf(c->files->arena, "'%s' is no token: %s", s->path, why.text),
                       e);
     return 0;
 }
 
 // CreateToken of SSO OIDC. An error leaves the token as it is.
-static int ask_token(struct aws_chain *c, const struct sso *s, struct aws_token *token,
+static int ask_token(struct credentials_chain *c, const struct sso *s, struct aws_token *token,
                      struct err *e) {
     struct strbuf body = {0};
     struct json_out j;
     struct aws_request r = {
         .method = "POST", .headers = {{"content-type", "application/json"}}, .header_count = 1};
-    const char *server = aws_chain_server(c, "sso_oidc", "oidc", s->region, e);
+    const char *server = credentials_chain_server(c, "sso_oidc", "oidc", s->region, e);
     if (!server)
         return -1;
     json_open(&j, &body);
@@ -105,11 +107,11 @@ static int ask_token(struct aws_chain *c, const struct sso *s, struct aws_token 
     json_end(&j);
     r.url = arena_printf(c->files->arena, "%s/token", server);
     r.body = strbuf_cstr(&body);
-    int result = aws_chain_send(c, &r, e);
+    int result = credentials_chain_send(c, &r, e);
     if (result == 0)
-        result = aws_answer_new_token(c->files->arena, strbuf_cstr(&r.text), r.text.len, c->now_ms,
-                                      token, e);
-    aws_chain_forget(&r);
+        result = credentials_answer_new_token(c->files->arena, strbuf_cstr(&r.text), r.text.len,
+                                              c->now_ms, token, e);
+    credentials_chain_forget(&r);
     explicit_bzero(body.data, body.len);
     strbuf_fini(&body);
     return result;
@@ -119,19 +121,19 @@ static int ask_token(struct aws_chain *c, const struct sso *s, struct aws_token 
 static void keep_token(const struct sso *s, const struct aws_token *token) {
     struct strbuf text = {0};
     struct err ignored;
-    aws_answer_write_token(token, &text);
+    credentials_answer_write_token(token, &text);
     (void)file_write_atomic(s->path, strbuf_cstr(&text), text.len, 0600, &ignored);
     explicit_bzero(text.data, text.len);
     strbuf_fini(&text);
 }
 
-static int find_token(struct aws_chain *c, const struct sso *s, struct aws_token *token,
+static int find_token(struct credentials_chain *c, const struct sso *s, struct aws_token *token,
                       struct err *e) {
     struct err why = {0};
     if (read_token(c, s, token, e) < 0)
         return -1;
     bool renews = s->session && token->refresh && token->client_id && token->client_secret &&
-                  aws_answer_time(token->registration_ends) > c->now_ms;
+                  credentials_answer_time(token->registration_ends) > c->now_ms;
     if (renews && token->ends_ms < c->now_ms + RENEW_MS) {
         if (!token->start_url)
             token->start_url = s->start_url;
@@ -153,7 +155,7 @@ static int find_token(struct aws_chain *c, const struct sso *s, struct aws_token
 
 // ---- the key ------------------------------------------------------------------------------------
 
-static const char *query_of(const struct aws_chain *c, const struct sso *s) {
+static const char *query_of(const struct credentials_chain *c, const struct sso *s) {
     struct strbuf text = {0};
     strbuf_adds(&text, "role_name=");
     uri_encode(&text, s->role, strlen(s->role), true);
@@ -164,10 +166,10 @@ static const char *query_of(const struct aws_chain *c, const struct sso *s) {
     return copy;
 }
 
-static int ask_key(struct aws_chain *c, const struct sso *s, const struct aws_token *token,
+static int ask_key(struct credentials_chain *c, const struct sso *s, const struct aws_token *token,
                    struct aws_credentials *out, struct err *e) {
     struct arena *a = c->files->arena;
-    const char *server = aws_chain_server(c, "sso", "portal.sso", s->region, e);
+    const char *server = credentials_chain_server(c, "sso", "portal.sso", s->region, e);
     struct err why = {0};
     if (!server)
         return err_wrap(e, "AWS profile '%s'", s->profile);
@@ -176,30 +178,30 @@ static int ask_key(struct aws_chain *c, const struct sso *s, const struct aws_to
         .url = arena_printf(a, "%s/federation/credentials?%s", server, query_of(c, s)),
         .headers = {{"x-amz-sso_bearer_token", token->access}},
         .header_count = 1};
-    int result = aws_chain_send(c, &r, &why);
+    int result = credentials_chain_send(c, &r, &why);
     if (result < 0 && r.status == 401)
         refuse(s, "the server does not accept the token of its login any more", e);
     else if (result < 0) {
-        const char *reason = aws_answer_reason(a, strbuf_cstr(&r.text), r.text.len);
+        const char *reason = credentials_answer_reason(a, strbuf_cstr(&r.text), r.text.len);
         err_set(
             e, why.code, "AWS profile '%s': no key for role '%.64s' of account '%.16s': %s%s%s%s",
             s->profile, s->role, s->account, why.text, reason ? ": " : "", reason ? reason : "",
             r.status == 403 || r.status == 404 ? " (try: check sso_role_name and sso_account_id)"
                                                : "");
     } else
-        result = aws_answer_sso(a, strbuf_cstr(&r.text), r.text.len, out, e) < 0
+        result = credentials_answer_sso(a, strbuf_cstr(&r.text), r.text.len, out, e) < 0
                      ? err_wrap(e, "AWS profile '%s', GetRoleCredentials", s->profile)
                      : 0;
-    aws_chain_forget(&r);
+    credentials_chain_forget(&r);
     return result;
 }
 
-int aws_sso_find(struct aws_chain *c, const char *profile, struct aws_credentials *out,
-                 struct err *e) {
+int credentials_sso_find(struct credentials_chain *c, const char *profile,
+                         struct aws_credentials *out, struct err *e) {
     struct sso s = {.profile = profile,
-                    .session = aws_chain_value(c, profile, "sso_session"),
-                    .account = aws_chain_value(c, profile, "sso_account_id"),
-                    .role = aws_chain_value(c, profile, "sso_role_name")};
+                    .session = credentials_chain_value(c, profile, "sso_session"),
+                    .account = credentials_chain_value(c, profile, "sso_account_id"),
+                    .role = credentials_chain_value(c, profile, "sso_role_name")};
     struct aws_token token;
     if (!s.account && !s.role)
         return 0;

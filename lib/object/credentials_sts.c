@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AssumeRole and AssumeRoleWithWebIdentity of STS.
-#include "object/aws_chain_impl.h"
+#include "object/credentials_chain_impl.h"
 
 #include "base/hash.h"
 #include "object/uri.h"
@@ -23,7 +23,7 @@ static void add(struct strbuf *body, const char *name, const char *value) {
 static int check(const struct aws_role *role, struct err *e) {
     int64_t seconds;
     struct err ignored;
-    if (!aws_answer_is_word(role->arn, 2048))
+    if (!credentials_answer_is_word(role->arn, 2048))
         return err_set(e, ERR_CONFIG, "AWS profile '%s': role_arn '%.200s' is none", role->profile,
                        role->arn);
     return !role->duration || str_parse_i64(role->duration, DURATION_S_MIN, DURATION_S_MAX,
@@ -34,8 +34,8 @@ static int check(const struct aws_role *role, struct err *e) {
                          role->profile, role->duration, DURATION_S_MIN, DURATION_S_MAX);
 }
 
-static int ask_code(struct aws_chain *c, const struct aws_role *role,
-                    char code[AWS_CHAIN_CODE_BYTES_MAX], struct err *e) {
+static int ask_code(struct credentials_chain *c, const struct aws_role *role,
+                    char code[CREDENTIALS_CHAIN_CODE_BYTES_MAX], struct err *e) {
     err_set(e, ERR_USAGE, "there is no terminal");
     int result = c->ask_code ? c->ask_code(c->ctx, role->mfa_serial, code, e) : -1;
     if (result < 0 && e->code == ERR_USAGE)
@@ -54,7 +54,7 @@ static int ask_code(struct aws_chain *c, const struct aws_role *role,
 }
 
 // Signs the request; STS wants the hash of the body in no header.
-static void sign(struct aws_chain *c, const struct aws_role *role, const char *host,
+static void sign(struct credentials_chain *c, const struct aws_role *role, const char *host,
                  const char *path, const char *region, struct aws_request *r) {
     struct arena *a = c->files->arena;
     unsigned char digest[HASH_BYTES];
@@ -73,7 +73,8 @@ static void sign(struct aws_chain *c, const struct aws_role *role, const char *h
     memcpy(r->headers, q.headers, q.header_count * sizeof *q.headers);
 }
 
-static const char *write_body(struct aws_chain *c, const struct aws_role *role, const char *code) {
+static const char *write_body(struct credentials_chain *c, const struct aws_role *role,
+                              const char *code) {
     struct strbuf body = {0};
     char name[32];
     snprintf(name, sizeof name, "dtctl-%lld", (long long)(c->now_ms / 1000));
@@ -92,15 +93,15 @@ static const char *write_body(struct aws_chain *c, const struct aws_role *role, 
     return copy;
 }
 
-int aws_sts_assume(struct aws_chain *c, const struct aws_role *role, struct aws_credentials *out,
-                   struct err *e) {
+int credentials_sts_assume(struct credentials_chain *c, const struct aws_role *role,
+                           struct aws_credentials *out, struct err *e) {
     struct arena *a = c->files->arena;
-    const char *given = aws_files_region(c->files), *region = given ? given : "us-east-1";
-    char code[AWS_CHAIN_CODE_BYTES_MAX];
+    const char *given = credentials_files_region(c->files), *region = given ? given : "us-east-1";
+    char code[CREDENTIALS_CHAIN_CODE_BYTES_MAX];
     struct uri_server to;
     if (check(role, e) < 0 || (role->mfa_serial && ask_code(c, role, code, e) < 0))
         return -1;
-    const char *server = aws_chain_server(c, "sts", "sts", region, e);
+    const char *server = credentials_chain_server(c, "sts", "sts", region, e);
     if (!server || uri_server(a, server, "", &to, e) < 0)
         return err_wrap(e, "AWS profile '%s'", role->profile);
     const char *path = arena_printf(a, "%s/", to.path);
@@ -111,10 +112,10 @@ int aws_sts_assume(struct aws_chain *c, const struct aws_role *role, struct aws_
                             .header_count = 1};
     if (!role->web_token)
         sign(c, role, to.host, path, region, &r);
-    int result = aws_chain_send(c, &r, e);
+    int result = credentials_chain_send(c, &r, e);
     if (result == 0)
-        result = aws_answer_sts(a, strbuf_cstr(&r.text), r.text.len, out, e);
-    aws_chain_forget(&r);
+        result = credentials_answer_sts(a, strbuf_cstr(&r.text), r.text.len, out, e);
+    credentials_chain_forget(&r);
     if (result == 0)
         return 0;
     if (r.status == 403)

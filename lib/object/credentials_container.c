@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Credentials of a container's role, from the server that ECS or EKS sets in its environment.
-#include "object/aws_chain_impl.h"
+#include "object/credentials_chain_impl.h"
 
 #include "object/uri.h"
 #include "sys/file.h"
@@ -10,7 +10,7 @@
 #define CONTAINER_SERVER "http://169.254.170.2"
 
 // The address is asked with a token, so without TLS it has to be one of this host.
-static int check_server(struct aws_chain *c, const char *url, struct err *e) {
+static int check_server(struct credentials_chain *c, const char *url, struct err *e) {
     static const char *const hosts[] = {"127.0.0.1",     "localhost",      "[::1]",
                                         "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
     struct uri_server server;
@@ -29,13 +29,15 @@ static int check_server(struct aws_chain *c, const char *url, struct err *e) {
                    "host");
 }
 
-static int container_token(struct aws_chain *c, const char **token, struct err *e) {
-    const char *path = aws_files_variable(c->files, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+static int container_token(struct credentials_chain *c, const char **token, struct err *e) {
+    const char *path =
+        credentials_files_variable(c->files, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     char *text;
     size_t len;
-    *token = aws_files_variable(c->files, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    *token = credentials_files_variable(c->files, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
     if (path) {
-        if (file_read(c->files->arena, path, AWS_ANSWER_TOKEN_BYTES_MAX, &text, &len, e) < 0)
+        if (file_read(c->files->arena, path, CREDENTIALS_ANSWER_TOKEN_BYTES_MAX, &text, &len, e) <
+            0)
             return err_wrap(e, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
         text[strcspn(text, "\r\n")] = '\0';
         *token = text;
@@ -46,10 +48,12 @@ static int container_token(struct aws_chain *c, const char **token, struct err *
     return 0;
 }
 
-int aws_container_find(struct aws_chain *c, struct aws_credentials *out, struct err *e) {
+int credentials_container_find(struct credentials_chain *c, struct aws_credentials *out,
+                               struct err *e) {
     struct arena *a = c->files->arena;
-    const char *relative = aws_files_variable(c->files, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    const char *url = aws_files_variable(c->files, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *relative =
+        credentials_files_variable(c->files, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *url = credentials_files_variable(c->files, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
     const char *token, *text;
     if (relative)
         url = arena_printf(a, CONTAINER_SERVER "%s%s", *relative == '/' ? "" : "/", relative);
@@ -58,8 +62,8 @@ int aws_container_find(struct aws_chain *c, struct aws_credentials *out, struct 
     out->from = "this container's server of credentials";
     if (check_server(c, url, e) < 0 || container_token(c, &token, e) < 0)
         return -1;
-    return aws_chain_ask(c, "GET", url, "Authorization", token, &text, e) < 0 ||
-                   aws_answer_metadata(a, text, strlen(text), out, e) < 0
+    return credentials_chain_ask(c, "GET", url, "Authorization", token, &text, e) < 0 ||
+                   credentials_answer_metadata(a, text, strlen(text), out, e) < 0
                ? err_wrap(e, "%s", out->from)
                : 1;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as AWS's config file, as the line of a credential_process, and as an answer with a key
 // or a token. A key that is taken is fit for a header, and a token that is written is read again.
-#include "object/aws_answer.h"
-#include "object/aws_files.h"
-#include "object/aws_process.h"
+#include "object/credentials_answer.h"
+#include "object/credentials_files.h"
+#include "object/credentials_process.h"
 
 #include "base/str.h"
 
@@ -16,15 +16,15 @@ typedef int reader(struct arena *a, const char *text, size_t len, struct aws_cre
                    struct err *e);
 
 static void read_keys(struct arena *a, const char *text, size_t len) {
-    static reader *const readers[] = {aws_answer_process, aws_answer_metadata, aws_answer_sso,
-                                      aws_answer_sts};
+    static reader *const readers[] = {credentials_answer_process, credentials_answer_metadata,
+                                      credentials_answer_sso, credentials_answer_sts};
     struct err e = {0};
     for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
         struct aws_credentials got = {.ends_ms = 0};
         if (readers[i](a, text, len, &got, &e) == 0)
-            must(aws_answer_is_key(&got.key) && got.ends_ms >= 0);
+            must(credentials_answer_is_key(&got.key) && got.ends_ms >= 0);
     }
-    const char *reason = aws_answer_reason(a, text, len);
+    const char *reason = credentials_answer_reason(a, text, len);
     must(!reason || !strpbrk(reason, "\r\n\033"));
 }
 
@@ -32,32 +32,32 @@ static void read_tokens(struct arena *a, const char *text, size_t len) {
     struct aws_token token, again;
     struct strbuf file = {0};
     struct err e = {0};
-    if (aws_answer_token(a, text, len, &token, &e) < 0)
+    if (credentials_answer_token(a, text, len, &token, &e) < 0)
         return;
-    aws_answer_new_token(a, text, len, 1000, &token, &e);
-    aws_answer_write_token(&token, &file);
+    credentials_answer_new_token(a, text, len, 1000, &token, &e);
+    credentials_answer_write_token(&token, &file);
     // Text that is no UTF-8 grows when it is written.
-    must(aws_answer_token(a, file.data, file.len, &again, &e) == 0 || file.len > len);
+    must(credentials_answer_token(a, file.data, file.len, &again, &e) == 0 || file.len > len);
     strbuf_fini(&file);
 }
 
 static void read_config(struct arena *a, const char *text) {
     static const char *const names[] = {"default", "profile a", "sso-session a", "services a"};
-    const char *argv[AWS_PROCESS_WORDS_MAX + 1];
+    const char *argv[CREDENTIALS_PROCESS_WORDS_MAX + 1];
     struct err e = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool found = false;
-        const char *value = aws_files_get(a, text, names[i], NULL, "key", &found);
+        const char *value = credentials_files_get(a, text, names[i], NULL, "key", &found);
         must(!value || (found && *value && !strchr(value, '\n')));
-        value = aws_files_get(a, text, names[i], "s3", "endpoint_url", &found);
+        value = credentials_files_get(a, text, names[i], "s3", "endpoint_url", &found);
         must(!value || (found && *value && !strchr(value, '\n')));
     }
-    if (aws_process_split(a, text, argv, &e) < 0)
+    if (credentials_process_split(a, text, argv, &e) < 0)
         return;
     size_t count = 0;
     while (argv[count])
         count++;
-    must(count > 0 && count <= AWS_PROCESS_WORDS_MAX);
+    must(count > 0 && count <= CREDENTIALS_PROCESS_WORDS_MAX);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     read_keys(&a, copy, size);
     read_tokens(&a, copy, size);
     read_config(&a, copy);
-    int64_t ms = aws_answer_time(copy);
+    int64_t ms = credentials_answer_time(copy);
     must(ms >= -1 - (int64_t)1000 * 3600 * 100);
     free(copy);
     arena_fini(&a);
