@@ -137,6 +137,8 @@ int option_append(struct arena *a, const struct option_row *r, const char *text,
 
 // ---- the elements of one text, between commas ---------------------------------------------------
 
+// Behind the partner of the bracket at p; NULL when it has none. Inside, only its own kind counts:
+// a '{' in "[^{]" opens nothing.
 static const char *behind_partner(const char *p) {
     const char open = *p, close = open == '[' ? ']' : open == '{' ? '}' : ')';
     int depth = 0;
