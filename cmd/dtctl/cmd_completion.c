@@ -67,7 +67,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     for (size_t i = 0; LISTS[i]; i++)
         if (str_eq(what, LISTS[i]))
             return list_names(s, what, rest, e);
-    // A set of its own, with the flags of every command and no values from here.
+    // A separate set of options, with the flags of every command and default values only.
     config_open(&defaults, s->arena, "dtctl", s->env);
     set = defaults.set;
     command_all_options(&set, s->arena);

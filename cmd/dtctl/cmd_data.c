@@ -72,7 +72,7 @@ struct data {
 
 static const char *const split_names[DATASET_SPLITS] = {"train", "test"};
 
-// Counts of images in place of bytes are no rate of a network: the row says them in words.
+// Progress counts images, so the row shows text instead of a transfer rate.
 static int on_progress(void *ctx, uint64_t done, uint64_t total, struct err *e) {
     struct data *d = ctx;
     char words[64];

@@ -71,7 +71,7 @@ static const struct option_table TABLE = {"Exec", ROWS, sizeof ROWS / sizeof ROW
 struct exec_node {
     const struct exec_flags *flags;
     const char *line;
-    struct strbuf out, err_text; // fold: everything; else the unfinished line of each stream
+    struct strbuf out, err_text; // --fold: all output; else the open line of a stream
     struct transport_run *run;
     bool ended, no_status;
     int status;

@@ -74,7 +74,7 @@ static int monitor(struct run_fleet *r, struct monitor_options *o, bool follow, 
     if (monitor_run(&r->fleet, &r->run, o, status, e) < 0)
         return -1;
     if (run_is_over(&r->run))
-        return 0; // it has ended, and that was shown
+        return 0; // the run has ended, and its end was printed
     o->tail = o->replay = o->until_now = o->goes_on = false;
     return monitor_run(&r->fleet, &r->run, o, status, e);
 }
@@ -105,7 +105,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
                              count);
     }
     int result = 0;
-    // A run whose end and results are here needs no node any more.
+    // No connection is needed if the run has ended and its logs are on this side.
     unsigned kinds = r.run.wanted | RESULT_LOGS;
     o.kinds = &kinds;
     if (!(run_is_over(&r.run) && r.run.fetched && !(r.run.left & RESULT_LOGS)))

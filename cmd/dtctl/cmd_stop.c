@@ -40,7 +40,7 @@ static const struct option_row ROWS[] = {
 static const struct option_table TABLE = {"Stop", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
 struct stop_node {
-    const char *rest; // of the agent's words
+    const char *rest; // arguments of the verb `stop`
     bool was_going;
 };
 
@@ -121,7 +121,7 @@ static int choose(struct context *s, const char **run, const char **newest, stru
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was stopped");
 }
 
-// only_going: says nothing of a run that was over.
+// only_going: prints nothing if the run had already ended.
 static int stop_run(struct context *s, const char *name, const struct stop_flags *f,
                     bool only_going, bool *was_going, struct err *e) {
     struct run_fleet r;
@@ -147,7 +147,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
                    r.run.node_count == 1 ? "" : "s");
         return 0;
     }
-    // A record may be wrong either way: it is the newest run unless its nodes say that it is over.
+    // The record may be outdated. The newest run is stopped unless its nodes report it as ended.
     int rc = newest ? stop_run(s, newest, flags, true, &was_going, e) : 0;
     if (rc < 0 || was_going)
         return rc;

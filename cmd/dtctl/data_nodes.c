@@ -15,8 +15,7 @@ struct inputs {
     uint64_t bytes;
 };
 
-// The name of an input in that of its folder, NAME-HASH, NAME-HASH-ofN or
-// NAME-HASH-ofN.INDEX.
+// Returns the name of an input, given its folder: NAME-HASH, NAME-HASH-ofN or NAME-HASH-ofN.INDEX.
 static const char *name_of(struct arena *a, const char *folder) {
     char *name = arena_strdup(a, folder), *dash = strrchr(name, '-');
     if (dash && str_starts(dash, "-of") && dash[3] && !dash[3 + strspn(dash + 3, "0123456789.")]) {

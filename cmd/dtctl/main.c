@@ -71,7 +71,7 @@ static void raise_file_limit(void) {
     }
 }
 
-// A terminal whose cursor moves; Emacs' shell and serial lines say that theirs does not.
+// True on a terminal that can move its cursor. Emacs' shell and serial lines set TERM=dumb.
 static bool can_redraw(char *const *env) {
     const char *term = env_get(env, "TERM");
     return isatty(STDERR_FILENO) && !str_eq(term, "dumb");
@@ -95,7 +95,7 @@ static int open_session(struct program *p, struct err *e) {
     return context_signals(s, e);
 }
 
-// The error as a person or a program reads it.
+// Prints the error as log lines, and as an event with --json.
 static void show_error(struct program *p, const struct err *e) {
     struct strbuf text = {0};
     struct json_out j;
@@ -210,7 +210,7 @@ int main(int argc, char **argv) {
     struct err e = {0};
     const char *name = NULL;
     int used = 0;
-    // write(2) reports a reader that went away, and a file that may not grow.
+    // Ignored, so that write(2) fails instead, with EPIPE or EFBIG.
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     raise_file_limit();

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A name in the text, the file's name on the nodes, and functions that it has to have.
+// A library: its name in --with, its file's name on the nodes, the functions that it must export.
 static const struct library {
     const char *name, *file;
     const char *symbol, *symbol_new; // of every version, of those that are new enough
@@ -43,7 +43,7 @@ static const Elf64_Phdr *segment(const char *data, size_t len, unsigned type, ui
     return NULL;
 }
 
-// The names of the functions that a library has and uses. NULL: there are none.
+// The string table of the functions that a library exports and imports. NULL: there is none.
 static const char *names(const char *data, size_t len, size_t *bytes) {
     const Elf64_Phdr *h = segment(data, len, PT_DYNAMIC, 0);
     const Elf64_Dyn *d = h && h->p_offset % _Alignof(Elf64_Dyn) == 0

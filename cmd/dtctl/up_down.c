@@ -29,12 +29,12 @@ static bool all_are_here(const struct context *s) {
     return true;
 }
 
-// A lease is shortened only when no result is on the nodes alone.
+// The lease is shortened only if all results are on this side.
 static int keep(struct context *s, int64_t ms, struct err *e) {
     struct inventory inv;
     char time[STR_HUMAN_BYTES_MAX];
     if (!cluster_exists(&s->cluster))
-        return 0; // it never came up
+        return 0; // `up` made no cluster
     if (cluster_load(&s->cluster, &inv, e) < 0)
         return -1;
     const struct provider *p = provider_named(inv.provider);
@@ -62,7 +62,7 @@ int up_down_after(struct context *s, const struct up_down *w, const struct up_do
     bool kept = end->result && w->keep_ms;
     if ((kept ? keep(s, w->keep_ms, &why) : up_down_remove(s, &o, &why)) == 0)
         return end->result;
-    if (end->result == 0) { // the run went well, but not what was asked for after it
+    if (end->result == 0) { // the run succeeded, the step after it failed
         *e = why;
         return kept ? -1 : err_wrap(e, "the run went well; --down");
     }

@@ -17,8 +17,8 @@
 //
 // Standard output is lines of JSON. `list`: {"folder":true|false,"ca":"PEM",
 // "ends":MS}, when the addresses end, then for each object {"path","name","url","size","etag",
-// "id"}, then {"end":N}. `get` reads just that; a line may have
-// "sha256" as well, then content of that hash in the store is the object. It writes
+// "id"}, then {"end":N}. `get` reads the same lines. With
+// "sha256", stored content of that hash is taken instead of the object. It writes
 // {"i":N,"sha256":"…"} for each object, in any order; {"done":N,"total":N} on the way; and
 // {"end":N,"read":BYTES,"again":N}. `put` writes done, total and end; `results` also writes
 // {"end":FILES,"sent":BYTES,"there":FILES not sent again,"links":N} as its last line. The last line
@@ -245,7 +245,7 @@ static int check(struct arena *a, struct strbuf *line, char **args, struct err *
     return result == 0 ? put_line(line, e) : -1;
 }
 
-// The folders model and state of the results are folders of their own, and all else is output.
+// Of the results, model/ and state/ keep their names; everything else goes to output/.
 static int add_results(struct manifest *m, struct arena *a, const char *dir, size_t *links,
                        struct err *e) {
     struct manifest_rules rules = {.own_too = true};
@@ -315,7 +315,7 @@ static int account(struct arena *a, struct strbuf *line, char **args, struct err
 
 // ---- source -------------------------------------------------------------------------------------
 
-// Its standard output is frames: an error goes to standard error.
+// Standard output carries frames, so an error goes to standard error.
 static int source(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     (void)a;
     (void)line;
@@ -331,7 +331,7 @@ static int source(struct arena *a, struct strbuf *line, char **args, struct err 
 static const struct verb {
     const char *name;
     int args;
-    bool signs; // with the user's key
+    bool signs; // needs the user's AWS credentials
     int (*run)(struct arena *a, struct strbuf *line, char **args, struct err *e);
     const char *usage;
 } verbs[] = {{"list", 1, true, list, "SOURCE"},

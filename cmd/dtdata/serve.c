@@ -85,7 +85,7 @@ static int take_line(void *ctx, const struct json *j, size_t number, struct err 
                                  : err_set(e, ERR_FORMAT, "the list of objects names no input");
 }
 
-// One descriptor for each reader, and for what it reads.
+// Each reader takes a descriptor, and so does each file that is read.
 static void raise_descriptors(void) {
     struct rlimit lim;
     if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
@@ -130,7 +130,7 @@ static int serve_detached(struct stream_server *s, const char *store, const char
     for (int starts = 1;; starts++) {
         int status = 0;
         pid_t pid = fork();
-        if (pid <= 0) // without a process for it, this one serves
+        if (pid <= 0) // if fork fails, this process serves
             return serve_once(s, starts > 1 ? store : NULL, ca);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             continue;

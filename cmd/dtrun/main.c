@@ -103,7 +103,7 @@ static int work(struct launch *l, const struct cli_rest *rest) {
     return status < 0 ? fail(&e) : status;
 }
 
-// Scans a copy of the arguments; of the original, which everyone on this host may read, the key
+// Scans a copy of the arguments. The key in the original, which every user of this host can read,
 // is overwritten.
 static void scan(struct option_set *set, int argc, char **argv, struct cli_rest *rest) {
     const char **copy = arena_new(set->arena, const char *, (size_t)argc + 1);
@@ -137,7 +137,7 @@ static int run(int argc, char **argv, char *const *env) {
     if (launch.options.version)
         return printf("dtrun %s\n", DTCTL_VERSION) < 0;
     if (option_set_finish(&set, &e) < 0)
-        return fail(&e), 2; // every mistake here is one of usage
+        return fail(&e), 2; // every error here is an error of usage
     int hold, turn = scheduler_flags_take_turn(&arena, &around, &hold, &e);
     if (turn != 0)
         return turn < 0 ? fail(&e) : 0;

@@ -59,7 +59,7 @@ int64_t shard_range_start(int64_t total, int64_t i, int64_t count) {
 
 static int fail(const struct err *e) {
     fprintf(stderr, "dtrun: shard-range: %s\n", e->text);
-    return 2; // every mistake here is one of usage
+    return 2; // every error here is an error of usage
 }
 
 static int print_help(const struct option_set *set) {

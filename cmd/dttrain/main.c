@@ -32,7 +32,8 @@ static void on_stop(int signal) {
     stop_wanted = 1;
 }
 
-// A checkpoint now, and on: the end of a node is announced (dtrun --notice-signal USR1).
+// SIGUSR1: writes a checkpoint and continues. dtrun --notice-signal USR1 sends it before a
+// preemption.
 static void on_save(int signal) {
     (void)signal;
     saves_wanted = (saves_wanted + 1) & 0xffff;
@@ -66,7 +67,7 @@ static int kv_get(void *ctx, const char *key, void *value, size_t cap, size_t *l
     return store_client_get(ctx, key, value, cap, len, timeout_ms, e);
 }
 
-// The address of this node that the others reach: the one it uses itself towards the master.
+// The address at which other ranks reach this node: the source address of its route to the master.
 static int own_address(const struct rank_env *r, char out[NET_ADDRESS_BYTES_MAX], struct err *e) {
     struct net_address master, local;
     if (net_resolve(r->master_host, r->master_port, &master, e) < 0 ||
@@ -175,8 +176,8 @@ static int train(const struct train_config *options, const struct train_flags *f
     return r == 0 && result.stopped ? STATUS_SIGTERM : r;
 }
 
-// A rank that lost another one is not why the group fails. It ends a little later than the cause,
-// so that the agents hear of that first; asked to stop, it ends at once.
+// A rank that lost a peer is not the root cause. It ends CAUSE_FIRST_MS later, so that the agents
+// report the failed peer first. After a request to stop it ends at once.
 static void let_cause_go_first(const struct err *e) {
     const struct timespec wait = {.tv_nsec = CAUSE_FIRST_MS * 1000000L};
     if (e->code == ERR_NET && !stop_wanted)
@@ -217,7 +218,7 @@ int main(int argc, char **argv) {
     struct train_flags flags;
     struct option_set set;
     struct err e;
-    catch_signals(); // first of all: an early one must not end the process
+    catch_signals(); // before anything else: an early signal must not end the process
     log_open("dttrain", LOG_INFO, LOG_PLAIN);
     int r = train_config_load(&options, &flags, &set, &a, argc - 1, (const char *const *)(argv + 1),
                               environ, &e);

@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <string.h>
 
-// Adds one position, to the last group of this run when it has the same taps and its sources
-// follow on.
+// Adds a position: to the last group of the run if that has the same taps and adjacent sources,
+// else as a new group.
 static void add_position(struct axis_plan *p, int run_first, const struct axis_group *one) {
     struct axis_group *g = p->groups > run_first ? &p->group[p->groups - 1] : NULL;
     for (int j = 0; j < one->taps; j++)
@@ -36,8 +36,8 @@ void axis_plan_forward(struct axis_plan *p, int in, int out, int k, int stride, 
     }
 }
 
-// The gradient at x collects from y = (x + pad - tap) / stride where that is whole: positions of
-// one phase (x mod stride) use the taps of one residue, largest tap first as y grows.
+// dx[x] sums over each tap for which y = (x + pad - tap) / stride is an integer. So all x of one
+// phase (x mod stride) use the taps of one residue, in descending order as y grows.
 void axis_plan_data(struct axis_plan *p, int in, int out, int k, int stride, int pad) {
     assert(k <= conv_taps_max && stride <= conv_taps_max);
     int slot0[conv_taps_max], slots = 0;

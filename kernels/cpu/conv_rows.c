@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution and its data gradient, as one kind of product: every output position is a row whose
-// terms are runs of neighbouring source pixels, read where they lie, times packed filters. Where
-// padding cuts taps off, positions with the same taps form a class of their own and the missing
-// taps are never touched (a 3x3 filter on a 1x1 image costs one ninth). With few input channels
-// there is little to save and much to do at the edges: then x is copied with its border, and a
-// whole filter row is one run.
+// Convolution and its data gradient, as one kind of product. Each output position is a row. Its
+// terms are runs of adjacent source pixels, read in place and multiplied by packed filters.
+// Positions that lose the same taps to padding form a class, and those taps are skipped: a 3x3
+// filter on a 1x1 image costs one ninth. With few input channels x is copied with its border, and a
+// filter row is one run.
 #include <assert.h>
 
 #include "kernels/cpu/conv_plan.h"
@@ -17,9 +16,9 @@
 #include "kernels/cpu/winograd.h"
 
 enum {
-    depth_max = 2048,        // words of the longest product done in one go: its panel (256 KB)
-                             // stays in the second-level cache
-    group_words = 16 * 1024, // of panels that a tile's rows meet one after the other: 64 KB
+    depth_max = 2048,        // words of the longest sum of one pass; its panel (256 KB) fits
+                             // the second-level cache
+    group_words = 16 * 1024, // words of panels that one tile is multiplied with in turn: 64 KB
 };
 
 struct rows_job {
@@ -73,7 +72,7 @@ size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv
     return (panels_size(ctx, s) + (x > dy ? x : dy)) * sizeof(float);
 }
 
-// Visits the taps that any class uses, as slots and in the filter.
+// Returns the next slot that any class uses, and its tap in the filter.
 static int next_tap(const struct rows_job *job, int slot, int *tap) {
     int kw = job->s->kw, slots = job->s->kh * kw;
     for (; slot < slots; slot++)
@@ -105,7 +104,7 @@ static void pack_filters(const struct rows_job *job, int worker, int workers) {
 // Data gradient: columns are input channels, which already lie side by side. A worker takes a few
 // filters at a time and spreads them over all panels.
 static void pack_channels(const struct rows_job *job, int worker, int workers) {
-    enum { filters_at_once = 32 }; // even: a pair is never cut
+    enum { filters_at_once = 32 }; // even, so that no pair of bfloat16 is split
     const struct conv2d_shape *s = job->s;
     int nr = job->ctx->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
     size_t filter = (size_t)slots * s->c, tap_size = (size_t)job->src_c * nr;
@@ -208,7 +207,8 @@ static struct pixel_class class_at(const struct rows_job *job, int i) {
     return k;
 }
 
-// Panels that the rows of a tile meet before the next tile: as many as stay near.
+// Number of panels that a tile is multiplied with before the next tile: as many as group_words
+// holds.
 static int group_of(const struct rows_job *job, const struct pixel_class *k) {
     int nr = job->ctx->isa->tile_cols;
     return (int)clamp64(group_words / (k->depth * nr + 1), 1, div_up(job->dst_c, nr));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight gradient of a convolution: for every tap, the product over output pixels of dy and the
-// source pixel that tap saw. A few lines of dy at a time are packed into panels once for all taps;
-// of x, the pixels that one tap saw are packed a piece at a time. Pixels whose source is padding
+// Weight gradient of a convolution: for each tap, the product, over output pixels, of dy and the
+// source pixel under the tap. A few lines of dy at a time are packed into panels once for all taps;
+// of x, the pixels under one tap are packed a piece at a time. Pixels whose source is padding
 // are left out.
 // With few input channels a tap would fill only part of a vector: then x is copied with a zero
 // border, a whole filter row counts as one tap, and the product is made transposed.
@@ -43,7 +43,7 @@ static int narrow(const struct conv2d_shape *s) {
     return s->c <= conv_narrow_channels_max;
 }
 
-// The transposed way reads x in place, so that its words are single numbers.
+// The transposed form reads x unpacked, so a word is one float.
 static const struct cpu_type *type_of(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     return narrow(s) ? &ctx->isa->type[s->type] : &ctx->type[s->type];
 }
@@ -158,7 +158,8 @@ struct piece {
     int runs, words, first;    // first: starts the tap's sum
 };
 
-// The next runs of a tap from *line, word *at on; 0 when there are no more. Cut by shape alone.
+// Collects the next runs of a tap, from word *at of *line. Returns 0 at the end. The cuts depend on
+// the shape only.
 static int next_piece(const struct weight_job *job, const struct tap_pixels *t, int64_t *line,
                       int *at, struct piece *p) {
     int pair = job->type->pair, begin = t->x0 / pair, end = (int)div_up(t->x1, pair);
@@ -205,7 +206,7 @@ static void pack_piece(const struct weight_job *job, const struct tap_pixels *t,
     }
 }
 
-// One tap's tiles that a worker does.
+// The tiles of one tap that one worker computes.
 struct tap_work {
     struct tap_pixels pixels;
     int64_t begin, end;
@@ -319,7 +320,7 @@ static void do_narrow_tile(const struct weight_job *job, const struct pixels *p,
 static void multiply_narrow(void *arg, int worker, int workers) {
     const struct weight_job *job = arg;
     const struct conv2d_shape *s = job->s;
-    // Even rows per tile: 21 = 11 + 10, not 12 + 9.
+    // Tiles have nearly equal numbers of rows: 21 = 11 + 10, not 12 + 9.
     int width = s->kw * s->c, per_ky = (int)div_up(width, job->ctx->isa->tile_rows);
     int panels = (int)div_up(s->o, job->ctx->isa->tile_cols);
     struct share mine = share_of((int64_t)s->kh * per_ky * panels, worker, workers);

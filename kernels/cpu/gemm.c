@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// General matrix product. B packed once into panels by all workers, then every worker takes a
-// rectangle of C and walks it in blocks whose part of A is copied next to it. Where C has few rows,
-// a panel of B is used too rarely to be worth keeping: then A is copied as a whole, and a worker
-// packs a piece of a panel and uses it up at once.
+// General matrix product. All workers pack B into panels. Each worker then computes a rectangle of
+// C in blocks, and copies the block's part of A. With few rows of C a panel is rarely reused, so A
+// is copied as a whole, and each worker packs B piece by piece.
 #include <assert.h>
 #include <string.h>
 
@@ -41,7 +40,7 @@ static size_t piece_words(const struct kernel_ctx *ctx) {
     return (size_t)block_depth * ctx->isa->tile_cols;
 }
 
-// Words of panels, and of blocks behind them.
+// Sizes in words: of the panels, and of the blocks, which follow them.
 static size_t panels_words(const struct kernel_ctx *ctx, const struct gemm_args *g) {
     if (is_flat(g))
         return (size_t)ctx->workers * piece_words(ctx);
@@ -59,7 +58,7 @@ static size_t bytes_of(const struct kernel_ctx *ctx, int m, int n, int k) {
     return (panels_words(ctx, &g) + blocks_words(ctx, &g)) * sizeof(float);
 }
 
-// Few rows may need more than many.
+// A product with few rows can need more workspace than one with many.
 size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k) {
     size_t all = bytes_of(ctx, m, n, k), few = bytes_of(ctx, m < few_rows ? m : few_rows, n, k);
     return all > few ? all : few;
@@ -183,7 +182,8 @@ static void multiply_flat(void *arg, int worker, int workers) {
         }
 }
 
-// The grid of workers with the smallest largest part; among equals, the one with the fewest copies.
+// Chooses the grid of workers whose largest part is smallest, and among equals the one with the
+// fewest copies.
 static int best_col_parts(int workers, int64_t tiles, int64_t panels) {
     int best = 1;
     int64_t best_cost = INT64_MAX;

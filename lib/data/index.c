@@ -100,7 +100,7 @@ static int index_pread(int fd, uint8_t *to, size_t len, uint64_t at, struct err 
     return 0;
 }
 
-// A file of its own; its size may have changed since it was listed.
+// Reads a sample that is a whole file. Its size may have changed since it was listed.
 static int index_read_named(const struct index *x, const struct index_entry *it,
                             struct source_reader *r, struct sample *out, struct err *e) {
     struct arena scratch = {0};
@@ -138,7 +138,8 @@ int index_read(const struct index *x, uint32_t i, struct source_reader *r, struc
     return 0;
 }
 
-// The name in the header before the data; a long name is stored elsewhere and is cut here.
+// Prints the member's name from the tar header. A long name appears truncated, since tar stores it
+// elsewhere.
 static void index_where_member(const struct index_file *f, const struct index_entry *it,
                                struct strbuf *out) {
     char name[NAME_BYTES_MAX];

@@ -47,7 +47,7 @@ int s3_account_ca(struct s3_account *s, const char **ca, size_t *len, struct err
 
 // ---- requests -----------------------------------------------------------------------------------
 
-// The handle is one of its own: a renewal comes while requests of the account are under way.
+// A renewal has an HTTP handle of its own, since other requests of the account may be in flight.
 struct asking {
     struct s3_account *account;
     struct http *http;

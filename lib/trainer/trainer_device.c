@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of numbers that lie on devices: enqueued beside the operations, one after the other,
-// and watched while the host waits.
+// Collectives on the memory of devices: enqueued one after another beside the compute, and watched
+// while the host waits.
 #include "base/arena.h"
 #include "base/clock.h"
 #include "trainer/trainer_impl.h"
 
 #include <stdlib.h>
 
-// Ranks that compute on different things would wait for the slowest, and get other numbers.
+// Refuses a mix of processors and GPUs: all ranks would wait for the slowest, and results would
+// differ.
 int trainer_device_compare(const struct trainer_config *config, struct comm *comm, struct err *e) {
     int world = comm_world(comm);
     unsigned char mine = config->device != NULL, *all = heap_alloc((size_t)world);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds the gradients of a bucket up over ranks: from device to device, or through the memory of the
-// host, which holds the numbers in any case when the processor computes.
+// Sums the gradients of a bucket over the ranks, from device to device or through the memory of the
+// host. Without a device they are in the host's memory already.
 #include "trainer/trainer_impl.h"
 
-// Whether gradients are rounded on their way.
+// True when gradients are sent as bfloat16.
 static bool is_narrow(const struct trainer *t) {
     return t->options->wire == TRAIN_WIRE_BF16 && t->mesh.data > 1;
 }
 
-// Whether a device has all numbers, and none travels. The collectives may not look at them then.
+// True when one rank on a device has all gradients. Nothing is sent, and the collectives must not
+// read the buffer.
 static bool is_alone(const struct trainer *t) {
     return t->config->device && t->mesh.data == 1;
 }
@@ -21,7 +22,8 @@ static char *at_element(const struct chunk *c, char *buffer, size_t begin) {
     return buffer + begin * c->net.k->real_bytes;
 }
 
-// The numbers of a part of a flat buffer where the collectives find them.
+// Makes a range of a flat buffer readable for the collectives: copies it to the mirror of the host,
+// if there is one.
 static void *to_wire(struct chunk *c, char *buffer, size_t begin, size_t count) {
     if (!c->mirror)
         return at_element(c, buffer, begin);
@@ -29,13 +31,13 @@ static void *to_wire(struct chunk *c, char *buffer, size_t begin, size_t count) 
     return c->mirror + begin;
 }
 
-// And back, where they are not there yet.
+// Copies the range back from the mirror of the host, if there is one.
 static void from_wire(struct chunk *c, char *buffer, size_t begin, size_t count) {
     if (c->mirror && count)
         network_set(&c->net, buffer, begin, count, c->mirror + begin);
 }
 
-// Rounded gradients, and back.
+// narrow() rounds gradients to bfloat16, widen() converts them back.
 static void *narrow(const struct trainer *t, struct chunk *c, size_t begin, const void *from,
                     size_t count) {
     if (t->device)
@@ -61,7 +63,7 @@ static int start(struct trainer *t, struct chunk *c, struct bucket *b, int numbe
                      : comm_start(t->data, call, &b->ticket, e);
 }
 
-// With devices the host does not wait; operations that it enqueues from here on do.
+// The host does not wait for a device; operations that are enqueued later do.
 static int finish(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
                   struct err *e) {
     if (!t->device)

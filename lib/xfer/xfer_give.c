@@ -10,10 +10,10 @@
 struct give {
     struct receive *r;
     struct relay *relay;
-    struct strbuf batch; // a frame of small files that has begun
+    struct strbuf batch; // the open frame of small files
     size_t begin;
     bool lost;
-    struct err *why; // of lost
+    struct err *why; // why the node behind was lost
 };
 
 static void send_frame(struct give *g, struct strbuf *frame, size_t begin) {

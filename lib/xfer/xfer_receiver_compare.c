@@ -234,7 +234,7 @@ int xfer_receive_again(struct receive *r, struct strbuf *out, struct err *e) {
         flush_needs(r, out, false);
     }
     flush_needs(r, out, true);
-    if (r->need_files && r->part_open) { // its next piece may be another one
+    if (r->need_files && r->part_open) { // the next piece may belong to another file
         cas_part_close(&r->part);
         r->part_open = false;
     }

@@ -51,7 +51,7 @@ static struct input_renew_list *list_of(struct input_renew *r, const char *name)
     return l;
 }
 
-// The nodes ask again.
+// Forgets the requests; the nodes will repeat them.
 static void failed(struct input_renew_list *l, const struct err *e) {
     memset(l->asks, 0, l->renew->follow->count * sizeof *l->asks);
     l->old_ends_ms = 0;
@@ -124,7 +124,8 @@ int input_renew_lines(const char *input, const struct strbuf *list, struct strbu
     return result;
 }
 
-// The key that signs now may be the one that signed before. The node would not take its addresses.
+// Refuses addresses that end no later than the old ones (the same key), since nodes would not take
+// them.
 static int check_later(const struct input_renew_list *l, struct err *e) {
     return l->ends_ms && l->old_ends_ms && l->ends_ms - l->old_ends_ms <= SOURCE_RENEW_GAIN_MS
                ? err_set(e, ERR_AUTH,
