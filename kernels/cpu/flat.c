@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flat buffers: elementwise, reductions, optimizers.
+// Operations on flat buffers: elementwise, reductions, optimizers. x[n], y[n], without gaps.
 #include <math.h>
 #include <string.h>
 
@@ -84,10 +84,12 @@ static void zero_part(void *arg, int worker, int workers) {
     memset(j->out + s.begin, 0, (size_t)(s.end - s.begin) * sizeof(float));
 }
 
+// x[n] -> y[n]
 void cpu_relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
     run(ctx, relu_part, &(struct flat_job){.n = n, .a = x, .out = y});
 }
 
+// y[n], dy[n] -> dx[n]
 void cpu_relu_backward(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy, void *dx) {
     run(ctx, relu_grad_part, &(struct flat_job){.n = n, .a = y, .b = dy, .out = dx});
 }
@@ -96,14 +98,17 @@ void cpu_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) 
     run(ctx, gelu_part, &(struct flat_job){.n = n, .a = x, .out = y});
 }
 
+// x[n], dy[n] -> dx[n]
 void cpu_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *x, const void *dy, void *dx) {
     run(ctx, gelu_grad_part, &(struct flat_job){.n = n, .a = x, .b = dy, .out = dx});
 }
 
+// a[n], b[n] -> y[n]
 void cpu_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y) {
     run(ctx, add_part, &(struct flat_job){.n = n, .a = a, .b = b, .out = y});
 }
 
+// y[n] += alpha * x[n]
 void cpu_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y) {
     run(ctx, axpy_part, &(struct flat_job){.n = n, .alpha = (float)alpha, .a = x, .out = y});
 }
@@ -134,6 +139,7 @@ static void square_rows(void *arg, int worker, int workers) {
     }
 }
 
+// x[n] -> out[1]
 void cpu_sum_squares(struct kernel_ctx *ctx, size_t n, const void *x, double *out) {
     struct square_job job = {.isa = ctx->isa, .n = n, .x = x};
     if (n < parallel_elements_min)
@@ -168,6 +174,7 @@ static void sgd_part(void *arg, int worker, int workers) {
     }
 }
 
+// g[begin..end), p, m -> p, m
 void cpu_sgd(struct kernel_ctx *ctx, const struct sgd_args *a) {
     ctx_parallel(ctx, sgd_part, &(struct sgd_job){.isa = ctx->isa, .a = a});
 }
@@ -200,6 +207,7 @@ static void adam_part(void *arg, int worker, int workers) {
     }
 }
 
+// g[begin..end), p, m, v -> p, m, v
 void cpu_adam(struct kernel_ctx *ctx, const struct adam_args *a) {
     struct adam_job job = {.isa = ctx->isa, .a = a};
     job.correct1 = 1 - pow(a->beta1, (double)a->step);

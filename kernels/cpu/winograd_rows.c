@@ -67,6 +67,7 @@ size_t winograd_rows_floats(const struct kernel_ctx *ctx, const struct winograd_
 }
 
 // One panel of columns, source channels [k, k + depth): the nine taps are packed, then spread.
+// w[o][3][3][c] -> filters[plane][panel of dst_c][src.c][tile_cols], a part of one panel
 static void spread_filters(const struct tiles_job *job, int panel, int k, int depth) {
     const struct conv2d_shape *s = job->s;
     const struct cpu_isa *isa = job->ctx->isa;
@@ -103,6 +104,7 @@ static void pack_filters(void *arg, int worker, int workers) {
     }
 }
 
+// src[n][h][w][src.c] -> planes[plane][tile of the run][in_row]
 static struct winograd_rows read_tiles(const struct tiles_job *job, int64_t begin, int64_t end,
                                        float *planes) {
     struct winograd_in in = {.kind = WINOGRAD_SOURCE, .channels = job->src.c};
@@ -127,6 +129,7 @@ static struct winograd_rows read_tiles(const struct tiles_job *job, int64_t begi
 }
 
 // One plane of a run: rows of pixels times panels of filters.
+// planes[tile][in_row] x filters[src.c][dst_c] -> products[tile][out_row], of one plane
 static void multiply_plane(const struct tiles_job *job, int plane, int rows, struct share panels,
                            const float *in, float *out) {
     int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
@@ -148,6 +151,7 @@ static void multiply_plane(const struct tiles_job *job, int plane, int rows, str
     }
 }
 
+// products[plane][tile of the run][out_row] -> dst[n][oh][ow][dst_c]
 static void write_tiles(const struct tiles_job *job, int64_t begin, int64_t end,
                         struct share panels, const float *planes) {
     int nr = job->ctx->isa->tile_cols, first = (int)panels.begin * nr;
@@ -217,6 +221,7 @@ static void run(struct kernel_ctx *ctx, struct tiles_job *job) {
     ctx_parallel(ctx, multiply, job);
 }
 
+// x[n][h][w][c], w[o][3][3][c], bias[o] -> y[n][oh][ow][o]
 void winograd_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
                       const float *w, const float *bias, int relu, float *y) {
     struct tiles_job job = {.s = s, .w = w, .bias = bias, .relu = relu, .dst = y, .dst_c = s->o};
@@ -227,6 +232,7 @@ void winograd_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, cons
     run(ctx, &job);
 }
 
+// dy[n][oh][ow][o], w[o][3][3][c] -> dx[n][h][w][c]
 void winograd_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *dy,
                             const float *w, float *dx, int accumulate) {
     struct tiles_job job = {.s = s, .w = w, .data = 1, .dst = dx, .dst_c = s->c};

@@ -84,6 +84,7 @@ static void read_tile(const struct sums_job *job, const struct winograd_tile *t,
 }
 
 // Every worker counts all tiles of the run and reads its own.
+// x[n][h][w][c], dy[n][oh][ow][o] -> x_points, dy_points of the tiles of a run
 static void read_tiles(void *arg, int worker, int workers) {
     const struct sums_job *job = arg;
     int nr = job->ctx->isa->tile_cols;
@@ -110,6 +111,7 @@ static void read_tiles(void *arg, int worker, int workers) {
 }
 
 // Tiles of the sums: rows of o (fast), panels of c, planes.
+// x_points, dy_points -> sums[plane][o][c]
 static void add_products(void *arg, int worker, int workers) {
     const struct sums_job *job = arg;
     int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
@@ -133,6 +135,7 @@ static void add_products(void *arg, int worker, int workers) {
     }
 }
 
+// sums[plane][o][c] -> dw[o][3][3][c]
 static void write_filters(void *arg, int worker, int workers) {
     const struct sums_job *job = arg;
     int c = job->s->c, sum_row = (int)round_up((size_t)c, spare_floats);
@@ -148,6 +151,7 @@ static void write_filters(void *arg, int worker, int workers) {
     }
 }
 
+// x[n][h][w][c], dy[n][oh][ow][o] -> dw[o][3][3][c]
 void winograd_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
                               const float *dy, float *dw, int accumulate) {
     int oh = kernel_conv_out(s->h, 3, 1, s->pad), ow = kernel_conv_out(s->w, 3, 1, s->pad);

@@ -3,6 +3,7 @@
 // less the column's first one, so that a large mean costs no digits; sums of double beyond.
 #include "kernels/cuda/rows.cuh"
 
+// x[rows][channels] -> partial[chunks][2][channels]
 KERNEL batchnorm_sums(const batchnorm_params p) {
     int column = column_of_thread();
     float pivot = column < p.channels ? p.x[column] : 0.0f;
@@ -13,6 +14,7 @@ KERNEL batchnorm_sums(const batchnorm_params p) {
               });
 }
 
+// partial[chunks][2][channels] -> save_mean, save_invstd, running_mean, running_var[channels]
 KERNEL batchnorm_moments(const batchnorm_params p) {
     double sum, square;
     sum_chunks(p.channels, p.chunks, p.partial, sum, square);
@@ -41,12 +43,14 @@ __device__ __forceinline__ void normalize(const batchnorm_params &p, int c, floa
     }
 }
 
+// x, residual[rows][channels], save_mean, save_invstd[channels] -> y[rows][channels]
 KERNEL batchnorm_apply(const batchnorm_params p) {
     int c = column_of_thread();
     if (c < p.channels)
         normalize(p, c, p.save_mean[c], p.save_invstd[c]);
 }
 
+// x, residual[rows][channels], running_mean, running_var[channels] -> y[rows][channels]
 KERNEL batchnorm_eval(const batchnorm_params p) {
     int c = column_of_thread();
     if (c < p.channels)
@@ -55,6 +59,7 @@ KERNEL batchnorm_eval(const batchnorm_params p) {
 
 // ---- gradient: sums of dz and of dz * normalised x ----------------------------------------------
 
+// x, y, dy[rows][channels] -> partial[chunks][2][channels]
 KERNEL batchnorm_grad_sums(const batchnorm_grad_params p) {
     int column = column_of_thread();
     bool in = column < p.channels;
@@ -67,6 +72,7 @@ KERNEL batchnorm_grad_sums(const batchnorm_grad_params p) {
               });
 }
 
+// x, y, dy[rows][channels], total[2][channels] -> dx, dresidual[rows][channels]
 KERNEL batchnorm_grad_apply(const batchnorm_grad_params p) {
     int c = column_of_thread();
     if (c >= p.channels)
@@ -86,11 +92,13 @@ KERNEL batchnorm_grad_apply(const batchnorm_grad_params p) {
 
 // ---- sums over rows -----------------------------------------------------------------------------
 
+// x[rows][columns] -> partial[chunks][2][columns]
 KERNEL column_sums(const column_params p) {
     sum_chunk(p.rows, p.columns, p.chunk_rows, p.partial,
               [&](int64_t row, int c, float &a, float &) { a += p.x[row * p.columns + c]; });
 }
 
+// partial[chunks][2][columns] -> total[2][columns], first[columns], second[columns]
 KERNEL column_totals(const column_params p) {
     double a, b;
     sum_chunks(p.columns, p.chunks, p.partial, a, b);

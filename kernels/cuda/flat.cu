@@ -8,15 +8,20 @@
     for (int64_t i = (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x; i < (n);                    \
          i += (int64_t)gridDim.x * CUDA_THREADS)
 
+// Every buffer of these kernels has n elements, without gaps.
+// a = x -> y
 KERNEL relu_forward(const flat_params p) {
     EACH(i, p.n) p.y[i] = p.a[i] < 0.0f ? 0.0f : p.a[i];
 }
+// a = y, b = dy -> y = dx
 KERNEL relu_backward(const flat_params p) {
     EACH(i, p.n) p.y[i] = p.a[i] > 0.0f ? p.b[i] : 0.0f;
 }
+// a = x -> y
 KERNEL gelu_forward(const flat_params p) {
     EACH(i, p.n) p.y[i] = p.a[i] * (0.5f * erfcf(-p.a[i] * 0.70710678f));
 }
+// a = x, b = dy -> y = dx
 KERNEL gelu_backward(const flat_params p) {
     EACH(i, p.n) {
         float v = p.a[i], density = expf(-0.5f * v * v) * 0.39894228f;
@@ -36,7 +41,7 @@ KERNEL zero(const flat_params p) {
     EACH(i, p.n) p.y[i] = 0.0f;
 }
 
-// To and from bfloat16, the upper half of a float: to nearest, ties to even.
+// a, float[n] -> y, bfloat16[n], the upper half of a float: to nearest, ties to even.
 KERNEL narrow(const flat_params p) {
     uint16_t *y = (uint16_t *)p.y;
     EACH(i, p.n) {
@@ -46,6 +51,7 @@ KERNEL narrow(const flat_params p) {
                    : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
 }
+// a, bfloat16[n] -> y, float[n]
 KERNEL widen(const flat_params p) {
     const uint16_t *x = (const uint16_t *)p.a;
     EACH(i, p.n) p.y[i] = __uint_as_float((uint32_t)x[i] << 16);
@@ -63,6 +69,7 @@ __device__ __forceinline__ double block_sum(double v, double *of_thread) {
     return of_thread[0]; // right for the first thread
 }
 
+// a[n] -> partial[gridDim.x]
 KERNEL sum_squares_partial(const flat_params p) {
     __shared__ double of_thread[CUDA_THREADS];
     double sum = 0.0;
@@ -72,7 +79,7 @@ KERNEL sum_squares_partial(const flat_params p) {
         p.partial[blockIdx.x] = sum;
 }
 
-// n partial sums
+// partial[n] -> total[1]
 KERNEL sum_squares_total(const flat_params p) {
     __shared__ double of_thread[CUDA_THREADS];
     double sum = 0.0;
@@ -102,6 +109,7 @@ __device__ __forceinline__ bool applies(const optimizer_params &p) {
     return !p.step || p.step->apply != 0.0;
 }
 
+// g[begin..end), p, m -> p, m of each range
 KERNEL sgd(const __grid_constant__ optimizer_params p) {
     if (!applies(p))
         return;
@@ -120,6 +128,7 @@ KERNEL sgd(const __grid_constant__ optimizer_params p) {
     }
 }
 
+// g[begin..end), p, m, v -> p, m, v of each range
 KERNEL adam(const __grid_constant__ optimizer_params p) {
     if (!applies(p))
         return;

@@ -7,6 +7,7 @@ __device__ __forceinline__ int64_t element() {
     return (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x;
 }
 
+// src[n][src_h][src_w][channels] of bytes -> out[n][dst_h][dst_w][channels]
 KERNEL image_normalize(const __grid_constant__ image_params p) {
     int64_t i = element();
     if (i >= p.size)

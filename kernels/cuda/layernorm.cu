@@ -11,6 +11,7 @@ __device__ __forceinline__ int64_t row_of_warp() {
     return (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32;
 }
 
+// x, residual[rows][cols] -> sum, y[rows][cols], save_mean[rows], save_invstd[rows]
 KERNEL layernorm_forward(const layernorm_params p) {
     int64_t row = row_of_warp();
     int lane = threadIdx.x % 32;
@@ -40,6 +41,7 @@ KERNEL layernorm_forward(const layernorm_params p) {
 }
 
 // Sums of dy * normalised x, and of dy, over rows: the gradients of gamma and beta.
+// x, dy[rows][cols] -> partial[chunks][2][cols]
 KERNEL layernorm_grad_sums(const layernorm_grad_params p) {
     sum_chunk(p.rows, p.cols, p.chunk_rows, p.partial, [&](int64_t row, int c, float &a, float &b) {
         float dy = p.dy[row * p.cols + c];
@@ -47,6 +49,7 @@ KERNEL layernorm_grad_sums(const layernorm_grad_params p) {
     });
 }
 
+// x, dy, dsum[rows][cols] -> dx[rows][cols]
 KERNEL layernorm_grad_rows(const layernorm_grad_params p) {
     int64_t row = row_of_warp();
     int lane = threadIdx.x % 32;

@@ -10,6 +10,7 @@ template <class T> __device__ __forceinline__ T warp_sum(T v) {
     return v;
 }
 
+// logits[rows][classes], labels[rows] -> row[rows], dlogits[rows][classes]
 KERNEL softmax_xent_rows(const xent_params p) {
     int row = blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= p.rows)
@@ -42,6 +43,7 @@ KERNEL softmax_xent_rows(const xent_params p) {
 }
 
 // One block: each thread adds every 256th row, then all threads' sums in their order.
+// row[rows] -> totals[1]
 KERNEL softmax_xent_total(const xent_params p) {
     __shared__ double loss[CUDA_THREADS];
     __shared__ int top1[CUDA_THREADS], top5[CUDA_THREADS];

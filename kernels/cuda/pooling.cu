@@ -8,6 +8,7 @@ __device__ __forceinline__ int64_t element() {
     return (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x;
 }
 
+// x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]
 KERNEL maxpool_forward(const pool_params p) {
     int64_t i = element();
     if (i >= p.size)
@@ -29,7 +30,7 @@ KERNEL maxpool_forward(const pool_params p) {
     p.index[i] = (uint8_t)found;
 }
 
-// x is dy, y is dx.
+// x = dy[n][oh][ow][c], index[n][oh][ow][c] -> y = dx[n][h][w][c]
 KERNEL maxpool_backward(const pool_params p) {
     int64_t i = element();
     if (i >= p.size)
@@ -52,6 +53,7 @@ KERNEL maxpool_backward(const pool_params p) {
     p.y[i] = sum;
 }
 
+// x[n][hw][c] -> y[n][c]
 KERNEL avgpool_forward(const average_params p) {
     int64_t i = element();
     if (i >= p.size)
@@ -63,6 +65,7 @@ KERNEL avgpool_forward(const average_params p) {
     p.y[i] = (float)(sum / p.hw);
 }
 
+// x = dy[n][c] -> y = dx[n][hw][c]
 KERNEL avgpool_backward(const average_params p) {
     int64_t i = element();
     if (i < p.size)

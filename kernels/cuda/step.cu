@@ -13,6 +13,7 @@ __device__ __forceinline__ double sum(const double *x, int n) {
 }
 
 // Floats in the order of the micro-batches, as a host adds them up.
+// losses[nlosses], squares[nsquares] -> step, tail[TAIL]
 KERNEL step_totals(const step_totals_params p) {
     if (threadIdx.x)
         return;
@@ -68,6 +69,7 @@ __device__ __forceinline__ bool judge(const step_judge_params &p) {
 
 // The gradients of later steps take the place of these before the host looks at a step that halts.
 // Backward goes from the last one to the first, so the last one is nearest to the cause.
+// step, tail[TAIL], squares[nsquares], grads[ngrads] -> step
 KERNEL step_judge(const step_judge_params p) {
     __shared__ int64_t last[CUDA_THREADS];
     __shared__ int halts;
