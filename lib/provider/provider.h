@@ -83,13 +83,7 @@ struct provider {
     // Optional. Ends all machines, in place of clean + give_back. A provider that has it also
     // removes unwanted machines in make, and writes the inventory itself.
     int (*take_down)(struct context *s, struct provider_down_result *out, struct err *e);
-    // Optional. Names of nodes, as a node set, whose machines make replaces; "": none.
-    const char *(*replaced)(const struct config *c);
-    bool costs;      // machines cost money: up asks before it makes them
-    bool makes_keys; // make creates the key for the login on its machines
-    // Optional. The profile of the AWS account that has the machines, which counts for s3:// as
-    // well; "": the default one.
-    const char *(*aws_profile)(const struct config *c);
+    bool costs; // machines cost money: up asks before it makes them
     // Thousandths of a dollar by list price; -1: unknown. NULL: machines cost nothing.
     int64_t (*spent_mils)(struct context *s, const struct inventory *inv); // so far
     int64_t (*cost_mils)(struct context *s, size_t nodes,
@@ -109,6 +103,12 @@ struct provider {
     void (*doctor)(struct findings *f);
     // Finds a setting in the environment for a new dtctl.toml; NULL: none.
     bool (*discover)(struct context *s, struct option_pair *out);
+    bool makes_keys; // make creates the key for the login on its machines
+    // Optional. Names of nodes, as a node set, whose machines make replaces; "": none.
+    const char *(*replaced)(const struct config *c);
+    // Optional. The profile of the AWS account that has the machines, which counts for s3:// as
+    // well; "": the default one.
+    const char *(*aws_profile)(const struct config *c);
 };
 
 #define PROVIDER_EXTERN(id, word, object) extern const struct provider object;
