@@ -153,7 +153,7 @@ int serve(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     s.listen_fd = s.agent_fd = s.renew.listen_fd = s.source.listen_fd = -1;
     if (file_make_dirs(args[1], 0755, e) < 0 || stream_store_open(&s.store, args[0], e) < 0 ||
         json_lines_read(STDIN_FILENO, a, take_line, &l, e) < 0 ||
-        stream_store_look(&s.store, e) < 0 || stream_server_open(&s, args[1], e) < 0)
+        stream_store_scan(&s.store, e) < 0 || stream_server_open(&s, args[1], e) < 0)
         return -1;
     auto_close int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0)

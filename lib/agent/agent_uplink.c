@@ -227,7 +227,7 @@ static void cut(struct agent *a, const char *why) {
 }
 
 // The coordinator cannot be joined: continue to search.
-static void look_on(struct agent *a, const char *why) {
+static void keep_searching(struct agent *a, const char *why) {
     agent_link_note(a, &a->peer, why);
     election_leader_lost(&a->election, clock_mono_ms());
     agent_elect_pump(a);
@@ -250,7 +250,7 @@ static void on_end(struct channel *l, const struct err *e) {
     else if (a->joined)
         agent_coordinator_lost(a, why, 0);
     else
-        look_on(a, why);
+        keep_searching(a, why);
 }
 
 static const struct channel_events link_table = {on_ready, on_message, on_end};
@@ -270,7 +270,7 @@ void agent_link_connect(struct agent *a, const struct election_peer *to) {
     a->peer = *to;
     a->link.ctx = a;
     if (open_link(a, &link_table, &e) < 0)
-        look_on(a, e.text);
+        keep_searching(a, e.text);
 }
 
 // Ends the workers, at the latest with their lease; then this agent joins the next coordinator.

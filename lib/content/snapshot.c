@@ -79,7 +79,7 @@ static void add_file(struct snapshot *l, struct hash *h, struct snapshot_file *f
     hash_add(h, facts, sizeof facts);
 }
 
-int snapshot_look(struct snapshot *l, const char *dir, struct err *e) {
+int snapshot_scan(struct snapshot *l, const char *dir, struct err *e) {
     struct hash h;
     unsigned char digest[HASH_BYTES];
     *l = (struct snapshot){.dir = dir};
@@ -140,7 +140,7 @@ static const char *settle(struct snapshot *l, struct err *e) {
     for (;;) {
         struct snapshot now;
         int64_t before = clock_mono_ms();
-        int rc = snapshot_look(&now, l->dir, e);
+        int rc = snapshot_scan(&now, l->dir, e);
         int64_t after = clock_mono_ms();
         const char *changes = rc == 0 ? who_changes(&now, l) : NULL;
         if (changes)
@@ -225,7 +225,7 @@ const char *snapshot_take(struct snapshot *l, const char *to, struct err *e) {
         why = e->text;
     if (!why)
         why = who_is_written(l);
-    if (!why && (place_all(l, to, e) < 0 || snapshot_look(&there, to, e) < 0))
+    if (!why && (place_all(l, to, e) < 0 || snapshot_scan(&there, to, e) < 0))
         why = e->text;
     else if (!why && strcmp(there.digest, l->digest) != 0)
         why = "its files change";

@@ -4,7 +4,7 @@
 // file of it anywhere but at its end. A log is a file that grows by what is appended to it; the
 // generation has its beginning up to that time.
 //
-//     snapshot_look(&l, state, e);               // l.count files, l.digest
+//     snapshot_scan(&l, state, e);               // l.count files, l.digest
 //     const char *why = snapshot_take(&l, to, e); // NULL: `to` is whole, and l describes it
 //     snapshot_close(&l);
 //
@@ -43,7 +43,7 @@ struct snapshot {
     char digest[HASH_HEX_BYTES]; // of names, sizes and times
 };
 
-int snapshot_look(struct snapshot *l, const char *dir, struct err *e); // absent: no files
+int snapshot_scan(struct snapshot *l, const char *dir, struct err *e); // absent: no files
 // Replaces the folder `to`. Returns the reason why there is no whole generation now; NULL: done.
 const char *snapshot_take(struct snapshot *l, const char *to, struct err *e);
 void snapshot_close(struct snapshot *l);

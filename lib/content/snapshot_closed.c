@@ -124,7 +124,7 @@ static int add_folder(struct closed *c, const char *folder, struct err *e) {
     struct snapshot l = {0};
     const char *dir = file_join(&c->arena, c->run, folder);
     const char *to = file_join(&c->arena, file_join(&c->arena, c->run, "closed"), folder);
-    int rc = snapshot_look(&l, dir, e);
+    int rc = snapshot_scan(&l, dir, e);
     for (size_t i = 0; rc >= 0 && i < l.count; i++) {
         struct stat st;
         add_name(c, file_join(&c->arena, folder, l.files[i].name));
@@ -177,7 +177,7 @@ int snapshot_closed_list(const char *run, const char *const *folders, struct err
     begin_list(&c);
     for (size_t i = 0; rc == 0 && folders[i]; i++) {
         struct snapshot l = {0};
-        rc = snapshot_look(&l, file_join(&c.arena, run, folders[i]), e);
+        rc = snapshot_scan(&l, file_join(&c.arena, run, folders[i]), e);
         for (size_t k = 0; rc == 0 && k < l.count; k++)
             add_name(&c, file_join(&c.arena, folders[i], l.files[k].name));
         snapshot_close(&l);
@@ -210,7 +210,7 @@ static int drop_below(struct arena *a, const char *here, const char *folder, con
                       size_t count, struct err *e) {
     struct snapshot l = {0};
     const char *dir = file_join(a, here, folder);
-    int rc = snapshot_look(&l, dir, e);
+    int rc = snapshot_scan(&l, dir, e);
     for (size_t i = 0; rc == 0 && i < l.count; i++) {
         const char *path = file_join(a, dir, l.files[i].name);
         if (has(names, count, file_join(a, folder, l.files[i].name)))

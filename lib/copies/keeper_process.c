@@ -36,7 +36,7 @@ bool keeper_is_name(const char *name) {
 
 // ---- publishing ---------------------------------------------------------------------------------
 
-static void look_again(struct keeper_state *s, int64_t ms) {
+static void schedule_next(struct keeper_state *s, int64_t ms) {
     timer_start(s->loop, &s->next, ms, on_next);
 }
 
@@ -47,15 +47,15 @@ static void on_published(struct child *c, int status) {
     if (what == KEEPER_NEW || what == KEEPER_SAME) {
         s->whole_ms = clock_mono_ms();
         s->warned = false;
-        look_again(s, s->spec->every_ms);
+        schedule_next(s, s->spec->every_ms);
         if (s->task == TASK_NONE)
             keeper_send(s);
         return;
     }
     s->warned |= what == KEEPER_NOT_WHOLE && s->warns;
-    look_again(s, what == KEEPER_NOT_WHOLE && s->spec->every_ms > KEEPER_BUSY_MS
-                      ? KEEPER_BUSY_MS
-                      : s->spec->every_ms);
+    schedule_next(s, what == KEEPER_NOT_WHOLE && s->spec->every_ms > KEEPER_BUSY_MS
+                         ? KEEPER_BUSY_MS
+                         : s->spec->every_ms);
 }
 
 static void publish(struct keeper_state *s) {
@@ -70,14 +70,14 @@ static void publish(struct keeper_state *s) {
     if (pid > 0 && child_start(s->loop, &s->publisher, pid, on_published, &e) == 0)
         s->publishing = true;
     else
-        look_again(s, s->spec->every_ms);
+        schedule_next(s, s->spec->every_ms);
 }
 
 // Not while a state is on its way back: the folder of generations has one writer.
 static void on_next(struct timer *t) {
     struct keeper_state *s = container_of(t, struct keeper_state, next);
     if (s->task == TASK_FIND || s->task == TASK_RESTORE)
-        look_again(s, KEEPER_BUSY_MS);
+        schedule_next(s, KEEPER_BUSY_MS);
     else if (!s->publishing)
         publish(s);
 }
@@ -98,7 +98,7 @@ void keeper_ready(struct keeper_state *s, const char *why) {
     mark_here(s);
     keeper_send_note(s, &m);
     if (!s->next.loop && !s->publishing)
-        look_again(s, s->spec->every_ms);
+        schedule_next(s, s->spec->every_ms);
     keeper_send(s);
 }
 

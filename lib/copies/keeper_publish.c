@@ -109,7 +109,7 @@ enum keeper_published keeper_publish(const struct keeper_spec *spec, const char 
     struct snapshot l = {0};
     struct err e = {0};
     enum keeper_published what = KEEPER_FAILED;
-    if (snapshot_look(&l, file_join(&a, spec->run_dir, "state"), &e) == 0)
+    if (snapshot_scan(&l, file_join(&a, spec->run_dir, "state"), &e) == 0)
         what = try(&a, &l, own, &why, &e);
     if (what == KEEPER_FAILED)
         log_warn("the state of this node cannot be published", "reason=\"%s\"", e.text);
@@ -143,7 +143,7 @@ static bool is_newer(const char *state, const struct manifest *m) {
     for (size_t i = 0; i < m->count; i++)
         if (m->entries[i].kind == MANIFEST_FILE && m->entries[i].mtime_ns > newest)
             newest = m->entries[i].mtime_ns;
-    if (snapshot_look(&l, state, &ignored) == 0)
+    if (snapshot_scan(&l, state, &ignored) == 0)
         newer = l.count && newest_time(&l) > newest;
     snapshot_close(&l);
     return newer;

@@ -57,10 +57,10 @@ struct follow_writer {
     const char *only; // "", "events" or "logs"
     struct file_changes changes;
     int agent_fd;
-    struct name_map files, folders;       // of struct followed, struct folder
-    struct folder **watched, **looked_at; // folders by watch; folders without a watch
-    size_t watched_room, looked_at_room;
-    int looked_at_count;
+    struct name_map files, folders;    // of struct followed, struct folder
+    struct folder **watched, **polled; // folders by watch; folders without a watch
+    size_t watched_room, polled_room;
+    int polled_count;
     struct followed *queue, **queue_end; // files that may have grown, in order
     struct followed *events;             // NULL: not followed, or does not exist yet
     bool last;                           // send everything, also incomplete lines
@@ -206,9 +206,9 @@ static void watch_folder(struct follow_writer *f, const char *path) {
     if (watch > 0) {
         f->watched[watch] = n;
     } else {
-        int count = ++f->looked_at_count;
-        array_grow(f->looked_at, &f->looked_at_room, (size_t)count);
-        f->looked_at[count - 1] = n;
+        int count = ++f->polled_count;
+        array_grow(f->polled, &f->polled_room, (size_t)count);
+        f->polled[count - 1] = n;
     }
     scan_folder(f, path, false); // files created before the watch
 }
@@ -271,8 +271,8 @@ static void read_changes(struct follow_writer *f) {
         }
     }
     if (file_changes_ticked(&f->changes))
-        for (int i = 0; i < f->looked_at_count; i++)
-            scan_folder(f, f->looked_at[i]->path, false);
+        for (int i = 0; i < f->polled_count; i++)
+            scan_folder(f, f->polled[i]->path, false);
 }
 
 static void send_beat(struct follow_writer *f) {
@@ -390,7 +390,7 @@ int node_follow(const struct node_call *c) {
     name_map_fini(&f.files);
     name_map_fini(&f.folders);
     free(f.watched);
-    free(f.looked_at);
+    free(f.polled);
     free(f.chunk);
     free(f.events_chunk);
     arena_fini(&f.arena);

@@ -36,7 +36,7 @@ static int make(struct snapshot *l, const struct node_args *args, struct arena *
     const char *to = file_join(a, dir, "snapshot");
     if (!node_is_run(a, args, args->run))
         return err_set(e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
-    if (snapshot_look(l, args->again ? to : file_join(a, dir, "state"), e) < 0)
+    if (snapshot_scan(l, args->again ? to : file_join(a, dir, "state"), e) < 0)
         return -1;
     if (args->again) {
         *why = str_eq(l->digest, args->known) ? NULL : "a finished file was written again";

@@ -171,9 +171,9 @@ enum node_verb_code {
 // state, final?, process exit status it stands for (-1: not over), meaning
 #define NODE_STATES(X)                                                                             \
     X(NODE_STARTING, "starting", 0, -1, "the agent runs and has not joined yet")                   \
-    X(NODE_JOINING, "joining", 0, -1, "waiting for the other nodes")                               \
+    X(NODE_JOINING, "joining", 0, -1, "waiting for the other nodes, or a spare")                   \
     X(NODE_RUNNING, "running", 0, -1, "workers are running")                                       \
-    X(NODE_WAITING, "waiting", 0, -1, "its workers are done, or this node is a spare")             \
+    X(NODE_WAITING, "waiting", 0, -1, "its workers are done, those of other nodes are not")        \
     X(NODE_STOPPING, "stopping", 0, -1, "workers are being stopped")                               \
     X(NODE_FINISHED, "finished", 1, 0, "every worker of every node ended with 0")                  \
     X(NODE_FAILED, "failed", 1, 1, "the run failed")                                               \

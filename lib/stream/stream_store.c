@@ -190,7 +190,7 @@ static bool is_there(struct stream_store *s, struct stream_object *o) {
     return o->packed || cas_has_object(&s->cas, hash, want->size);
 }
 
-int stream_store_look(struct stream_store *s, struct err *e) {
+int stream_store_scan(struct stream_store *s, struct err *e) {
     (void)e;
     for (size_t k = 0; k < s->input_count; k++) {
         struct stream_input *in = &s->inputs[k];
@@ -227,7 +227,7 @@ int stream_store_reopen(struct stream_store *s, const char *dir, struct err *e) 
         o->packed = false;
         o->older = o->newer = NULL;
     }
-    return open_folder(s, dir, e) < 0 ? -1 : stream_store_look(s, e);
+    return open_folder(s, dir, e) < 0 ? -1 : stream_store_scan(s, e);
 }
 
 // ---- readers ------------------------------------------------------------------------------------

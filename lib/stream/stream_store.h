@@ -10,7 +10,7 @@
 //
 //     stream_store_open(&s, dir, e);
 //     in = stream_store_input(&s, "train", window, cache_max); stream_store_add(&s, in, &want, …);
-//     stream_store_look(&s, e);                 // what is there already
+//     stream_store_scan(&s, e);                 // what is there already
 //     s.http = http_open(…); for (;;) stream_store_step(&s, fd, ms, e);
 //
 // One thread; nothing is called from outside stream_store_step but the functions below.
@@ -127,7 +127,7 @@ struct stream_input *stream_store_input(struct stream_store *s, const char *name
 // Appends to the newest input. Strings are the caller's.
 int stream_store_add(struct stream_store *s, const struct object_want *want, const char *path,
                      uint64_t index, struct err *e);
-int stream_store_look(struct stream_store *s, struct err *e);
+int stream_store_scan(struct stream_store *s, struct err *e);
 // Looks anew, in a process that has not fetched anything yet: another one has changed the store.
 int stream_store_reopen(struct stream_store *s, const char *dir, struct err *e);
 

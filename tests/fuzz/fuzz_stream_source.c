@@ -54,7 +54,7 @@ static void make_objects(void) {
         memcpy(want.id, want.hash, HASH_BYTES);
         must(stream_store_add(&w.store, &want, names[i], i, &e) == 0);
     }
-    must(stream_store_look(&w.store, &e) == 0);
+    must(stream_store_scan(&w.store, &e) == 0);
 }
 
 static void connect_dtctl(void) {

@@ -73,10 +73,10 @@ static const char *take_now(bool *same) {
     struct snapshot l, there;
     struct err e = {0};
     *same = false;
-    if (snapshot_look(&l, in("state"), &e) < 0)
+    if (snapshot_scan(&l, in("state"), &e) < 0)
         return arena_strdup(&arena, e.text);
     const char *why = snapshot_take(&l, in("taken"), &e);
-    *same = !why && snapshot_look(&there, in("taken"), &e) == 0;
+    *same = !why && snapshot_scan(&there, in("taken"), &e) == 0;
     if (*same) {
         *same = strcmp(there.digest, l.digest) == 0;
         snapshot_close(&there);
