@@ -91,7 +91,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
 int launch_env(struct launch *l, const struct job_spec *s, const char *root, const char *run_dir,
                struct err *e);
 
-// launch_bundle.c: the variables of an environment that lies ready in this node's root: PATH with
+// launch_env.c: the variables of an environment that lies ready in this node's root: PATH with
 // its bin in front of `path`, then VIRTUAL_ENV or CONDA_PREFIX. Returns their number, at most
 // LAUNCH_BUNDLE_PAIRS_MAX; ERR_NOT_FOUND when it is not there. launch_bundle_fill does not look.
 enum { LAUNCH_BUNDLE_PAIRS_MAX = 3 };

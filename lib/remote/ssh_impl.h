@@ -123,11 +123,11 @@ void ssh_bytes_flush(struct ssh *s);     // writes as much as possible, updates 
 void ssh_bytes_trim(struct ssh *s);      // frees the buffers that are empty
 void ssh_bytes_take_idle(struct ssh *s); // reads the socket while no channel does
 
-// The least round trip that TCP has measured; 0: unknown, or through a jump host. ssh_round_trip.c
+// The least round trip that TCP has measured; 0: unknown, or through a jump host. ssh_io.c
 int64_t ssh_distance_us(const struct ssh *s);
 
 // The beginning of a command's output. A login shell may print text of its own first. A mark is
-// printed before the command runs; text before the mark is not output. ssh_mark.c
+// printed before the command runs; text before the mark is not output. ssh_io.c
 enum {
     SSH_EARLY_BYTES_MAX = 256 << 10, // before the mark
     SSH_MARK_BYTES = 32,             // with its NUL
