@@ -39,8 +39,10 @@ static void pool(void) {
     maxpool_case((struct pool2d_shape){1, 1, 1, 1, 1, 1, 0});
     maxpool_case((struct pool2d_shape){1, 9, 6, 2, 2, 3, 0}); // windows with gaps between
     maxpool_case((struct pool2d_shape){1, 6, 6, 5, 5, 1, 2});
-    for (int i = 0; i < 3; i++) {
-        int n = i + 1, hw = i * 24 + 1, c = 10 - i * 3;
+    maxpool_case((struct pool2d_shape){1, 14, 15, 2, 11, 3, 4});
+    static const int sizes[] = {1, 25, 49, 8, 15, 3};
+    for (int i = 0; i < 6; i++) {
+        int n = i + 1, hw = sizes[i], c = 10 - i;
         size_t nx = (size_t)n * hw * c, ny = (size_t)n * c;
         case_begin(0);
         float *x = host_random(nx), *y = host_random(ny), *dx = host_random(nx);
@@ -63,10 +65,18 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
     int32_t *labels = host_bytes((size_t)rows * sizeof *labels);
     for (size_t i = 0; i < n; i++)
         z[i] = rintf(z[i] * 20) / 2; // with equal ones
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++) {
         labels[i] = (i * 7 + 3) % classes;
-    if (broken)
+        for (int k = 0; i > 2 && k < i % 7; k++) // so many are larger, or equal and earlier
+            z[(size_t)i * classes + (labels[i] + 37 * (k + 1)) % classes] = k % 2 ? 22 : 21;
+        if (i > 2)
+            z[(size_t)i * classes + labels[i]] = 21;
+    }
+    if (broken == 1)
         z[n / 2] = NAN;
+    if (broken == 2) // every class of a row, that of the label too
+        for (int j = 0; j < classes; j++)
+            z[j] = NAN;
     struct loss_totals want, *d = device_empty(sizeof want), got;
     struct softmax_xent_args a = {rows, classes, z, labels, smoothing, 1.0 / rows, dz, NULL},
                              at = a;
@@ -84,17 +94,18 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
        "loss: %d, %d of %d are right", (int)want.top1, (int)want.top5, rows);
     ok(broken ? isnan(got.loss_sum)
               : fabs(got.loss_sum - want.loss_sum) <=
-                    (20 + fabs(want.loss_sum)) * rows * roundings(classes / 32 + 8),
+                    (20 * rows + fabs(want.loss_sum)) * roundings(classes / 32 + 8),
        "loss: wrong result unless %g is %g", got.loss_sum, want.loss_sum);
     case_end();
 }
 
 static void loss(void) {
     xent_case(1, 2, 0, 0), xent_case(9, 10, 0.1, 0), xent_case(300, 5, 0, 0);
-    xent_case(17, 100, 0.2, 0), xent_case(4, 10, 0, 1);
+    xent_case(17, 100, 0.2, 0), xent_case(4, 10, 0, 1), xent_case(4, 10, 0, 2);
+    xent_case(2300, 11, 0.1, 0), xent_case(40, 291, 0.1, 0); // loops that run several times
 }
 
-static void image(void) {
+static void image_case(int moved, int flips) {
     enum { N = 3, H = 7, W = 5, C = 3, TO_H = 6, TO_W = 8 };
     case_begin(0);
     uint8_t *bytes = host_bytes(N * H * W * C), flip[N] = {0, 1, 1};
@@ -114,15 +125,17 @@ static void image(void) {
                            .dst_h = TO_H,
                            .dst_w = TO_W,
                            .src = src,
-                           .offset_y = top,
-                           .offset_x = left,
-                           .flip = flip,
+                           .offset_y = moved ? top : NULL,
+                           .offset_x = moved ? left : NULL,
+                           .flip = flips ? flip : NULL,
                            .mean = {0.5, 0.4, 0.3},
                            .std = {0.25, 0.2, 0.3},
                            .out = out},
                       d = a;
-    d.src = device_copy(d_src, sizeof d_src), d.offset_y = device_copy(top, sizeof top);
-    d.offset_x = device_copy(left, sizeof left), d.flip = device_copy(flip, sizeof flip);
+    d.src = device_copy(d_src, sizeof d_src);
+    d.offset_y = moved ? device_copy(top, sizeof top) : NULL;
+    d.offset_x = moved ? device_copy(left, sizeof left) : NULL;
+    d.flip = flips ? device_copy(flip, sizeof flip) : NULL;
     d.out = d_out = device_empty(N * TO_H * TO_W * C * sizeof *out);
     cuda_image_normalize(&test.queue, &d);
     REFERENCE(image_normalize, &a);
@@ -131,6 +144,9 @@ static void image(void) {
         size[i] = 5; // the largest of either term
     case_close(d_out, out, size, N * TO_H * TO_W * C, roundings(3), "images");
     case_end();
+}
+static void image(void) {
+    image_case(1, 1), image_case(0, 1), image_case(1, 0), image_case(0, 0);
 }
 
 // ---- tokens and attention ---------------------------------------------------------------------
@@ -170,6 +186,7 @@ static void tokens(void) {
     tokens_case((struct tokens_shape){3, 4, 33}, 1, 0, 1);
     tokens_case((struct tokens_shape){1, 1, 1}, 0, 1, 1);
     tokens_case((struct tokens_shape){4, 9, 40}, 0, 1, 0);
+    tokens_case((struct tokens_shape){13, 3, 40}, 1, 1, 1);
 }
 
 // Inputs are below 1: a score is below sqrt(d), off by at most d roundings of that; so are
@@ -210,11 +227,24 @@ static void attention(void) {
     attention_case((struct attention_shape){1, 20, 2, 100, 0});
     attention_case((struct attention_shape){2, 35, 2, 16, 9});
     attention_case((struct attention_shape){1, 5, 1, 200, 34});
+    attention_case((struct attention_shape){1, 70, 1, 70, 35});
     attention_case((struct attention_shape){1, 32, 2, 64, 0});
     case_counts("attention of whole tiles");
 }
 
 // ---- flat buffers -----------------------------------------------------------------------------
+static void sum_squares_case(size_t n) {
+    case_begin(0);
+    float *x = host_random(n);
+    double want, got, *d_sum = device_empty(sizeof got);
+    REFERENCE(sum_squares, n, x, &want);
+    cuda_sum_squares(&test.queue, n, device_floats(x, n), d_sum);
+    memcpy(&got, device_bytes(d_sum, sizeof got), sizeof got);
+    ok(fabs(got - want) <= 1e-14 * (double)n * want, "sum of squares: wrong result unless %g is %g",
+       got, want);
+    case_end();
+}
+
 static void flat_case(size_t n) {
     case_begin(0);
     float *x = host_random(n), *b = host_random(n), *y = host_random(n), *one = host_random(n);
@@ -242,12 +272,6 @@ static void flat_case(size_t n) {
     cuda_scale(&test.queue, n, -0.7, d_x);
     REFERENCE(scale, n, -0.7, x);
     case_close(d_x, x, NULL, n, roundings(1), "scale");
-    double want, got, *d_sum = device_empty(sizeof got);
-    REFERENCE(sum_squares, n, x, &want);
-    cuda_sum_squares(&test.queue, n, device_floats(x, n), d_sum);
-    memcpy(&got, device_bytes(d_sum, sizeof got), sizeof got);
-    ok(fabs(got - want) <= 1e-14 * (double)n * want, "sum of squares: wrong result unless %g is %g",
-       got, want);
     cuda_zero(&test.queue, n, d_y);
     REFERENCE(zero, n, y);
     case_close(d_y, y, NULL, n, 0, "zero");
@@ -285,7 +309,7 @@ static void wire_case(size_t n) {
     case_end();
 }
 
-// variant: 1 momentum or decoupled, 2 nesterov, 4 scalars from the device
+// variant: 1 momentum or decoupled, 2 nesterov, 4 scalars from the device, 8 which say not to apply
 static void optimizer_case(size_t n, int variant, int adam) {
     case_begin(0);
     float *p = host_random(n), *g = host_random(n), *m = host_random(n);
@@ -293,14 +317,14 @@ static void optimizer_case(size_t n, int variant, int adam) {
     struct optim_range ranges[70], all[2] = {{0, n / 3, 0.1, 1}, {n / 3 + 1, n, 0, 0.5}};
     for (size_t i = 0; i < 70; i++) // more than one launch takes
         ranges[i] = (struct optim_range){i * 2, i * 2 + 1, 0.01 * (double)i, 1};
-    int many = n >= 200;
+    int many = n == 300;
     void *d_p = device_floats(p, n), *d_g = device_floats(g, n), *d_m = device_floats(m, n);
     void *d_v = device_floats(v, n);
     struct kernel_step step = {.lr = 0.02,
                                .grad_scale = 0.5,
                                .correct1 = 1 - pow(0.9, 3),
                                .correct2 = 1 - pow(0.999, 3),
-                               .apply = 1};
+                               .apply = !(variant & 8)};
     struct kernel_step *d_step = variant & 4 ? device_copy(&step, sizeof step) : NULL;
     struct sgd_args s = {many ? ranges : all,
                          many ? 70 : 2,
@@ -324,21 +348,30 @@ static void optimizer_case(size_t n, int variant, int adam) {
         d_s.lr = d_a.lr = 100, d_s.grad_scale = d_a.grad_scale = -100, d_a.step = 1;
     for (size_t i = 0; i < n; i++)
         one[i] = 3;
-    if (adam) {
+    if (adam)
         cuda_adam(&test.queue, &d_a);
-        REFERENCE(adam, &a);
-    } else {
+    else
         cuda_sgd(&test.queue, &d_s);
+    if (adam && step.apply != 0)
+        REFERENCE(adam, &a);
+    else if (step.apply != 0)
         REFERENCE(sgd, &s);
-    }
     case_close(d_p, p, one, n, roundings(6), adam ? "adam" : "sgd");
     case_close(d_m, m, one, n, roundings(4), adam ? "adam: first moment" : "sgd: momentum");
     case_close(d_v, v, one, n, roundings(4), "second moment");
     case_end();
 }
 
+// A grid has a most of blocks, so threads of long buffers loop; here those of short ones do.
 static void flat(void) {
     flat_case(1), flat_case(255), flat_case(1000), wire_case(1), wire_case(1000);
+    sum_squares_case(1), sum_squares_case(1000), sum_squares_case((size_t)1024 * 256 * 9 + 5);
+    test.blocks_most = 1;
+    flat_case(2600), wire_case(2600);
+    for (int variant = 0; variant < 8; variant++)
+        optimizer_case(7900, variant, 0), optimizer_case(7900, variant, 1);
+    test.blocks_most = 0;
+    optimizer_case(70, 4 | 8, 0), optimizer_case(70, 4 | 8, 1);
     for (int variant = 0; variant < 8; variant++) {
         optimizer_case(70, variant, 0), optimizer_case(70, variant, 1);
         optimizer_case(300, variant, variant & 1);
@@ -348,21 +381,66 @@ static void flat(void) {
 // ---- the step itself --------------------------------------------------------------------------
 // One step with these squares and this loss; what the device makes of *s.
 static void judge(struct kernel_step *s, double squares, double loss, int scaling) {
+    enum { GRADS = 2900, SQUARES = 11 };
     struct loss_totals losses[2] = {{loss, 3, 5, 8}, {1, 2, 4, 8}};
-    double two[2] = {squares, 0};
-    float grads[700] = {[299] = squares < (double)INFINITY ? 1 : (float)squares, [650] = 2};
+    double parts[SQUARES] = {squares / 2, [4] = squares / 4, [SQUARES - 1] = squares / 4};
+    float bad = squares < (double)INFINITY ? 1 : (float)squares;
+    float grads[GRADS] = {
+        [7] = bad, [299] = bad, [2650] = bad, [2700] = 2}; // the last bad one counts
     float tail[8] = {0};
     case_begin(0);
-    struct kernel_step *d = device_copy(s, sizeof *s);
-    float *d_tail = device_copy(tail, sizeof tail);
-    double *d_two = device_copy(two, sizeof two);
-    struct step_totals_args t = {
-        d, device_copy(losses, sizeof losses), 2, 1.0 / 16, d_tail, 1, d_two, 0};
-    struct step_judge_args j = {
-        d, d_tail, d_two, 2, 0.9, 0.999, scaling, device_copy(grads, sizeof grads), 700};
-    cuda_step_totals(&test.queue, &t);
-    cuda_step_judge(&test.queue, &j);
-    memcpy(s, device_bytes(d, sizeof *s), sizeof *s);
+    const void *d_losses = device_copy(losses, sizeof losses);
+    const void *d_grads = device_copy(grads, sizeof grads);
+    double *d_parts = device_copy(parts, sizeof parts);
+    struct kernel_step got[2];
+    for (int alone = 0; alone < 2; alone++) { // without other ranks there is no tail
+        struct kernel_step *d = device_copy(s, sizeof *s);
+        float *d_tail = alone ? NULL : device_copy(tail, sizeof tail);
+        struct step_totals_args t = {d,      d_losses, 2,       1.0 / 16,
+                                     d_tail, 1,        d_parts, alone ? SQUARES : 0};
+        struct step_judge_args j = {d,     d_tail,  d_parts, SQUARES, 0.9,
+                                    0.999, scaling, d_grads, GRADS};
+        cuda_step_totals(&test.queue, &t);
+        cuda_step_judge(&test.queue, &j);
+        memcpy(&got[alone], device_bytes(d, sizeof *s), sizeof *s);
+    }
+    ok(memcmp(&got[0], &got[1], sizeof *s) == 0, "step: wrong result unless one rank is enough");
+    *s = got[0];
+    case_end();
+}
+
+// Totals of many micro-batches and ranges, with and without a tail for the other ranks.
+static void totals_case(int n, int squares, int tailed) {
+    struct loss_totals *losses = host_bytes((size_t)n * sizeof *losses), all = {0};
+    double *parts = host_bytes((size_t)squares * sizeof *parts), sum = 0;
+    struct kernel_step s = {.request = {1, 2}}, got;
+    case_begin(0);
+    for (int i = 0; i < n; i++) {
+        losses[i] = (struct loss_totals){i + 1, i % 3, i % 5, 8};
+        all.loss_sum += losses[i].loss_sum, all.top1 += losses[i].top1, all.top5 += losses[i].top5;
+    }
+    for (int i = 0; i < squares; i++)
+        sum += parts[i] = 1 << i;
+    struct kernel_step *d = device_copy(&s, sizeof s);
+    float tail[5] = {0}, *d_tail = tailed ? device_copy(tail, sizeof tail) : NULL;
+    struct step_totals_args a = {d,
+                                 device_copy(losses, (size_t)n * sizeof *losses),
+                                 n,
+                                 0.5,
+                                 d_tail,
+                                 tailed ? 1 : 4,
+                                 device_copy(parts, (size_t)squares * sizeof *parts),
+                                 squares};
+    cuda_step_totals(&test.queue, &a);
+    memcpy(&got, device_bytes(d, sizeof got), sizeof got);
+    if (tailed)
+        memcpy(tail, device_bytes(d_tail, sizeof tail), sizeof tail);
+    double ranks = tailed ? 1 : 4,
+           want[] = {all.loss_sum / 2, (double)all.top1 / 2, (double)all.top5 / 2, 1, 2};
+    int good = got.own_loss == all.loss_sum && (tailed || got.totals[5] == sum);
+    for (int i = 0; i < 5; i++)
+        good &= want[i] / ranks == (tailed ? (double)tail[i] : got.totals[i]);
+    ok(good, "step: wrong result unless %d losses and %d squares are added up", n, squares);
     case_end();
 }
 
@@ -373,6 +451,8 @@ static struct kernel_step new_step(double scale) {
 
 static void step(void) {
     struct kernel_step s = new_step(1);
+    for (int n = 1; n < 12; n++)
+        totals_case(n, 12 - n, n & 1), totals_case(n, n + 5, ~n & 1);
     judge(&s, 4, 7, 0);
     ok(fabs(s.totals[0] - 0.5) < 1e-6 && fabs(s.totals[1] - 5.0 / 16) < 1e-6 && s.totals[3] == 0 &&
            s.totals[4] == 1 && s.totals[5] == 4 && s.own_loss == 8,
@@ -382,9 +462,9 @@ static void step(void) {
        "step: wrong result unless the norm is clipped");
     judge(&s, (double)INFINITY, 7, 0);
     ok(s.apply == 0 && s.halted == 1 && s.updates == 1, "step: wrong result unless it halts");
-    ok(s.culprit == 300, "step: wrong result unless the gradient is noted");
+    ok(s.culprit == 2651, "step: wrong result unless the gradient is noted");
     judge(&s, 4, 7, 0);
-    ok(s.apply == 0 && s.culprit == 300, "step: wrong result unless it stays halted");
+    ok(s.apply == 0 && s.culprit == 2651, "step: wrong result unless it stays halted");
     s.culprit = 5;
     judge(&s, (double)INFINITY, 7, 0);
     ok(s.culprit == 5, "step: wrong result unless the first step that halts is noted");
@@ -403,7 +483,7 @@ static void step(void) {
     ok(s.apply == 0 && s.halted == 1, "step: wrong result unless a loss that is no number halts");
     s = new_step(STEP_SCALE_LEAST);
     judge(&s, (double)NAN, 7, 1);
-    ok(s.apply == 0 && s.halted == 1 && s.culprit == 300,
+    ok(s.apply == 0 && s.halted == 1 && s.culprit == 2651,
        "step: wrong result unless the least loss scale halts");
     s = new_step(STEP_SCALE_MOST), s.good = STEP_SCALE_UPDATES - 1;
     judge(&s, 1, 7, 1);

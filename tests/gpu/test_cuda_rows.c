@@ -181,7 +181,8 @@ static void batch_backward(int64_t rows, int channels, int variant) {
 }
 
 static void batchnorm(void) {
-    static const int shapes[][2] = {{1, 3}, {7, 1}, {65, 32}, {70, 33}, {2500, 5}, {64, 70}};
+    static const int shapes[][2] = {{1, 3},    {7, 1},   {65, 32}, {70, 33},
+                                    {2500, 5}, {64, 70}, {190, 4}, {17000, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int variant = (int)i % 2; variant < 8; variant += 3) {
             batch_forward(shapes[i][0], shapes[i][1], variant);
@@ -280,9 +281,10 @@ static void layer_backward(int64_t rows, int cols, int variant) {
 }
 
 static void layernorm(void) {
-    static const int shapes[][2] = {{1, 1}, {9, 31}, {8, 64}, {70, 33}, {3, 200}};
+    static const int shapes[][2] = {{1, 1},   {9, 31},  {8, 64},   {70, 33},
+                                    {3, 200}, {5, 128}, {3, 1100}, {17000, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int v = 0; v < 4; v++) {
+        for (int v = 0; v<4; v += shapes[i][0]> 1000 ? 3 : 1) {
             layer_case(shapes[i][0], shapes[i][1], v & 1);
             layer_backward(shapes[i][0], shapes[i][1], v);
         }
@@ -303,7 +305,8 @@ static void bias_case(int64_t rows, int cols, int accumulate) {
 }
 
 static void bias(void) {
-    bias_case(1, 1, 0), bias_case(33, 10, 1), bias_case(3000, 40, 0), bias_case(64, 32, 1);
+    bias_case(1, 1, 0), bias_case(33, 10, 1), bias_case(3000, 40, 0), bias_case(64, 32, 1),
+        bias_case(80000, 2, 0);
 }
 
 int main(int argc, char **argv) {
