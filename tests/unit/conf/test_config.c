@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/conf/config, train_config and the renderers: every row of dtctl's and dttrain's tables is
 // walked, so that flags, file, environment, help, manual, completions and example cannot drift.
+#include "base/bucket_name.h"
 #include "conf/config.h"
 #include "conf/render.h"
 #include "sys/file.h"
@@ -333,6 +334,18 @@ static void test_verb(void) {
     is_int(err_status(e.code), 2, "a usage error exits with 2");
 }
 
+// All keys with a bucket have one rule, that of base/bucket_name.h.
+static void test_buckets(void) {
+    static const char *const keys[] = {"aws.s3", "aws.state", "outputs.s3"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *good = arena_printf(&a, "--set=%s=s3://b.1/x", keys[i]);
+        const char *bad = arena_printf(&a, "--set=%s=s3://b1-/x", keys[i]);
+        is_str(load("train", good, "", NULL), "", "%s takes a bucket", keys[i]);
+        has_str(load("train", bad, "", NULL), "a bucket has " BUCKET_NAME_RULE,
+                "%s refuses a name that no bucket has", keys[i]);
+    }
+}
+
 static void test_load(void) {
     is_str(load("up", "", NULL, NULL), "", "the configuration may lack a file");
     ok(c.cluster.provider == CONFIG_LOCAL && c.cluster.nodes == 2 && !c.file_found,
@@ -437,6 +450,7 @@ int main(void) {
     test_help();
     test_init();
     test_verb();
+    test_buckets();
     test_load();
     test_unknown_env();
     arena_fini(&a);

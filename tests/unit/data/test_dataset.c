@@ -251,7 +251,7 @@ static void test_packed(void) {
     struct rlimit was;
     getrlimit(RLIMIT_FSIZE, &was);
     struct rlimit small = {1 << 20, was.rlim_max};
-    signal(SIGXFSZ, SIG_IGN);
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     setrlimit(RLIMIT_FSIZE, &small);
     is_int(packed_create(&w, in_dir("huge"), &info, &e), -1, "a packed file of 13 TB is refused");
     setrlimit(RLIMIT_FSIZE, &was);
