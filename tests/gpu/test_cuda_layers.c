@@ -285,6 +285,25 @@ static void wire_case(size_t n) {
     case_end();
 }
 
+// The first step of Adam from empty moments: they are 1 - beta times a gradient, or its square. The
+// factor has to be a rounding of 1 - beta in double: 1 minus a rounded beta is off by 16 and by 216
+// roundings.
+static void adam_first_case(size_t n) {
+    case_begin(0);
+    float *p = host_random(n), *g = host_random(n), *m = host_random(n), *v = host_random(n);
+    for (size_t i = 0; i < n; i++)
+        m[i] = v[i] = 0;
+    struct optim_range all = {0, n, 0, 1};
+    struct adam_args a = {&all, 1, p, g, m, v, 0.02, 0.99, 0.999, 1e-8, 1, 1, 0, NULL}, d_a = a;
+    d_a.p = device_floats(p, n), d_a.g = device_floats(g, n);
+    d_a.m = device_floats(m, n), d_a.v = device_floats(v, n);
+    cuda_adam(&test.queue, &d_a);
+    REFERENCE(adam, &a);
+    case_close(d_a.m, m, NULL, n, roundings(2), "adam: first moment of the first step");
+    case_close(d_a.v, v, NULL, n, roundings(3), "adam: second moment of the first step");
+    case_end();
+}
+
 // variant: 1 momentum or decoupled, 2 nesterov, 4 scalars from the device
 static void optimizer_case(size_t n, int variant, int adam) {
     case_begin(0);
@@ -339,6 +358,7 @@ static void optimizer_case(size_t n, int variant, int adam) {
 
 static void flat(void) {
     flat_case(1), flat_case(255), flat_case(1000), wire_case(1), wire_case(1000);
+    adam_first_case(300);
     for (int variant = 0; variant < 8; variant++) {
         optimizer_case(70, variant, 0), optimizer_case(70, variant, 1);
         optimizer_case(300, variant, variant & 1);
