@@ -85,6 +85,39 @@ wait $pid
 is $? 143 'the command ends with the signal' || diag "$(cat asked.err)"
 is "$(agents) $(state_of "$(newest asked)")" '0 failed' \
     'no agent works, and the run has failed'
+rm "$root/node1/begun" "$root/node1/go"
+
+# ---- a signal before the last agent begins ------------------------------------------------------
+# The list of nodes is on its way to it: that start has to end before its agent can be stopped.
+cat >hold.py <<'END'
+# FOLDER: passes on the job, and the list of nodes once the file go is there
+import os, sys, time
+
+def read(n):
+    data = b""
+    while len(data) < n:
+        data += os.read(0, n - len(data)) or sys.exit(1)
+    return data
+
+for record in "job", "nodes":
+    head = read(4)
+    body = read(int.from_bytes(head, "little"))
+    if record == "nodes":
+        open(sys.argv[1] + "/begun", "w").close()
+        while not os.path.exists(sys.argv[1] + "/go"):
+            time.sleep(0.02)
+    os.write(1, head + body)
+END
+echo "python3 '$PWD/hold.py' \"\$here\" | \"\$real\" --node \"\$@\"; exit" >"$root/node1/start"
+dtctl train --name early -- sleep 600 >early.out 2>early.err &
+pid=$!
+ok 'the list of nodes is on its way' wait_for 30 test -e "$root/node1/begun"
+kill -TERM $pid
+ok 'the run is called off early' wait_for 30 grep -q 'calling the run off on 2 nodes' early.err
+: >"$root/node1/go"
+wait $pid
+is $? 143 'the command that was called off early ends with the signal' || diag "$(cat early.err)"
+is "$(agents) $(state_of "$(newest early)")" '0 failed' 'no agent begins later'
 rm "$root/node1/start"
 run dtctl down -y
 is "$status" 0 'nothing is in the way of down' || diag "$err"
