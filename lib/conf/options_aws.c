@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // [aws] and [lease]: provider aws, and the lease of its instances.
+#include "base/bucket_name.h"
 #include "conf/aws_config.h"
 #include "conf/config.h"
 #include "sys/net.h"
@@ -149,13 +150,12 @@ static int check_boundary(const char *text, struct err *e) {
 }
 
 static int check_s3(const char *text, struct err *e) {
-    enum { BUCKET_BYTES_MIN = 3, BUCKET_BYTES_MAX = 63 };
-    const char *bucket = str_starts(text, "s3://") ? text + 5 : "";
-    size_t len = strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-");
-    if (len >= BUCKET_BYTES_MIN && len <= BUCKET_BYTES_MAX &&
-        (!bucket[len] || bucket[len] == '/') && only(text + 5, "./_=-"))
+    if (bucket_name_len(text) && only(text + strlen("s3://"), "./_=-"))
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.100s' is not s3://BUCKET or s3://BUCKET/FOLDER", text);
+    return err_set(
+        e, ERR_CONFIG,
+        "'%.100s' is not s3://BUCKET or s3://BUCKET/FOLDER (a bucket has " BUCKET_NAME_RULE ")",
+        text);
 }
 
 static int check_url(const char *text, struct err *e) {

@@ -31,6 +31,13 @@ static struct cuda_case {
     int n_host;
 } test;
 
+#define REFERENCE(op, ...) kernels_reference.op(test.reference, __VA_ARGS__)
+
+// The relative error of as many operations.
+static inline double roundings(int n) {
+    return n * CASE_UNIT;
+}
+
 // A host buffer that lives as long as the case.
 static void *host_bytes(size_t bytes) {
     void *p = calloc(1, bytes + 1);

@@ -15,10 +15,10 @@ NEEDED='(bar|barrier)\.|cp\.async\.wait'
 
 # families of tests/gpu/test_cuda_PROGRAM.c that launch the kernels of a source
 declare -A tests=(
-    [attention]='layers attention' [batchnorm]='rows batchnorm bias' [flat]='layers flat'
+    [attention]='layers attention' [batchnorm]='rows batchnorm bias' [flat]='flat flat'
     [image_input]='layers image' [large]='product large' [layernorm]='rows layernorm'
     [loss]='layers loss' [pooling]='layers pool' [product]='product gemm conv'
-    [step]='layers step' [tokens]='layers tokens'
+    [step]='flat step' [tokens]='layers tokens'
 )
 
 mkdir good bad
