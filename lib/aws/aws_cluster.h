@@ -59,6 +59,14 @@ bool aws_cluster_same_key(const char *one, const char *other); // comments are i
 void aws_cluster_remember(struct context *s, const struct inventory *before, const char *launched,
                           struct inventory *now);
 
+// Formats the result of a failed Terraform as an error, with a next step where AWS refused the
+// credentials or a permission.
+int aws_cluster_failure(const struct terraform *t, const struct terraform_result *r,
+                        const char *what, struct err *e);
+// True when the module refused a setting, before anything was created; *e names the option.
+bool aws_cluster_setting_refused(const struct terraform *t, const struct terraform_result *r,
+                                 struct err *e);
+
 // Cost of the nodes so far in thousandths of a dollar, by list price; -1: unknown.
 int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv); // aws_down.c
 

@@ -49,7 +49,7 @@ static int destroy(struct aws_cluster *c, struct err *e) {
         aws_gone_add_state(&c->gone, c->context->arena, &state);
         return 0;
     }
-    terraform_failure(&c->terraform, &r, "down", e);
+    aws_cluster_failure(&c->terraform, &r, "down", e);
     return err_wrap(e, "instances may still run and cost money");
 }
 

@@ -139,6 +139,28 @@ void aws_vars_write(struct strbuf *out, const struct aws_config *c, const struct
     strbuf_addc(out, '\n');
 }
 
+// Variables that are not called as their options.
+static const struct {
+    const char *variable, *option;
+} RENAMED[] = {
+    {"ami_id", "aws.image"},     {"ami_ssm_parameter", "aws.image"},
+    {"az", "aws.zones"},         {"capacity_reservation_id", "aws.capacity_reservation"},
+    {"cluster", "cluster.name"}, {"expires", "lease.ttl"},
+    {"idle_s", "lease.idle"},    {"kms_key_id", "aws.kms_key"},
+    {"nodes", "cluster.nodes"},  {"purchase", "aws.fallback"},
+    {"s3_bucket", "aws.s3"},     {"s3_prefix", "aws.s3"},
+    {"subnet_id", "aws.subnet"}, {"ttl_s", "lease.ttl"},
+    {"vpc_id", "aws.vpc"},
+};
+
+const char *aws_vars_option(const struct config *c, const char *variable) {
+    for (size_t i = 0; i < sizeof RENAMED / sizeof RENAMED[0]; i++)
+        if (strcmp(RENAMED[i].variable, variable) == 0)
+            return RENAMED[i].option;
+    const char *same = arena_printf(c->set.arena, "aws.%s", variable);
+    return option_find(&c->set, same, NULL) ? same : NULL;
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 static size_t elements(const struct json *v) {

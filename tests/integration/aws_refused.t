@@ -30,6 +30,12 @@ refused 'no such type' 'g6\.gigantic: .*\(unsupported, InvalidInstanceType\).*ch
 is "$(cloud_calls CreateVpc)" 0 'nothing is made for it'
 is "$(grep -c 'refused.*trying' <<<"$err")" 0 'no other zone is tried'
 
+run cloud_run dtctl up -y --instance-type G6.xlarge
+like "$status $err" \
+    '^2 .*--instance-type.*: a name such as g6.12xlarge belongs here \(refused before anything' \
+    'a setting that the module refuses is no refusal of AWS' || cloud_diag
+ok 'up leaves no variables of it' test ! -e .dtctl/full/terraform/infra/terraform.tfvars.json
+
 DTCTL_AWS_SUBNET=subnet-0123456789abcdef0 refused 'no such subnet' \
     "no matching EC2 Subnet found; .*DTCTL_AWS_SUBNET.* is 'subnet-0123456789abcdef0', in us-east" \
     --fallback on-demand

@@ -213,6 +213,32 @@ static void rules(void) {
     }
 }
 
+// The options behind the variables that infra/ may refuse.
+static void options(void) {
+    static const struct {
+        const char *variable, *option;
+    } cases[] = {
+        {"ami_id", "aws.image"},
+        {"az", "aws.zones"},
+        {"cluster", "cluster.name"},
+        {"nodes", "cluster.nodes"},
+        {"ttl_s", "lease.ttl"},
+        {"s3_prefix", "aws.s3"},
+        {"purchase", "aws.fallback"},
+        {"vpc_id", "aws.vpc"},
+        {"root_iops", "aws.root_iops"},
+        {"instance_type", "aws.instance_type"},
+        {"made", NULL},
+        {"", NULL},
+    };
+    struct config c = load("");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *option = aws_vars_option(&c, cases[i].variable);
+        is_str(option ? option : "", cases[i].option ? cases[i].option : "",
+               "the variable '%s' has its option", cases[i].variable);
+    }
+}
+
 static void profiles(void) {
     static const char text[] = "[default]\nregion = us-west-2\n# [profile x]\n[profile work]\n"
                                "output=json\n  region=eu-west-1  \n[profile bare]\n";
@@ -296,6 +322,7 @@ int main(void) {
     backend();
     plan();
     rules();
+    options();
     profiles();
     readiness();
     lease_ends();

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The words of provider aws for failures of Terraform, which is a stand-in here: settings that its
+# module refuses, and credentials that AWS refuses.
+source "${0%/*}/../lib.sh"
+unset "${!AWS_@}"
+printf '[cluster]\nprovider = "aws"\n[aws]\nregion = "us-east-1"\n' >dtctl.toml
+mkdir bin
+cat >bin/terraform <<'END'
+#!/bin/sh
+[ "$1" != version ] || exec echo '{"terraform_version": "1.11.4"}'
+case $* in *init*) exit 0 ;; *state*) exit 0 ;; esac
+echo "$*" >>"${0%/*}/../calls"
+cat "${0%/*}/../says"
+false
+END
+chmod +x bin/terraform
+export PATH=$WORK/bin:$PATH
+
+error() { # SUMMARY DETAIL: what Terraform ends with from now on
+    printf '{"@level":"error","@message":"Error: %s","type":"diagnostic","diagnostic":%s}\n' "$1" \
+        "{\"severity\":\"error\",\"summary\":\"$1\",\"detail\":\"$2\"}" >says
+}
+made() { # a cluster of this folder, for Terraform to end
+    local vars=.dtctl/default/terraform/infra/terraform.tfvars.json
+    mkdir -p "${vars%/*}"
+    echo '{"region": "us-east-1", "owner": "me", "cluster": "default"}' >$vars
+}
+
+# ---- settings that the module refuses -----------------------------------------------------------
+up() { # [OPTION…]
+    run dtctl up -y --operator-cidr 198.51.100.7/32 "$@"
+}
+rule='This was checked by the validation rule at variables.tf:112,3-13.'
+error 'Invalid value for variable' \
+    "instance_type: a name such as g6.12xlarge belongs here.\\n\\n$rule"
+up --instance-type G6.xlarge
+like "$status $err" \
+    '^2 .*--instance-type.*: a name such as g6.12xlarge belongs here \(refused before anything' \
+    'a variable that the module refuses is named as its option'
+unlike "$err" 'refused in us-east|nothing is left|rule at' \
+    'the error does not call it a refusal of AWS'
+is "$(find .dtctl -name '*.tfvars.json')" '' 'up keeps no refused variables'
+error 'Resource precondition failed' 'spot_max_price: belongs with purchase = spot.'
+sed -i 's/^region.*/&\nspot_max_price = 2/' dtctl.toml
+up
+like "$status $err" \
+    '^2 .*dtctl.toml:[0-9:]+: aws.spot_max_price: belongs with purchase = spot \(refused bef' \
+    'a setting of the file that the module refuses is named with its line'
+made
+before=$(find .dtctl -name '*.tfvars.json' -exec cat {} +)
+up
+is "$status $(find .dtctl -name '*.tfvars.json' -exec cat {} +)" "2 $before" \
+    'the variables of an existing cluster are put back' || diag "$err"
+sed -i '/^spot_max_price/d' dtctl.toml
+
+# ---- credentials --------------------------------------------------------------------------------
+# No search is possible with them, so none without some kinds of resources follows.
+rm -r .dtctl
+expired='https response error StatusCode: 400, api error ExpiredToken'
+error 'reading Resource Groups Tagging API Resources' \
+    "operation error Resource Groups Tagging API: GetResources, ${expired}Exception: it is expired"
+: >calls
+run dtctl gc
+like "$status $err" '^1 .*it is expired .*; the credentials have expired: log in again' \
+    'gc with expired credentials says so, and the next step' || diag "$err"
+unlike "$err" 'permission' 'gc does not call expired credentials a missing permission'
+is "$(grep -c apply calls)" 1 'gc does not search again with expired credentials'
+error 'reading IAM Roles' "operation error IAM: ListRoles, $expired: The token is expired"
+run dtctl gc
+like "$status $err" '^1 .*credentials have expired' \
+    'gc names expired credentials also when roles are refused'
+unlike "$err" 'skipping roles' 'gc skips no kind with expired credentials'
+made
+error 'deleting EC2 Instance' "operation error EC2: TerminateInstances, $expired: it is expired"
+run dtctl down -y
+like "$status $err" \
+    '^1 .*may still run and cost money.*is expired .*; the credentials have expired' \
+    'down with expired credentials says that instances may run, and the next step'
+error 'deleting EC2 VPC' 'operation error EC2: DeleteVpc, api error UnauthorizedOperation: No'
+run dtctl down -y
+like "$status $err" '^1 .*; allow ec2:DeleteVpc to these credentials' \
+    'down names an action that is not permitted'
+done_testing
