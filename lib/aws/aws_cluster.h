@@ -67,9 +67,6 @@ int aws_cluster_failure(const struct terraform *t, const struct terraform_result
 bool aws_cluster_setting_refused(const struct terraform *t, const struct terraform_result *r,
                                  struct err *e);
 
-// Cost of the nodes so far in thousandths of a dollar, by list price; -1: unknown.
-int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv); // aws_down.c
-
 // ---- state in S3, for several folders: aws_state_s3.c
 bool aws_shared(const struct context *s);
 // Copies the cluster's state in S3 to the folder before anything is compared or changed, also after

@@ -9,6 +9,14 @@
 
 enum { HOUR_MS = 3600 * 1000 };
 
+int64_t aws_plan_price_mils(const struct aws_config *aws, const char *type,
+                            enum aws_purchase purchase) {
+    const struct aws_type *known = aws_instance_types_find(type);
+    if (aws->price > 0)
+        return (int64_t)(aws->price * 1000 + 0.5);
+    return known && purchase != AWS_CAPACITY_BLOCK ? known->price_mils : 0;
+}
+
 void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
                    const struct lease_config *lease, const char *cluster, const char *region,
                    int64_t nodes) {
@@ -18,11 +26,7 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
     int way = aws->fallback.count ? aws_purchase_named(aws->fallback.items[0]) : AWS_ON_DEMAND;
     p->purchase = way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way;
     p->price_given = aws->price > 0;
-    // A capacity block is paid in advance at its own price.
-    p->price_mils = p->price_given                      ? (int64_t)(aws->price * 1000 + 0.5)
-                    : p->purchase == AWS_CAPACITY_BLOCK ? 0
-                    : p->type                           ? p->type->price_mils
-                                                        : 0;
+    p->price_mils = aws_plan_price_mils(aws, aws->instance_type, p->purchase);
     p->quota = aws_instance_types_quota(aws->instance_type, p->purchase);
 }
 

@@ -31,6 +31,10 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
 void aws_plan_format(const struct aws_plan *p, struct strbuf *out);
 void aws_plan_json(const struct aws_plan *p, struct json_out *j); // members of an open object
 
+// Price per hour of a node of this type, bought in this way; 0: unknown. A capacity block is paid
+// in advance at its own price.
+int64_t aws_plan_price_mils(const struct aws_config *aws, const char *type,
+                            enum aws_purchase purchase);
 // Cost of `nodes` nodes over `ms` milliseconds, in thousandths of a dollar.
 int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms);
 

@@ -249,10 +249,14 @@ static int aws_check(struct context *s, struct fleet *f, struct err *e) {
 
 // ---- leases, costs, leftovers -------------------------------------------------------------------
 
-static int64_t cost_mils(struct context *s, size_t nodes, int64_t ms) {
-    struct aws_plan p;
-    aws_plan_make(&p, &s->config->aws, &s->config->lease, s->cluster.name, "", (int64_t)nodes);
-    return p.price_mils ? aws_plan_cost_mils(&p, (int64_t)nodes, ms) : -1;
+static int64_t cost_mils(struct context *s, const struct inventory_node *n, int64_t ms) {
+    const struct aws_config *aws = &s->config->aws;
+    bool known = n->instance_type && n->instance_type[0];
+    int way = n->purchase ? aws_purchase_named(n->purchase) : -1;
+    struct aws_plan p = {.price_mils =
+                             aws_plan_price_mils(aws, known ? n->instance_type : aws->instance_type,
+                                                 way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way)};
+    return p.price_mils ? aws_plan_cost_mils(&p, 1, ms) : -1;
 }
 
 static bool discover(struct context *s, struct option_pair *out) {
@@ -281,7 +285,6 @@ const struct provider provider_aws = {
     .check = aws_check,
     .take_down = aws_take_down,
     .costs = true,
-    .spent_mils = aws_cluster_spent_mils,
     .cost_mils = cost_mils,
     .lease = &LEASE,
     .leftovers_wanted = aws_gc_wanted,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The words of provider aws for failures of Terraform, which is a stand-in here: settings that its
-# module refuses, and credentials that AWS refuses.
+# The words of provider aws where Terraform is a stand-in: settings that its module refuses,
+# credentials that AWS refuses, and the cost of nodes by how they were bought.
 source "${0%/*}/../lib.sh"
 unset "${!AWS_@}"
 printf '[cluster]\nprovider = "aws"\n[aws]\nregion = "us-east-1"\n' >dtctl.toml
@@ -81,4 +81,36 @@ error 'deleting EC2 VPC' 'operation error EC2: DeleteVpc, api error Unauthorized
 run dtctl down -y
 like "$status $err" '^1 .*; allow ec2:DeleteVpc to these credentials' \
     'down names an action that is not permitted'
+
+# ---- the cost of nodes --------------------------------------------------------------------------
+cat >bin/terraform <<'END'
+#!/bin/sh
+[ "$1" != version ] || exec echo '{"terraform_version": "1.11.4"}'
+case $* in *sweep*apply*) echo '{"type":"outputs","outputs":{"found":{"value":[]}}}' ;; esac
+END
+launched=$(date -u -d '2 hours ago' +%FT%TZ)
+cost_of() { # PURCHASE…: a cluster with such nodes of g6.xlarge is ended after two hours
+    local way rank=0
+    rm -rf .dtctl
+    made
+    printf 'format = 1\nname = "default"\nprovider = "aws"\ncreated = "%s"\n' "$launched" \
+        >.dtctl/default/cluster.toml
+    for way; do
+        printf '[[node]]\nname = "node%d"\ntransport = "ssh"\nhost = "127.0.0.1"\nport = 1\n' $rank
+        printf 'address = "10.0.0.%d"\nroot = ".dtctl"\ninstance_id = "i-%d"\n' $rank $rank
+        printf 'instance_type = "g6.xlarge"\npurchase = "%s"\nlaunched = "%s"\n' "$way" "$launched"
+        rank=$((rank + 1))
+    done >>.dtctl/default/cluster.toml
+    run dtctl down -y --force --json
+}
+usd() { # of the last event
+    grep -o '"cost_usd":[0-9.]*' <<<"$out" | cut -d: -f2 | cut -c1-4
+}
+sed -i 's/^region.*/&\nfallback = ["capacity-block", "on-demand"]/' dtctl.toml
+cost_of on-demand spot
+is "$status $(usd)" '0 3.22' 'nodes have the price of how they were bought, not of the first way' ||
+    diag "$out" "$err"
+sed -i '/^fallback/d' dtctl.toml
+cost_of on-demand capacity-block
+is "$status $(usd)" '0 ' 'the cost is not known with a node that was paid with a capacity block'
 done_testing
