@@ -41,6 +41,12 @@ const char *aws_cluster_made_by(struct context *s) {
     return made.owner[0] ? made.owner : NULL;
 }
 
+struct aws_lease_end aws_cluster_lease_end(struct context *s, bool running) {
+    struct aws_vars made = vars_made(s);
+    return aws_lease_choose(clock_wall_ms(), s->config->lease.ttl_ms, made.region[0] ? &made : NULL,
+                            aws_lease_decided(s), running);
+}
+
 int aws_cluster_region(struct context *s, const char **region, struct err *e) {
     const struct aws_config *aws = &s->config->aws;
     const char *made = vars_made(s).region, *other = env_get(s->env, "AWS_DEFAULT_REGION"),

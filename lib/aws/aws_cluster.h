@@ -38,6 +38,9 @@ const char *aws_cluster_made_by(struct context *s);
 // The owner of new instances: aws.owner, or this user at this computer.
 const char *aws_cluster_owner(struct context *s);
 
+// The end of the lease of the cluster as the next up sees it. running: nodes exist.
+struct aws_lease_end aws_cluster_lease_end(struct context *s, bool running);
+
 // Determines missing settings, creates the login key, prepares Terraform, reads earlier choices.
 // The cluster must be locked.
 int aws_cluster_open(struct aws_cluster *c, struct context *s, struct err *e);

@@ -45,6 +45,11 @@ static int aws_plan(struct context *s, struct inventory *out, struct err *e) {
     return 0;
 }
 
+static enum aws_purchase purchase_of(const struct inventory_node *n) {
+    int way = n->purchase ? aws_purchase_named(n->purchase) : -1;
+    return way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way;
+}
+
 static int figures(struct context *s, const struct provider_diff *d, struct aws_plan *p,
                    struct err *e) {
     const char *region;
@@ -52,6 +57,14 @@ static int figures(struct context *s, const struct provider_diff *d, struct aws_
         return -1;
     aws_plan_make(p, &s->config->aws, &s->config->lease, s->cluster.name, region,
                   (int64_t)d->wanted.count);
+    if (d->current.count)
+        aws_plan_bought(p, purchase_of(&d->current.nodes[0]));
+    struct aws_lease_end end = aws_cluster_lease_end(s, d->current.count > 0);
+    bool has_end = s->config->lease.ttl_ms || aws_lease_decided(s);
+    if (d->current.count && has_end && !end.moved) {
+        p->until_ms = end.at_ms;
+        p->left_ms = end.at_ms - clock_wall_ms();
+    }
     return 0;
 }
 
@@ -251,11 +264,9 @@ static int aws_check(struct context *s, struct fleet *f, struct err *e) {
 
 static int64_t cost_mils(struct context *s, const struct inventory_node *n, int64_t ms) {
     const struct aws_config *aws = &s->config->aws;
-    bool known = n->instance_type && n->instance_type[0];
-    int way = n->purchase ? aws_purchase_named(n->purchase) : -1;
-    struct aws_plan p = {.price_mils =
-                             aws_plan_price_mils(aws, known ? n->instance_type : aws->instance_type,
-                                                 way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way)};
+    const char *type =
+        n->instance_type && n->instance_type[0] ? n->instance_type : aws->instance_type;
+    struct aws_plan p = {.price_mils = aws_plan_price_mils(aws, type, purchase_of(n))};
     return p.price_mils ? aws_plan_cost_mils(&p, 1, ms) : -1;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The words of provider aws where Terraform is a stand-in: settings that its module refuses,
-# credentials that AWS refuses, and the cost of nodes by how they were bought.
+# credentials that AWS refuses, the cost of nodes by how they were bought, the end of their lease.
 source "${0%/*}/../lib.sh"
 unset "${!AWS_@}"
 printf '[cluster]\nprovider = "aws"\n[aws]\nregion = "us-east-1"\n' >dtctl.toml
@@ -89,7 +89,7 @@ cat >bin/terraform <<'END'
 case $* in *sweep*apply*) echo '{"type":"outputs","outputs":{"found":{"value":[]}}}' ;; esac
 END
 launched=$(date -u -d '2 hours ago' +%FT%TZ)
-cost_of() { # PURCHASE…: a cluster with such nodes of g6.xlarge is ended after two hours
+nodes() { # PURCHASE…: a cluster with such nodes of g6.xlarge, which are out of reach
     local way rank=0
     rm -rf .dtctl
     made
@@ -101,6 +101,9 @@ cost_of() { # PURCHASE…: a cluster with such nodes of g6.xlarge is ended after
         printf 'instance_type = "g6.xlarge"\npurchase = "%s"\nlaunched = "%s"\n' "$way" "$launched"
         rank=$((rank + 1))
     done >>.dtctl/default/cluster.toml
+}
+cost_of() { # PURCHASE…: such a cluster is ended after two hours
+    nodes "$@"
     run dtctl down -y --force --json
 }
 usd() { # of the last event
@@ -113,4 +116,32 @@ is "$status $(usd)" '0 3.22' 'nodes have the price of how they were bought, not 
 sed -i '/^fallback/d' dtctl.toml
 cost_of on-demand capacity-block
 is "$status $(usd)" '0 ' 'the cost is not known with a node that was paid with a capacity block'
+
+# ---- the end of a lease that was moved ----------------------------------------------------------
+vars=.dtctl/default/terraform/infra/terraform.tfvars.json
+leased() { # TTL_S: the cluster was made with this lease, which ends in ten hours
+    nodes on-demand
+    printf '{"region": "us-east-1", "owner": "me", "ttl_s": %d, "expires": "%s"}' \
+        "$1" "$(date -u -d '10 hours' +%FT%TZ)" >$vars
+}
+sed -i 's/^provider.*/&\nnodes = 1/' dtctl.toml
+echo 'operator_cidrs = ["198.51.100.7/32"]' >>dtctl.toml
+leased 43200
+run dtctl plan
+like "$out" '  lease +ends in 9:59:.* \(20..-..-..T..:..Z\), at most \$8\.0' \
+    'plan shows the end of the lease of a cluster that exists' || diag "$err"
+date -u -d '3 hours' +%FT%TZ >.dtctl/default/terraform/lease
+run dtctl plan
+like "$out" '  lease +ends in 2:59:.* \(20..-..-..T..:..Z\), at most \$2\.4.* until then' \
+    'plan shows the end that extend has set, and the cost until then' || diag "$err"
+run dtctl plan --json
+like "$out" '"price_of_lease":2\.4.*"until_ms":1[0-9]+' 'plan --json has that end, too'
+run dtctl plan --ttl 6h
+like "$out" '  lease +6:00:00, at most \$4\.83 in it' 'another lease.ttl counts from the next up'
+run dtctl plan --fallback spot
+like "$out" 'bought +on-demand.*L-DB2E81BA' \
+    'plan shows how the nodes of a cluster were bought, and that quota'
+leased 0
+run dtctl plan --ttl 0
+like "$out" '  lease +none: the nodes run' 'plan of a cluster without a lease says so'
 done_testing

@@ -153,6 +153,13 @@ static void plan(void) {
     has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3",
             "the plan counts the addresses that EFA needs");
     strbuf_clear(&text);
+    p.until_ms = clock_of_iso("2026-01-02T03:04:05Z");
+    p.left_ms = 3600000;
+    aws_plan_format(&p, &text);
+    has_str(strbuf_cstr(&text),
+            "ends in 1:00:00 (2026-01-02T03:04Z), at most $43.92 until then, without volumes",
+            "the plan of a cluster that exists has the end of its lease, and what is still to pay");
+    strbuf_clear(&text);
     c = load("[aws]\ninstance_type = 'g6.8xlarge'\n");
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 6);
     aws_plan_format(&p, &text);
