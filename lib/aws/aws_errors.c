@@ -86,6 +86,7 @@ static const struct {
     {"RouteAlreadyExists", AWS_REFUSAL_DUPLICATE, "", false},
     {"Resource.AlreadyAssociated", AWS_REFUSAL_DUPLICATE, "", false},
     {"EntityAlreadyExists", AWS_REFUSAL_DUPLICATE, "", false},
+    {"InvalidPlacementGroup.Unknown", AWS_REFUSAL_PLACEMENT, "", true},
     {"InvalidPlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},
     {"InsufficientFreeAddressesInSubnet", AWS_REFUSAL_PLACEMENT, "", false},
     {"InvalidIPAddress.InUse", AWS_REFUSAL_PLACEMENT, "", false},
@@ -239,6 +240,8 @@ static const char *find_next(struct arena *a, const struct aws_refusal *r) {
                             "allow %s to these credentials (infra/operator-policy.json lists all "
                             "that is needed), or use others (aws.profile, AWS_PROFILE)",
                             r->action);
+    if (strcmp(r->code, "InvalidPlacementGroup.Unknown") == 0)
+        return "name a placement group of this region (aws.placement_group_name)";
     if (strstr(r->code, "KMSKey"))
         return "see that aws.kms_key is in this region, and that these credentials and EC2 may use "
                "it";

@@ -217,6 +217,7 @@ static const char *given_words(const struct make *m, const struct aws_refusal *r
         {"Invalid IAM Instance Profile", "aws.instance_profile", aws->instance_profile},
         {"InvalidCapacityReservationId", "aws.capacity_reservation", aws->capacity_reservation},
         {"KMSKey", "aws.kms_key", aws->kms_key},
+        {"InvalidPlacementGroup.Unknown", "aws.placement_group_name", aws->placement_group_name},
     };
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
         if (given[i].value[0] &&

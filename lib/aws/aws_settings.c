@@ -76,6 +76,26 @@ static int check_purchase(const struct config *c, struct err *e) {
     return 0;
 }
 
+// A group of others is entered by its name; its choice is made already. A capacity block is in a
+// group of its own.
+static int check_placement(const struct config *c, struct err *e) {
+    const struct aws_config *aws = &c->aws;
+    const char *choice = aws_config_placement[aws->placement_group];
+    bool named = aws->placement_group_name[0] != 0, block = false;
+    for (size_t i = 0; i < aws->fallback.count; i++)
+        block |= aws_purchase_named(aws->fallback.items[i]) == AWS_CAPACITY_BLOCK;
+    if (block && (named || strcmp(choice, "on") == 0))
+        return err_set(e, ERR_CONFIG,
+                       "%s: a capacity block places its instances itself (try: "
+                       "aws.placement_group = \"auto\", and no name)",
+                       config_where(c, named ? "aws.placement_group_name" : "aws.placement_group"));
+    if (named && strcmp(choice, "auto") != 0)
+        return err_set(
+            e, ERR_CONFIG, "%s: '%s' belongs with aws.placement_group = \"auto\", not %s",
+            config_where(c, "aws.placement_group_name"), aws->placement_group_name, choice);
+    return 0;
+}
+
 static int check_volume(const struct config *c, struct err *e) {
     enum { IOPS_MIN = 3000, THROUGHPUT_MIN = 125 }; // of a gp3 volume
     const struct aws_config *aws = &c->aws;
@@ -118,7 +138,7 @@ static int check_parts(const struct config *c, struct err *e) {
 int aws_settings_check(const struct config *c, const char *region, struct err *e) {
     return check_region(c, region, e) < 0 || check_zones(c, region, e) < 0 ||
                    check_cidrs(c, e) < 0 || check_purchase(c, e) < 0 || check_volume(c, e) < 0 ||
-                   check_parts(c, e) < 0
+                   check_placement(c, e) < 0 || check_parts(c, e) < 0
                ? -1
                : 0;
 }

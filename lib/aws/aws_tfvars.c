@@ -71,6 +71,7 @@ static void write_network(struct json_out *j, const struct aws_config *c,
     json_str(j, "egress", aws_config_egress[c->egress]);
     json_str(j, "efa", aws_config_efa[c->efa]);
     json_str(j, "placement_group", aws_config_placement[c->placement_group]);
+    json_str(j, "placement_group_name", or_null(c->placement_group_name));
     json_bool(j, "outside_group", v->outside_group);
     json_str(j, "public_address", aws_config_address[c->public_address]);
 }

@@ -32,6 +32,7 @@ permissions_boundary|"x"|'x' is no policy
 instance_profile|"arn:aws:iam::1:instance-profile/x"|is no instance profile
 image|"ami-xyz"|'ami-xyz' is neither an image
 subnet|"subnet-zz"|'subnet-zz' is no id such as subnet-
+placement_group_name|"über"|is no name of a placement group
 s3|"s3://Bucket"|'s3://Bucket' is not s3://BUCKET
 s3|"s3://b"|'s3://b' is not s3://BUCKET
 tags|{ Name = "x" }|'Name' is no tag

@@ -79,6 +79,8 @@ cloud_fault none
 mkdir other
 cloud_config full 'nodes = 2' -- "subnet = \"$subnet\""
 sed 's/"full"/"other"/; s/nodes = 2/nodes = 1/' dtctl.toml >other/dtctl.toml
+echo 'placement_group_name = "theirs"' >>other/dtctl.toml
+cloud_api CreatePlacementGroup us-east-1 GroupName=theirs Strategy=cluster >out/group
 cloud_fault throttle times=4
 (cd other && cloud_run dtctl up -y >up.out 2>up.err) &
 other=$!
@@ -89,6 +91,9 @@ is "$?" 0 'a second cluster comes up in the same subnet meanwhile' || diag "$(ca
 is "$(cloud_nodes | sort | xargs)" 'node0 node0 node1' 'all nodes run'
 is "$(cloud_nodes private_ip | sort -u | wc -l)" 3 'each node has its own address'
 is "$(cloud_things | grep -c -e Vpcs -e Subnets)" 0 'no network is made'
+is "$(cloud_api DescribeInstances us-east-1 Filter.1.Name=tag:dtctl-cluster Filter.1.Value.1=other |
+    grep -o '<groupName>theirs')" '<groupName>theirs' \
+    'a placement group that is named is entered'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 4 'a busy API was asked until it answered'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer' || cloud_diag

@@ -201,6 +201,11 @@ static void refusals_told(void) {
     r = aws_refusal_of(&a, "api error VpcLimitExceeded: The maximum number of VPCs was reached");
     has_str(r.quota, "L-F678F1CE", "another quota is named by its code");
     ok(r.everywhere, "the quota holds in all zones of the region");
+    r = aws_refusal_of(&a, "api error InvalidPlacementGroup.Unknown: The placement group 'ours' is "
+                           "unknown.");
+    has_str(r.next, "aws.placement_group_name",
+            "an unknown group suggests the option that names it");
+    ok(r.everywhere, "no zone helps where the group does not exist");
     struct aws_refusal zone = aws_refusal_of(&a, "t9.x is not offered in us-east-1a; it is in: .");
     struct aws_refusal region =
         aws_refusal_of(&a, "t9.x is not offered in us-east-1; choose another region or type.");

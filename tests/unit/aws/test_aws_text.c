@@ -77,6 +77,7 @@ static void vars(void) {
            "the endpoint is written");
     is_str(json_get_str(json_get(j, "tags"), "team", ""), "x", "the tags are written");
     ok(is_null(j, "root_iops"), "0 is gp3's own");
+    ok(is_null(j, "placement_group_name"), "no group of others is entered unless it is named");
     ok(is_null(j, "closed_metadata"), "whether the role is the runs' is the module's to choose");
     struct strbuf text = {0};
     struct err e = {0};
@@ -101,8 +102,11 @@ static void vars(void) {
     ok(is_null(j, "spot_max_price"), "only spot instances have a price limit");
     is_str(json_get_str(j, "capacity_reservation_id", ""), "cr-12345678",
            "the reservation is written");
-    c = load("[aws]\nimage = '/aws/service/x'\nclosed_metadata = 'off'\n");
+    c = load("[aws]\nimage = '/aws/service/x'\nclosed_metadata = 'off'\n"
+             "placement_group_name = 'ours of 2026'\n");
     j = written(&c.aws, &v);
+    is_str(json_get_str(j, "placement_group_name", ""), "ours of 2026",
+           "the name of an existing placement group is written");
     const struct json *closed = json_get(j, "closed_metadata");
     ok(closed && closed->type == JSON_BOOL && !closed->boolean,
        "the port is closed unless it was opened by option");
@@ -201,6 +205,19 @@ static void rules(void) {
         {"[aws]\nfallback = ['capacity-block']\n", "needs the id of one"},
         {"[aws]\nfallback = ['reservation']\ncapacity_reservation = 'cr-12345678'\n",
          "is in one zone"},
+        {"[aws]\nfallback = ['capacity-block']\ncapacity_reservation = 'cr-12345678'\n"
+         "zones = ['us-east-1a']\nplacement_group = 'on'\n",
+         "aws.placement_group: a capacity block places its instances itself"},
+        {"[aws]\nfallback = ['spot', 'capacity-block']\ncapacity_reservation = 'cr-12345678'\n"
+         "zones = ['us-east-1a']\nplacement_group_name = 'ours'\n",
+         "aws.placement_group_name: a capacity block places its instances itself"},
+        {"[aws]\nfallback = ['capacity-block']\ncapacity_reservation = 'cr-12345678'\n"
+         "zones = ['us-east-1a']\nplacement_group = 'off'\n",
+         ""},
+        {"[aws]\nplacement_group = 'on'\n", ""},
+        {"[aws]\nplacement_group_name = 'ours'\n", ""},
+        {"[aws]\nplacement_group_name = 'ours'\nplacement_group = 'off'\n",
+         "aws.placement_group_name: 'ours' belongs with aws.placement_group = \"auto\""},
         {"[aws]\ninstance_type = 'g5g.xlarge'\n", "is for arm64"},
         {"[aws]\ninstance_type = 'g6f.large'\n", "'g6f.large' has a part of a GPU"},
         {"[aws]\ninstance_type = 'gr6f.4xlarge'\n", "GRID driver is in no default image"},
