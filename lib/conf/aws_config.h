@@ -36,7 +36,7 @@ struct aws_config {
     const char *terraform;    // program; "": terraform or tofu on PATH
     const char *state;        // "s3://bucket/prefix"; "": in the cluster's folder
     const char *state_region; // of that bucket; "": the cluster's
-    int64_t boot_timeout_ms;
+    int64_t boot_timeout_ms;  // 0: by the type
     bool keep_failed, ssh_include;
     const char *replace; // nodes to make anew, as a node set
 };

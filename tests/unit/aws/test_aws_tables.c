@@ -17,7 +17,7 @@ static void types(void) {
     is_int(t->efa, 4, "the type has four EFA interfaces");
     ok(aws_instance_types_find("p9.nano") == NULL, "an unknown type is not made up");
     static const char *const further[] = {"g6.16xlarge", "g6e.16xlarge", "g7.48xlarge",
-                                          "g7e.4xlarge", "gr6.8xlarge"};
+                                          "g7e.4xlarge", "gr6.8xlarge",  "p3dn.24xlarge"};
     for (size_t i = 0; i < sizeof further / sizeof further[0]; i++)
         ok(aws_instance_types_find(further[i]) != NULL, "%s is known", further[i]);
     is_str(aws_instance_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name is found");

@@ -223,6 +223,11 @@ static void rules(void) {
         {"[aws]\ninstance_type = 'gr6f.4xlarge'\n", "GRID driver is in no default image"},
         {"[aws]\ninstance_type = 'g6f.large'\nimage = 'ami-12345678'\n", ""},
         {"[aws]\ninstance_type = 'g6.xlarge'\n", ""},
+        {"[aws]\nboot_timeout = '9s'\n", "no node is ready in less than 10 s"},
+        {"[aws]\ninstance_type = 'p3dn.24xlarge'\n",
+         "'p3dn.24xlarge' has GPUs that the driver of the default image does not know"},
+        {"[aws]\ninstance_type = 'p3.2xlarge'\n", "does not know"},
+        {"[aws]\ninstance_type = 'p3dn.24xlarge'\nimage = 'ami-12345678'\n", ""},
         {"[aws]\nvpc = 'vpc-12345678'\n", "needs a subnet"},
         {"[aws]\nstate_region = 'us-west-2'\n", "of the bucket of aws.state"},
         {"[aws]\nstate = 's3://bucket'\nstate_region = 'us-west-2'\n", ""},
@@ -234,6 +239,23 @@ static void rules(void) {
         const char *region = c.aws.region[0] ? c.aws.region : "us-east-1";
         is_int(aws_settings_check(&c, region, &e), cases[i].words[0] ? -1 : 0, "%s", cases[i].text);
         has_str(e.text, cases[i].words, "the plan's error has the expected words");
+    }
+}
+
+static void boot_times(void) {
+    static const struct {
+        const char *text;
+        int64_t minutes;
+    } cases[] = {
+        {"[aws]\n", 15},
+        {"[aws]\ninstance_type = 'g4dn.metal'\n", 40},
+        {"[aws]\ninstance_type = 'm7i.metal-24xl'\n", 40},
+        {"[aws]\ninstance_type = 'g4dn.metal'\nboot_timeout = '5m'\n", 5},
+        {"[aws]\nboot_timeout = '20m'\n", 20},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct config c = load(cases[i].text);
+        is_int(aws_boot_timeout_ms(&c.aws), cases[i].minutes * 60000, "%s", cases[i].text);
     }
 }
 
@@ -347,6 +369,7 @@ int main(void) {
     plan();
     rules();
     options();
+    boot_times();
     profiles();
     readiness();
     lease_ends();
