@@ -214,6 +214,7 @@ static const char *given_words(const struct make *m, const struct aws_refusal *r
         {"no matching EC2 VPC found", "aws.vpc", aws->vpc},
         {"InvalidAMIID", "aws.image", aws->image},
         {"couldn't find resource", "aws.image", aws->image},
+        {"query returned no results", "aws.image", aws->image},
         {"Invalid IAM Instance Profile", "aws.instance_profile", aws->instance_profile},
         {"InvalidCapacityReservationId", "aws.capacity_reservation", aws->capacity_reservation},
         {"KMSKey", "aws.kms_key", aws->kms_key},

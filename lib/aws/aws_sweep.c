@@ -198,7 +198,8 @@ static int find_in(struct search *f, struct aws_found *out, struct err *e) {
     struct terraform_result r;
     // terraform_run instead of terraform_apply: nothing is created, so nothing can be left
     // unrecorded.
-    const char *const args[] = {"apply", "-json", "-auto-approve", "-input=false", NULL};
+    const char *const args[] = {
+        "apply", "-json", "-auto-approve", "-input=false", TERRAFORM_PARALLELISM, NULL};
     for (;;) {
         f->found_gone = f->not_there = f->other = 0;
         f->why = NULL;

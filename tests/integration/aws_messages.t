@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The words of provider aws where Terraform is a stand-in: settings that its module refuses,
 # credentials that AWS refuses, the cost of nodes by how they were bought, the end of their lease.
+# shellcheck disable=SC2016 # dollars that are money
 source "${0%/*}/../lib.sh"
 unset "${!AWS_@}"
 printf '[cluster]\nprovider = "aws"\n[aws]\nregion = "us-east-1"\n' >dtctl.toml
@@ -88,6 +89,8 @@ cat >bin/terraform <<'END'
 [ "$1" != version ] || exec echo '{"terraform_version": "1.11.4"}'
 case $* in *sweep*apply*) echo '{"type":"outputs","outputs":{"found":{"value":[]}}}' ;; esac
 END
+echo "echo \"\$*\" >>'$WORK/calls'" >>bin/terraform
+: >calls
 launched=$(date -u -d '2 hours ago' +%FT%TZ)
 nodes() { # PURCHASE…: a cluster with such nodes of g6.xlarge, which are out of reach
     local way rank=0
@@ -113,6 +116,9 @@ sed -i 's/^region.*/&\nfallback = ["capacity-block", "on-demand"]/' dtctl.toml
 cost_of on-demand spot
 is "$status $(usd)" '0 3.22' 'nodes have the price of how they were bought, not of the first way' ||
     diag "$out" "$err"
+is "$(grep -c 'infra apply.* -parallelism=30' calls)" 1 'thirty things are changed at a time'
+is "$(grep -c 'sweep apply.* -parallelism=30' calls)" 1 \
+    'thirty things are looked for at a time'
 sed -i '/^fallback/d' dtctl.toml
 cost_of on-demand capacity-block
 is "$status $(usd)" '0 ' 'the cost is not known with a node that was paid with a capacity block'

@@ -40,6 +40,13 @@ DTCTL_AWS_SUBNET=subnet-0123456789abcdef0 refused 'no such subnet' \
     "no matching EC2 Subnet found; .*DTCTL_AWS_SUBNET.* is 'subnet-0123456789abcdef0', in us-east" \
     --fallback on-demand
 
+DTCTL_AWS_IMAGE=ami-0123456789abcdef0 refused 'no such image' \
+    "DTCTL_AWS_IMAGE.* is 'ami-0123456789abcdef0', in us-east-1" --fallback on-demand
+is "$(cloud_calls CreateVpc)" 0 'an image that is not there is found before anything is made'
+
+DTCTL_AWS_PLACEMENT_GROUP_NAME=nobodys refused 'no such group' \
+    "is 'nobodys', in us-east-1; .*name a placement group of this region" --fallback on-demand
+
 # ---- what the caller may not do -----------------------------------------------------------------
 cloud_fault deny action=CreateVpc
 refused 'not permitted' \
