@@ -123,6 +123,72 @@ sed -i '/^fallback/d' dtctl.toml
 cost_of on-demand capacity-block
 is "$status $(usd)" '0 ' 'the cost is not known with a node that was paid with a capacity block'
 
+# ---- the end of down ----------------------------------------------------------------------------
+# Terraform finds a resource without cost, or one with cost, that it cannot remove; or may not look.
+cat >bin/terraform <<'END'
+#!/bin/sh
+[ "$1" != version ] || exec echo '{"terraform_version": "1.11.4"}'
+problem() { # SUMMARY DETAIL
+    printf '{"type":"diagnostic","diagnostic":%s}\n' \
+        '{"severity":"error","summary":"'"$1"'","detail":"'"$2"'"}'
+    exit 1
+}
+found=$(cat "${0%/*}/../found")
+vars=.dtctl/default/terraform/infra/sweep/terraform.tfvars.json
+case $* in
+*sweep*state*) cat "${0%/*}/../state" ;;
+*sweep*-destroy*) problem 'deleting' 'api error UnauthorizedOperation: no' ;;
+*sweep*apply*)
+    case $found:$(grep -o '"free_parts":[a-z]*' "${0%/*}/../$vars") in
+    denied:*true) problem 'reading' 'GetResources, api error AccessDeniedException: no' ;;
+    denied:*) found='' ;;
+    esac
+    echo '{"type":"outputs","outputs":{"found":{"value":['"$found"']}}}'
+    ;;
+esac
+END
+cat >state <<'END'
+{"version": 4, "terraform_version": "1.11.4", "resources": [{"mode": "managed", "name": "found",
+ "type": "aws_placement_group", "provider": "provider[\"registry.terraform.io/hashicorp/aws\"]",
+ "instances": [{"index_key": "left", "attributes": {"id": "left"}}]}]}
+END
+ends() { # FOUND: `down` where the search finds this
+    echo "$1" >found
+    nodes on-demand
+    run dtctl down -y --force
+}
+ends ''
+like "$status $out" '^0 .*AWS has no instance, volume, address, network, group or key with the' \
+    'down names all kinds that it has looked for' || diag "$err"
+ends denied
+like "$status $err" '^0 .*skipping networks, groups and keys.*permission=tag:GetResources' \
+    'down without the permission to look names it' || diag "$out"
+like "$out" 'AWS has no instance, volume or address with.*; networks, groups and keys were not' \
+    'down does not claim that what it could not look for is gone'
+unlike "$out" 'address, network' 'down names no kind that it has not looked for'
+ends '{"kind":"placement-group","id":"left","cluster":"default"}'
+like "$status $err" '^0 .*without cost is left; dtctl gc removes it later.*kind=placement-group' \
+    'down succeeds with a resource left that costs nothing' || diag "$out"
+like "$out" 'AWS has no instance, volume or address with.*; some things that cost nothing are' \
+    'down says that something is left'
+ok 'down forgets the cluster all the same' test ! -e .dtctl/default/cluster.toml
+ends '{"kind":"volume","id":"left","cluster":"default"}'
+like "$status $err" '^1 .*removing leftovers.*UnauthorizedOperation' \
+    'down fails with a resource left that costs money' || diag "$out"
+ok 'down keeps the cluster for another try' test -e .dtctl/default/cluster.toml
+
+# ---- nodes that do not answer -------------------------------------------------------------------
+echo >found
+nodes on-demand
+run dtctl status
+like "$err" 'asking AWS about nodes that do not answer' 'status says what it waits for'
+like "$status $out" '^3 .*node0 .*gone +AWS has ended it; dtctl up creates another one' \
+    'status says that AWS has no such instance' || diag "$err"
+echo '{"kind":"instance","id":"i-0","state":"stopped"}' >found
+run dtctl status
+like "$out" 'node0 .*AWS says that i-0 is stopped' 'status has the state that AWS names' ||
+    diag "$err"
+
 # ---- the end of a lease that was moved ----------------------------------------------------------
 vars=.dtctl/default/terraform/infra/terraform.tfvars.json
 leased() { # TTL_S: the cluster was made with this lease, which ends in ten hours

@@ -72,6 +72,18 @@ is "$tried" 'us-east-1a, spot: refused (capacity
 us-east-1b, spot: refused (unsupported
 us-east-1a, on-demand: refused (capacity' 'every zone is tried in one way to buy, then in the next'
 
+# ---- instances that AWS ends before they run -----------------------------------------------------
+cloud_fault none
+cloud_fault late zone=us-east-1a
+cloud_fault late zone=us-east-1b code=Client.VolumeLimitExceeded
+refused 'ended at the start' \
+    'on-demand nodes .*us-east-1b.* \(quota, VolumeLimitExceeded\).*higher limit' \
+    --fallback on-demand
+like "$err" 'us-east-1a, on-demand: refused \(capacity, Insuff[A-Za-z]*\); trying us-east-1b' \
+    'the reason of an instance that ended before it ran decides whether a zone is tried'
+cloud_fault none
+cloud_fault capacity 'zone=*'
+
 # ---- no room in a subnet that was there before ---------------------------------------------------
 subnet=$(cloud_api DescribeSubnets us-east-1 Filter.1.Name=availability-zone \
     Filter.1.Value.1=us-east-1a | grep -o '<subnetId>[^<]*' | head -n 1 | cut -d'>' -f2)
