@@ -260,7 +260,7 @@ class Ec2:
             if "." in code:
                 reason = put(item, "stateReason", None)
                 put(reason, "code", code)
-                put(reason, "message", code)
+                put(reason, "message", code + ": AWS has ended the instance")
             self.patch_groups(item)
 
     @staticmethod

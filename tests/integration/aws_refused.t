@@ -77,7 +77,7 @@ cloud_fault none
 cloud_fault late zone=us-east-1a
 cloud_fault late zone=us-east-1b code=Client.VolumeLimitExceeded
 refused 'ended at the start' \
-    'on-demand nodes .*us-east-1b.* \(quota, VolumeLimitExceeded\).*higher limit' \
+    'refused in us-east-1 \(quota, VolumeLimitExceeded\): AWS has ended .*higher limit' \
     --fallback on-demand
 like "$err" 'us-east-1a, on-demand: refused \(capacity, Insuff[A-Za-z]*\); trying us-east-1b' \
     'the reason of an instance that ended before it ran decides whether a zone is tried'
