@@ -167,12 +167,34 @@ data "aws_ssm_parameter" "image" {
   : "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id")
 }
 
+locals {
+  image = var.ami_id == null ? data.aws_ssm_parameter.image[0].insecure_value : var.ami_id
+}
+
+# A wrong image ends the plan of a new cluster, before anything is made. An image that is withdrawn
+# later does not keep a cluster from being ended.
+data "aws_ami" "new" {
+  count = var.new_cluster ? 1 : 0
+
+  include_deprecated = true
+
+  filter {
+    name   = "image-id"
+    values = [local.image]
+  }
+}
+
 resource "terraform_data" "image" {
-  input            = var.ami_id == null ? data.aws_ssm_parameter.image[0].insecure_value : var.ami_id
+  input            = local.image
   triggers_replace = [var.ami_id, var.ami_ssm_parameter, local.gpus > 0]
 
   lifecycle {
     ignore_changes = [input]
+
+    precondition {
+      condition     = alltrue([for a in data.aws_ami.new : a.architecture == "x86_64"])
+      error_message = "ami_id: ${local.image} is for ${join(", ", data.aws_ami.new[*].architecture)}, and what runs on nodes for x86_64; choose another image."
+    }
   }
 }
 

@@ -451,7 +451,7 @@ variable "idle_s" {
 
 variable "new_cluster" {
   type        = bool
-  description = "Nothing of this cluster was made yet: refuse if instances with its tags are there"
+  description = "Nothing of this cluster was made yet: refuse if instances with its tags are there, and look at the image first"
   default     = false
   nullable    = false
 }

@@ -47,27 +47,30 @@ static int check_limit(const struct provider_lease *lease, int64_t for_ms, struc
 }
 
 // Prints the new end of the nodes that were reached.
-static void show(struct fleet *f, const struct provider *p, const struct inventory *inv,
-                 int64_t until, int64_t for_ms) {
+static void show(struct fleet *f, const struct inventory *inv, int64_t until, int64_t for_ms) {
     struct context *s = f->context;
     struct strbuf text = {0};
     struct json_out j;
     char stamp[CLOCK_ISO_BYTES], left[STR_HUMAN_BYTES_MAX], cost[STR_MONEY_BYTES_MAX];
-    size_t reached = f->count - fleet_failures(f);
-    const char *some =
-        reached < f->count ? arena_printf(s->arena, "%zu of %zu", reached, f->count) : "the";
-    if (reached == 0)
+    struct inventory reached = {.provider = inv->provider};
+    reached.nodes = arena_new(s->arena, struct inventory_node, f->count + 1);
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->nodes[i].failed)
+            reached.nodes[reached.count++] = *f->nodes[i].info;
+    const char *some = reached.count < f->count
+                           ? arena_printf(s->arena, "%zu of %zu", reached.count, f->count)
+                           : "the";
+    if (reached.count == 0)
         return;
     screen_event(&text, &j, "extend");
     json_str(&j, "cluster", inv->name);
     json_int(&j, "until_ms", until);
     json_array(&j, "nodes");
-    for (size_t i = 0; i < f->count; i++)
-        if (!f->nodes[i].failed)
-            json_str(&j, NULL, f->nodes[i].info->name);
+    for (size_t i = 0; i < reached.count; i++)
+        json_str(&j, NULL, reached.nodes[i].name);
     json_end(&j);
     screen_event_end(s->screen, &text, &j);
-    int64_t mils = p->cost_mils ? p->cost_mils(s, reached, for_ms) : -1;
+    int64_t mils = provider_cost_mils(s, &reached, for_ms);
     screen_out(s->screen, "%s nodes of %s end themselves in %s (%.16sZ)%s%s\n", some, inv->name,
                str_human_ms(left, for_ms), clock_iso(stamp, until),
                mils >= 0 ? "; until then they cost at most " : "",
@@ -121,7 +124,7 @@ int up_down_extend(struct context *s, int64_t for_ms, bool shorten, struct err *
     fleet_open(&f, s, &inv, NULL, 0);
     int result = extend(&f, p->lease, until, shorten, e);
     if (result == 0) {
-        show(&f, p, &inv, until, for_ms);
+        show(&f, &inv, until, for_ms);
         explain(&f, &inv);
         if (fleet_failures(&f) < f.count)
             result = p->lease->tag(s, until, e);

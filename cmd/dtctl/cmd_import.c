@@ -101,7 +101,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         return err_set(e, ERR_USAGE, "import takes %s, not '%.80s'", format_words(s->arena),
                        rest->args[0]);
     if (file_read_piped(s->arena, rest->args[1], CONVERT_TEXT_BYTES_MAX, &bytes, &len, e) < 0) {
-        e->code = ERR_CONFIG;
+        if (context_check(s, e) == 0)
+            e->code = ERR_CONFIG;
         return -1;
     }
     if (len >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) { // the mark of UTF-8

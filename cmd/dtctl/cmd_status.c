@@ -21,11 +21,8 @@ static int show_lease(struct context *s, struct fleet *f, const struct inventory
         return 0;
     if (p->lease->get(f, &until, e) < 0)
         return -1;
-    int64_t left_ms = until > now ? until - now : 0, spent = -1, most = -1;
-    if (p->cost_mils) {
-        spent = p->spent_mils(s, inv);
-        most = p->cost_mils(s, inv->count, left_ms);
-    }
+    int64_t left_ms = until > now ? until - now : 0;
+    int64_t spent = provider_spent_mils(s, inv), most = provider_cost_mils(s, inv, left_ms);
     screen_event(&text, &j, "lease");
     json_int(&j, "until_ms", until);
     json_int(&j, "left_ms", left_ms);

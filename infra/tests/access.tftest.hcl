@@ -85,6 +85,13 @@ run "closed" {
     aws_vpc_security_group_egress_rule.cluster.referenced_security_group_id == "sg-0123456789abcdef0")
     error_message = "but to the VPC, S3 and the cluster"
   }
+  assert {
+    condition = alltrue([for r in flatten([values(aws_vpc_security_group_ingress_rule.ssh),
+      values(aws_vpc_security_group_egress_rule.vpc), aws_vpc_security_group_egress_rule.s3,
+      aws_vpc_security_group_ingress_rule.cluster, aws_vpc_security_group_egress_rule.cluster]) :
+    length(coalesce(r.description, "-")) > 1])
+    error_message = "every rule says what it is for"
+  }
 }
 
 run "role" {

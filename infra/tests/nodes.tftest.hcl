@@ -63,6 +63,10 @@ run "plain" {
     error_message = "poweroff ends a node, and so does the API"
   }
   assert {
+    condition     = alltrue([for n in aws_instance.node : n.timeouts.create == "40m" && n.timeouts.delete == "60m"])
+    error_message = "time for metal types to start, and for GPUs to end"
+  }
+  assert {
     condition     = alltrue([for n in aws_instance.node : n.associate_public_ip_address && n.vpc_security_group_ids == toset(["sg-0123456789abcdef0"])])
     error_message = "a public address, one group"
   }

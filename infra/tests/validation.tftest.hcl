@@ -18,6 +18,9 @@ mock_provider "aws" {
   mock_data "aws_ssm_parameter" {
     defaults = { insecure_value = "ami-0123456789abcdef0" }
   }
+  mock_data "aws_ami" {
+    defaults = { architecture = "x86_64" }
+  }
   mock_data "aws_region" {
     defaults = { name = "us-east-1" }
   }
@@ -326,4 +329,28 @@ run "a_name_that_is_taken" {
   }
 
   expect_failures = [terraform_data.zone]
+}
+
+run "an_image_for_arm64" {
+  command = plan
+
+  variables {
+    new_cluster = true
+  }
+
+  override_data {
+    target = data.aws_ami.new
+    values = { architecture = "arm64" }
+  }
+
+  expect_failures = [terraform_data.image]
+}
+
+run "an_image_that_was_withdrawn_keeps_nothing_from_being_ended" {
+  command = plan
+
+  assert {
+    condition     = length(data.aws_ami.new) == 0
+    error_message = "the image is looked at for a new cluster only"
+  }
 }

@@ -8,6 +8,7 @@
 // the node ensure this. One deadline applies to all steps.
 #include "aws/aws_boot.h"
 
+#include "aws/aws_instance_types.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/nodeset.h"
@@ -85,7 +86,7 @@ static void finish(struct node *n, const struct err *e) {
 static void fail(struct node *n, const struct err *why) {
     char limit[STR_HUMAN_BYTES_MAX];
     struct err e = *why;
-    str_human_ms(limit, n->boot->context->config->aws.boot_timeout_ms);
+    str_human_ms(limit, aws_boot_timeout_ms(&n->boot->context->config->aws));
     if (e.code == ERR_NET || e.code == ERR_TIMEOUT || e.code == ERR_NO_STATUS) {
         n->public->silent = !n->entered;
         err_set(&e, ERR_TIMEOUT, "%s in %s (aws.boot_timeout): %s",
@@ -258,14 +259,21 @@ static void on_deadline(struct timer *t) {
     }
 }
 
+int64_t aws_boot_timeout_ms(const struct aws_config *aws) {
+    return aws->boot_timeout_ms                              ? aws->boot_timeout_ms
+           : aws_instance_types_is_metal(aws->instance_type) ? AWS_BOOT_METAL_MS
+                                                             : AWS_BOOT_MS;
+}
+
 int aws_boot(struct context *s, struct boot_progress *p, struct aws_boot_node *nodes, size_t count,
              struct err *e) {
     struct node *all = arena_new(s->arena, struct node, count + 1);
     struct boot b = {.context = s, .phases = p, .nodes = all, .count = count, .busy = count};
-    b.deadline_ms = clock_mono_ms() + s->config->aws.boot_timeout_ms;
+    int64_t timeout_ms = aws_boot_timeout_ms(&s->config->aws);
+    b.deadline_ms = clock_mono_ms() + timeout_ms;
     b.env = fleet_env(s);
     b.env.connect_timeout_ms = AWS_BOOT_CONNECT_MS_MAX;
-    timer_start(s->loop, &b.deadline, s->config->aws.boot_timeout_ms, on_deadline);
+    timer_start(s->loop, &b.deadline, timeout_ms, on_deadline);
     for (size_t i = 0; i < count; i++) {
         all[i] = (struct node){.boot = &b, .public = &nodes[i]};
         boot_progress_say(p, nodes[i].row, "waiting for ssh");

@@ -12,6 +12,8 @@
 enum {
     AWS_BOOT_CONNECT_MS_MAX = 5000, // of one login attempt
     AWS_BOOT_PAUSE_MS = 1000,       // between two attempts
+    AWS_BOOT_MS = 900000,           // from the start of an instance until the node is ready
+    AWS_BOOT_METAL_MS = 2400000,    // with the hardware tests of a whole machine
     AWS_BOOT_LOGIN_MS_MAX =
         120000, // a login may be refused this long: users are created after sshd starts
 };
@@ -25,6 +27,9 @@ struct aws_boot_node {
     bool silent; // failed without any login
     struct err err;
 };
+
+// aws.boot_timeout, or its default for the instance type.
+int64_t aws_boot_timeout_ms(const struct aws_config *aws);
 
 // Returns when every node is ready or has failed; info->host_key then holds a rotated key. -1 only
 // when interrupted. Failures are kept in the nodes.

@@ -2,6 +2,7 @@
 // Facts that are needed before Terraform runs.
 #include "aws/aws_cluster.h"
 
+#include "aws/aws_errors.h"
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/hash.h"
@@ -38,6 +39,12 @@ static struct aws_vars vars_made(struct context *s) {
 const char *aws_cluster_made_by(struct context *s) {
     struct aws_vars made = vars_made(s);
     return made.owner[0] ? made.owner : NULL;
+}
+
+struct aws_lease_end aws_cluster_lease_end(struct context *s, bool running) {
+    struct aws_vars made = vars_made(s);
+    return aws_lease_choose(clock_wall_ms(), s->config->lease.ttl_ms, made.region[0] ? &made : NULL,
+                            aws_lease_decided(s), running);
 }
 
 int aws_cluster_region(struct context *s, const char **region, struct err *e) {
@@ -235,4 +242,32 @@ int aws_cluster_write(struct aws_cluster *c, struct err *e) {
     int result = file_write_atomic(c->terraform.vars_path, strbuf_cstr(&text), text.len, 0600, e);
     strbuf_fini(&text);
     return result;
+}
+
+// ---- failures -----------------------------------------------------------------------------------
+
+bool aws_cluster_setting_refused(const struct terraform *t, const struct terraform_result *r,
+                                 struct err *e) {
+    const struct config *config = t->context->config;
+    const char *variable, *rule;
+    if (!aws_refusal_variable(t->context->arena, r->problem, &variable, &rule))
+        return false;
+    const char *option = aws_vars_option(config, variable);
+    err_set(e, ERR_CONFIG, "%s: %.500s (refused before anything was created; log: %s)",
+            option ? config_where(config, option) : variable, rule, t->log_path);
+    return true;
+}
+
+int aws_cluster_failure(const struct terraform *t, const struct terraform_result *r,
+                        const char *what, struct err *e) {
+    if (!r->interrupted && aws_cluster_setting_refused(t, r, e))
+        return err_wrap(e, "%s", what);
+    terraform_failure(t, r, what, e);
+    struct aws_refusal refusal = aws_refusal_of(t->context->arena, r->problem);
+    if (e->code == ERR_FAILED &&
+        (refusal.kind == AWS_REFUSAL_CREDENTIALS || refusal.kind == AWS_REFUSAL_PERMISSION)) {
+        const char *text = arena_strdup(t->context->arena, e->text);
+        err_set(e, e->code, "%.1200s; %s", text, refusal.next);
+    }
+    return -1;
 }

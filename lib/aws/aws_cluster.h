@@ -38,6 +38,9 @@ const char *aws_cluster_made_by(struct context *s);
 // The owner of new instances: aws.owner, or this user at this computer.
 const char *aws_cluster_owner(struct context *s);
 
+// The end of the lease of the cluster as the next up sees it. running: nodes exist.
+struct aws_lease_end aws_cluster_lease_end(struct context *s, bool running);
+
 // Determines missing settings, creates the login key, prepares Terraform, reads earlier choices.
 // The cluster must be locked.
 int aws_cluster_open(struct aws_cluster *c, struct context *s, struct err *e);
@@ -59,8 +62,13 @@ bool aws_cluster_same_key(const char *one, const char *other); // comments are i
 void aws_cluster_remember(struct context *s, const struct inventory *before, const char *launched,
                           struct inventory *now);
 
-// Cost of the nodes so far in thousandths of a dollar, by list price; -1: unknown.
-int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv); // aws_down.c
+// Formats the result of a failed Terraform as an error, with a next step where AWS refused the
+// credentials or a permission.
+int aws_cluster_failure(const struct terraform *t, const struct terraform_result *r,
+                        const char *what, struct err *e);
+// True when the module refused a setting, before anything was created; *e names the option.
+bool aws_cluster_setting_refused(const struct terraform *t, const struct terraform_result *r,
+                                 struct err *e);
 
 // ---- state in S3, for several folders: aws_state_s3.c
 bool aws_shared(const struct context *s);

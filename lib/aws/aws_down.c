@@ -14,24 +14,6 @@
 
 enum { ROUNDS_MAX = 3 };
 
-// ---- cost ---------------------------------------------------------------------------------------
-
-int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv) {
-    int64_t total = 0, now = clock_wall_ms();
-    for (size_t i = 0; i < inv->count; i++) {
-        struct aws_config aws = s->config->aws;
-        struct aws_plan p;
-        int64_t since = clock_of_iso(inv->nodes[i].launched);
-        if (inv->nodes[i].instance_type && inv->nodes[i].instance_type[0])
-            aws.instance_type = inv->nodes[i].instance_type;
-        aws_plan_make(&p, &aws, &s->config->lease, inv->name, "", 1);
-        if (p.price_mils == 0)
-            return -1;
-        total += since < 0 || since > now ? 0 : aws_plan_cost_mils(&p, 1, now - since);
-    }
-    return total;
-}
-
 // ---- removal ------------------------------------------------------------------------------------
 
 static int destroy(struct aws_cluster *c, struct err *e) {
@@ -49,7 +31,7 @@ static int destroy(struct aws_cluster *c, struct err *e) {
         aws_gone_add_state(&c->gone, c->context->arena, &state);
         return 0;
     }
-    terraform_failure(&c->terraform, &r, "down", e);
+    aws_cluster_failure(&c->terraform, &r, "down", e);
     return err_wrap(e, "instances may still run and cost money");
 }
 
@@ -134,7 +116,7 @@ int aws_take_down(struct context *s, struct provider_down_result *out, struct er
         return 0;
     if (known && cluster_load(&s->cluster, &inv, e) < 0)
         return -1;
-    out->spent_mils = aws_cluster_spent_mils(s, &inv);
+    out->spent_mils = known ? provider_spent_mils(s, &inv) : -1;
     struct aws_found found = {0};
     size_t swept = 0, orphans = 0;
     // Unrecorded resources are removed first, since they may block the removal of recorded ones.

@@ -23,7 +23,13 @@ static const struct {
                                "set aws.placement_group = \"off\", or choose another zone or "
                                "subnet"},
     [AWS_REFUSAL_PRICE] = {"price", "raise aws.spot_max_price, or omit it"},
-    [AWS_REFUSAL_PERMISSION] = {"permission", "check the credentials (aws.profile, AWS_PROFILE)"},
+    [AWS_REFUSAL_PERMISSION] = {"permission",
+                                "allow it to these credentials (infra/operator-policy.json lists "
+                                "all that is needed), or use others (aws.profile, AWS_PROFILE)"},
+    [AWS_REFUSAL_CREDENTIALS] = {"credentials",
+                                 "the credentials are not valid: check them (aws.profile, "
+                                 "AWS_PROFILE), and that the account has this region enabled "
+                                 "(console: Account, AWS Regions)"},
     [AWS_REFUSAL_ACCOUNT] = {"account",
                              "do in AWS's console what it says: accept terms, subscribe, or wait "
                              "until the account is verified"},
@@ -80,6 +86,7 @@ static const struct {
     {"RouteAlreadyExists", AWS_REFUSAL_DUPLICATE, "", false},
     {"Resource.AlreadyAssociated", AWS_REFUSAL_DUPLICATE, "", false},
     {"EntityAlreadyExists", AWS_REFUSAL_DUPLICATE, "", false},
+    {"InvalidPlacementGroup.Unknown", AWS_REFUSAL_PLACEMENT, "", true},
     {"InvalidPlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},
     {"InsufficientFreeAddressesInSubnet", AWS_REFUSAL_PLACEMENT, "", false},
     {"InvalidIPAddress.InUse", AWS_REFUSAL_PLACEMENT, "", false},
@@ -89,14 +96,14 @@ static const struct {
     {"UnauthorizedOperation", AWS_REFUSAL_PERMISSION, "", true},
     {"AccessDenied", AWS_REFUSAL_PERMISSION, "", true},
     {"Forbidden", AWS_REFUSAL_PERMISSION, "", true}, // S3, for an answer without text
-    {"AuthFailure", AWS_REFUSAL_PERMISSION, "", true},
+    {"AuthFailure", AWS_REFUSAL_CREDENTIALS, "", true},
     {"OptInRequired", AWS_REFUSAL_ACCOUNT, "", true},
     {"PendingVerification", AWS_REFUSAL_ACCOUNT, "", true},
-    {"ExpiredToken", AWS_REFUSAL_PERMISSION, "", true},
-    {"RequestExpired", AWS_REFUSAL_PERMISSION, "", true},
-    {"InvalidClientTokenId", AWS_REFUSAL_PERMISSION, "", true},
-    {"SignatureDoesNotMatch", AWS_REFUSAL_PERMISSION, "", true},
-    {"UnrecognizedClient", AWS_REFUSAL_PERMISSION, "", true},
+    {"ExpiredToken", AWS_REFUSAL_CREDENTIALS, "", true},
+    {"RequestExpired", AWS_REFUSAL_CREDENTIALS, "", true},
+    {"InvalidClientTokenId", AWS_REFUSAL_CREDENTIALS, "", true},
+    {"SignatureDoesNotMatch", AWS_REFUSAL_CREDENTIALS, "", true},
+    {"UnrecognizedClient", AWS_REFUSAL_CREDENTIALS, "", true},
     {"Blocked", AWS_REFUSAL_ACCOUNT, "", true},
 };
 
@@ -106,9 +113,9 @@ static const struct {
     enum aws_refusal_kind kind;
     bool everywhere;
 } PHRASES[] = {
-    {"No valid credential sources found", AWS_REFUSAL_PERMISSION, true},
-    {"failed to get shared config profile", AWS_REFUSAL_PERMISSION, true},
-    {"failed to refresh cached credentials", AWS_REFUSAL_PERMISSION, true},
+    {"No valid credential sources found", AWS_REFUSAL_CREDENTIALS, true},
+    {"failed to get shared config profile", AWS_REFUSAL_CREDENTIALS, true},
+    {"failed to refresh cached credentials", AWS_REFUSAL_CREDENTIALS, true},
     {"; choose another region or type", AWS_REFUSAL_UNSUPPORTED, true}, // infra/main.tf, both
     {"is not offered in", AWS_REFUSAL_UNSUPPORTED, false},
 };
@@ -199,17 +206,30 @@ static const char *find_request(struct arena *a, const char *text) {
     return arena_strndup(a, at, len);
 }
 
+// Next steps for credentials whose fault is known more precisely; the first matching row applies.
+static const struct {
+    const char *mark, *next;
+} CREDENTIALS[] = {
+    {"ExpiredToken", "the credentials have expired: log in again (aws sso login), or renew them"},
+    {"RequestExpired",
+     "the credentials have expired: log in again (aws sso login), or renew them; if they have not, "
+     "set the clock of this computer"},
+    {"SignatureDoesNotMatch",
+     "the secret key is not that of the access key, or the clock of this computer is wrong"},
+    {"No valid credential sources found",
+     "give some: aws.profile, AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"},
+    {"failed to get shared config profile", "name a profile of ~/.aws (aws.profile, AWS_PROFILE)"},
+    {"failed to refresh cached credentials", "log in again (aws sso login), or renew them"},
+};
+
 // Next steps that depend on more than the kind.
 static const char *find_next(struct arena *a, const struct aws_refusal *r) {
-    // All credentials are unknown in a region that the account has not enabled.
-    static const char *const unknown[] = {"AuthFailure", "InvalidClientTokenId",
-                                          "UnrecognizedClient"};
     bool denied =
         str_starts(r->code, "UnauthorizedOperation") || str_starts(r->code, "AccessDenied");
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
-        if (str_starts(r->code, unknown[i]))
-            return "check the credentials (aws.profile, AWS_PROFILE), and that the account has "
-                   "this region enabled (console: Account, AWS Regions)";
+    for (size_t i = 0;
+         r->kind == AWS_REFUSAL_CREDENTIALS && i < sizeof CREDENTIALS / sizeof *CREDENTIALS; i++)
+        if (str_starts(r->code[0] ? r->code : r->words, CREDENTIALS[i].mark))
+            return CREDENTIALS[i].next;
     if (denied && strstr(r->words, "explicit deny"))
         return arena_printf(a,
                             "a policy denies %s whatever else is allowed: ask who manages the "
@@ -220,6 +240,11 @@ static const char *find_next(struct arena *a, const struct aws_refusal *r) {
                             "allow %s to these credentials (infra/operator-policy.json lists all "
                             "that is needed), or use others (aws.profile, AWS_PROFILE)",
                             r->action);
+    if (strcmp(r->code, "InvalidPlacementGroup.Unknown") == 0)
+        return "name a placement group of this region (aws.placement_group_name)";
+    if (strstr(r->code, "KMSKey"))
+        return "see that aws.kms_key is in this region, and that these credentials and EC2 may use "
+               "it";
     if (strcmp(r->code, "InternalError") == 0) // of an instance that failed to start
         return "try again; where aws.kms_key is set, see that these credentials and EC2 may use "
                "that key";
@@ -265,6 +290,31 @@ struct aws_refusal aws_refusal_of(struct arena *a, const char *text) {
     r.next = find_next(a, &r);
     find_zones(a, &r);
     return r;
+}
+
+// Terraform's summary, "instance_type: …", and where the rule is written.
+bool aws_refusal_variable(struct arena *a, const char *text, const char **variable,
+                          const char **rule) {
+    static const char *const summaries[] = {
+        "Invalid value for variable: ", "Resource precondition failed: ",
+        "Resource postcondition failed: "};
+    static const char origin[] = "This was checked by the validation rule";
+    for (size_t i = 0; i < sizeof summaries / sizeof summaries[0]; i++) {
+        if (!str_starts(text, summaries[i]))
+            continue;
+        const char *name = text + strlen(summaries[i]);
+        size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        if (len == 0 || !str_starts(name + len, ": "))
+            return false;
+        const char *from = name + len + 2, *end = strstr(from, origin);
+        size_t rest = end ? (size_t)(end - from) : strlen(from);
+        while (rest && strchr(" .", from[rest - 1]))
+            rest--;
+        *variable = arena_strndup(a, name, len);
+        *rule = str_printable(a, from, rest);
+        return true;
+    }
+    return false;
 }
 
 bool aws_refusal_outranks(const struct aws_refusal *one, const struct aws_refusal *other) {

@@ -18,7 +18,8 @@ enum aws_refusal_kind {
     AWS_REFUSAL_UNSUPPORTED, // not offered in the zone; another zone may offer it
     AWS_REFUSAL_PLACEMENT,   // the group or the subnet is unsuitable; another zone may work
     AWS_REFUSAL_PRICE,       // the spot price is above the limit
-    AWS_REFUSAL_PERMISSION,  // credentials or rights are missing; retrying does not help
+    AWS_REFUSAL_PERMISSION,  // rights are missing; retrying does not help
+    AWS_REFUSAL_CREDENTIALS, // credentials are missing, invalid or expired
     AWS_REFUSAL_ACCOUNT,     // the account is not ready: terms, subscription, verification
     AWS_REFUSAL_THROTTLE,    // too many calls; retry later
     AWS_REFUSAL_DUPLICATE,   // it exists already, for instance after a lost answer
@@ -42,6 +43,10 @@ struct aws_refusal {
 
 // Parses Terraform's message, which may be any text. Strings are in the arena.
 struct aws_refusal aws_refusal_of(struct arena *a, const char *text);
+// True when Terraform's message is about a variable that a rule of infra/ refuses, which ends the
+// plan before anything is created. Strings are in the arena.
+bool aws_refusal_variable(struct arena *a, const char *text, const char **variable,
+                          const char **rule);
 // True when `one` should be reported instead of `other`, an earlier error of the same attempt.
 bool aws_refusal_outranks(const struct aws_refusal *one, const struct aws_refusal *other);
 const char *aws_refusal_name(enum aws_refusal_kind kind); // "capacity"

@@ -2,12 +2,22 @@
 // Size and price of a cluster on AWS.
 #include "aws/aws_estimate.h"
 
+#include "base/clock.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { HOUR_MS = 3600 * 1000 };
+
+int64_t aws_plan_price_mils(const struct aws_config *aws, const char *type,
+                            enum aws_purchase purchase) {
+    const struct aws_type *known = aws_instance_types_find(type);
+    if (aws->price > 0)
+        return (int64_t)(aws->price * 1000 + 0.5);
+    return known && purchase != AWS_CAPACITY_BLOCK ? known->price_mils : 0;
+}
 
 void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
                    const struct lease_config *lease, const char *cluster, const char *region,
@@ -16,14 +26,16 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
     p->nodes = nodes;
     p->type = aws_instance_types_find(aws->instance_type);
     int way = aws->fallback.count ? aws_purchase_named(aws->fallback.items[0]) : AWS_ON_DEMAND;
-    p->purchase = way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way;
     p->price_given = aws->price > 0;
-    // A capacity block is paid in advance at its own price.
-    p->price_mils = p->price_given                      ? (int64_t)(aws->price * 1000 + 0.5)
-                    : p->purchase == AWS_CAPACITY_BLOCK ? 0
-                    : p->type                           ? p->type->price_mils
-                                                        : 0;
-    p->quota = aws_instance_types_quota(aws->instance_type, p->purchase);
+    aws_plan_bought(p, way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way);
+    p->bought = false;
+}
+
+void aws_plan_bought(struct aws_plan *p, enum aws_purchase purchase) {
+    p->bought = true;
+    p->purchase = purchase;
+    p->price_mils = aws_plan_price_mils(p->aws, p->aws->instance_type, purchase);
+    p->quota = aws_instance_types_quota(p->aws->instance_type, purchase);
 }
 
 int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms) {
@@ -80,14 +92,17 @@ static void format_where(const struct aws_plan *p, struct strbuf *out) {
     line(out, "where", "%s, %s", p->region,
          zones.len ? strbuf_cstr(&zones) : "the first zone that has them");
     strbuf_clear(&zones);
-    add_list(&zones, &p->aws->fallback, ", then ");
+    if (p->bought)
+        strbuf_adds(&zones, aws_purchase_names[p->purchase]);
+    else
+        add_list(&zones, &p->aws->fallback, ", then ");
     line(out, "bought", "%s", strbuf_cstr(&zones));
     strbuf_fini(&zones);
     line(out, "egress", "%s", p->aws->egress == 0 ? "open" : "closed but for the cluster and S3");
 }
 
 static void format_price(const struct aws_plan *p, struct strbuf *out) {
-    char each[STR_MONEY_BYTES_MAX], all[STR_MONEY_BYTES_MAX], time[STR_HUMAN_BYTES_MAX];
+    char each[STR_MONEY_BYTES_MAX], all[STR_MONEY_BYTES_MAX];
     if (p->price_mils == 0 && p->purchase == AWS_CAPACITY_BLOCK) {
         line(out, "price", "paid with the capacity block");
     } else if (p->price_mils == 0) {
@@ -102,7 +117,19 @@ static void format_price(const struct aws_plan *p, struct strbuf *out) {
                  each, AWS_INSTANCE_TYPES_PRICES_REGION, AWS_INSTANCE_TYPES_PRICES_OF,
                  p->purchase == AWS_SPOT ? "; spot is less" : "");
     }
-    if (p->lease->ttl_ms == 0)
+}
+
+static void format_lease(const struct aws_plan *p, struct strbuf *out) {
+    char all[STR_MONEY_BYTES_MAX], time[STR_HUMAN_BYTES_MAX], stamp[CLOCK_ISO_BYTES];
+    if (p->until_ms && p->price_mils)
+        line(out, "lease",
+             "ends in %s (%.16sZ), at most %s until then, without volumes and traffic",
+             str_human_ms(time, p->left_ms), clock_iso(stamp, p->until_ms),
+             str_money(all, aws_plan_cost_mils(p, p->nodes, p->left_ms)));
+    else if (p->until_ms)
+        line(out, "lease", "ends in %s (%.16sZ)", str_human_ms(time, p->left_ms),
+             clock_iso(stamp, p->until_ms));
+    else if (p->lease->ttl_ms == 0)
         line(out, "lease", "none: the nodes run, and cost, until dtctl down");
     else if (p->price_mils)
         line(out, "lease", "%s, at most %s in it, without volumes and traffic",
@@ -118,6 +145,7 @@ void aws_plan_format(const struct aws_plan *p, struct strbuf *out) {
     format_nodes(p, out);
     format_where(p, out);
     format_price(p, out);
+    format_lease(p, out);
     if (needs_elastic(p))
         line(out, "addresses", "%" PRId64 " elastic (quota L-0263D0A3, at first 5 per region)",
              p->nodes);
@@ -141,10 +169,14 @@ void aws_plan_json(const struct aws_plan *p, struct json_out *j) {
     if (p->price_mils) {
         json_num(j, "price_per_hour", (double)(p->price_mils * p->nodes) / 1000);
         json_str(j, "price_of", p->price_given ? "aws.price" : AWS_INSTANCE_TYPES_PRICES_OF);
-        if (p->lease->ttl_ms)
+        if (p->until_ms || p->lease->ttl_ms)
             json_num(j, "price_of_lease",
-                     (double)aws_plan_cost_mils(p, p->nodes, p->lease->ttl_ms) / 1000);
+                     (double)aws_plan_cost_mils(p, p->nodes,
+                                                p->until_ms ? p->left_ms : p->lease->ttl_ms) /
+                         1000);
     }
+    if (p->until_ms)
+        json_int(j, "until_ms", p->until_ms);
     json_int(j, "ttl_ms", p->lease->ttl_ms);
     json_int(j, "idle_ms", p->lease->idle_ms);
     json_str(j, "quota_code", p->quota.code);

@@ -53,6 +53,7 @@ static const struct aws_type TYPES[] = {
     {"g7e.12xlarge",  2, "RTX PRO 6000", 96,  48,  512, "400",  1,  8286},
     {"g7e.24xlarge",  4, "RTX PRO 6000", 96,  96, 1024, "800",  2, 16572},
     {"g7e.48xlarge",  8, "RTX PRO 6000", 96, 192, 2048, "1600", 4, 33144},
+    {"p3dn.24xlarge", 8, "V100", 32,  96,  768, "100",   1, 31212},
     {"p4d.24xlarge",  8, "A100", 40,  96, 1152, "4x100", 4, 21958},
     {"p4de.24xlarge", 8, "A100", 80,  96, 1152, "4x100", 4, 27447},
     {"p5.4xlarge",    1, "H100", 80,  16,  256, "100",   1,  6880},
@@ -143,6 +144,20 @@ bool aws_instance_types_is_arm(const char *name) {
         if (*p == 'g')
             return true;
     return false;
+}
+
+// Families before NVIDIA's Turing, which the open kernel modules of the default image leave out.
+bool aws_instance_types_has_old_gpu(const char *name) {
+    static const char *const old[] = {"g3.", "g3s.", "p2.", "p3.", "p3dn."};
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
+        if (str_starts(name, old[i]))
+            return true;
+    return false;
+}
+
+bool aws_instance_types_is_metal(const char *name) {
+    const char *size = strchr(name, '.');
+    return size && str_starts(size, ".metal");
 }
 
 bool aws_instance_types_has_shared_gpu(const char *name) {

@@ -29,6 +29,8 @@ const char *aws_instance_types_nearest(const char *name);         // NULL when n
 
 bool aws_instance_types_is_arm(const char *name);         // not x86_64, by its name
 bool aws_instance_types_has_shared_gpu(const char *name); // a part of one, which AWS counts as none
+bool aws_instance_types_has_old_gpu(const char *name);    // unknown to the open driver
+bool aws_instance_types_is_metal(const char *name);       // a machine without a hypervisor
 
 // Purchase options; the values of the variable `purchase`.
 enum aws_purchase { AWS_ON_DEMAND, AWS_SPOT, AWS_RESERVATION, AWS_CAPACITY_BLOCK };

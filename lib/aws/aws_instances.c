@@ -8,6 +8,7 @@
 #include "aws/aws_fallback.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/file.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -28,10 +29,12 @@ struct make {
     size_t attempts;
     struct boot_progress *phases;
     struct aws_tries tries;
-    const char **further;       // arguments of apply: instances to replace; NULL: none
-    bool fresh;                 // no node of this cluster was ever ready; everything may be moved
-    bool begun;                 // resources exist or were requested
-    bool replaced_ending;       // instances in state shutting-down were replaced
+    const char **further; // arguments of apply: instances to replace; NULL: none
+    bool fresh;           // no node of this cluster was ever ready; everything may be moved
+    bool begun;           // resources exist or were requested
+    bool replaced_ending; // instances in state shutting-down were replaced
+    const char *vars;     // the variables before the first attempt; NULL: none
+    size_t vars_bytes;
     struct aws_refusal refusal; // of the current attempt; kind NONE: nothing refused yet
 };
 
@@ -152,7 +155,7 @@ static int undo(struct make *m, const struct inventory *before, struct err *e) {
         terraform_apply(&c->terraform, "infra", m->fresh ? destroy : NULL, NULL, NULL, &r, e) < 0)
         return -1;
     if (m->begun && r.status != 0)
-        return terraform_failure(&c->terraform, &r, "taking back what was made", e);
+        return aws_cluster_failure(&c->terraform, &r, "taking back what was made", e);
     if (m->fresh)
         unlink(c->terraform.vars_path);
     return 0;
@@ -211,9 +214,11 @@ static const char *given_words(const struct make *m, const struct aws_refusal *r
         {"no matching EC2 VPC found", "aws.vpc", aws->vpc},
         {"InvalidAMIID", "aws.image", aws->image},
         {"couldn't find resource", "aws.image", aws->image},
+        {"query returned no results", "aws.image", aws->image},
         {"Invalid IAM Instance Profile", "aws.instance_profile", aws->instance_profile},
         {"InvalidCapacityReservationId", "aws.capacity_reservation", aws->capacity_reservation},
         {"KMSKey", "aws.kms_key", aws->kms_key},
+        {"InvalidPlacementGroup.Unknown", "aws.placement_group_name", aws->placement_group_name},
     };
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
         if (given[i].value[0] &&
@@ -264,6 +269,16 @@ static int give_up(struct make *m, const struct aws_refusal *r, const struct inv
                    c->terraform.log_path);
 }
 
+// The variables of the last successful attempt, or none, so that `down` can use them.
+static int put_vars_back(const struct make *m, struct err *e) {
+    const char *path = m->c->terraform.vars_path;
+    if (m->vars)
+        return file_write_atomic(path, m->vars, m->vars_bytes, 0600, e);
+    if (!m->begun)
+        unlink(path);
+    return 0;
+}
+
 // Another folder has made a cluster of this name. Terraform has only planned. Removes the variables
 // of this attempt, or `down` would treat that cluster as its own.
 static int refuse_taken(struct make *m, const char *problem, struct err *e) {
@@ -300,11 +315,17 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     if (is_new && r->not_locked) // another command made the cluster; these variables do not apply
         unlink(c->terraform.vars_path);
     if (r->interrupted || r->status >= 128 || r->not_locked)
-        return terraform_failure(&c->terraform, r, "up", e);
+        return aws_cluster_failure(&c->terraform, r, "up", e);
+    if (aws_cluster_setting_refused(&c->terraform, r, e)) {
+        struct err put = {0};
+        if (put_vars_back(m, &put) < 0)
+            *e = put;
+        return -1;
+    }
     struct aws_refusal refusal =
         m->refusal.kind == AWS_REFUSAL_NONE ? aws_refusal_of(s->arena, r->problem) : m->refusal;
     if (refusal.kind == AWS_REFUSAL_OTHER && !refusal.code[0] && !m->fresh)
-        return terraform_failure(&c->terraform, r, "up", e);
+        return aws_cluster_failure(&c->terraform, r, "up", e);
     learn(m);
     if (!aws_tries_next(&m->tries, &refusal))
         return give_up(m, &refusal, before, e);
@@ -316,6 +337,18 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     if (refusal.kind == AWS_REFUSAL_THROTTLE && context_pause(s, THROTTLE_PAUSE_MS, e) < 0)
         return err_set(e, ERR_INTERRUPTED, STOPPED);
     return 1;
+}
+
+static int keep_vars(struct make *m, struct err *e) {
+    const struct terraform *t = &m->c->terraform;
+    char *text = NULL;
+    if (file_is_absent(t->vars_path))
+        return 0;
+    if (file_read(t->context->arena, t->vars_path, TERRAFORM_VARS_BYTES_MAX, &text, &m->vars_bytes,
+                  e) < 0)
+        return -1;
+    m->vars = text;
+    return 0;
 }
 
 static void begin(struct make *m, const struct inventory *before) {
@@ -429,7 +462,7 @@ int aws_make_nodes(struct aws_cluster *c, struct boot_progress *p, const struct 
     struct terraform_result r;
     int again;
     begin(&m, before);
-    if (choose_replaced(&m, before, e) < 0)
+    if (keep_vars(&m, e) < 0 || choose_replaced(&m, before, e) < 0)
         return -1;
     do {
         again = attempt(&m, before, &r, e);

@@ -76,6 +76,26 @@ static int check_purchase(const struct config *c, struct err *e) {
     return 0;
 }
 
+// A group of others is entered by its name; its choice is made already. A capacity block is in a
+// group of its own.
+static int check_placement(const struct config *c, struct err *e) {
+    const struct aws_config *aws = &c->aws;
+    const char *choice = aws_config_placement[aws->placement_group];
+    bool named = aws->placement_group_name[0] != 0, block = false;
+    for (size_t i = 0; i < aws->fallback.count; i++)
+        block |= aws_purchase_named(aws->fallback.items[i]) == AWS_CAPACITY_BLOCK;
+    if (block && (named || strcmp(choice, "on") == 0))
+        return err_set(e, ERR_CONFIG,
+                       "%s: a capacity block places its instances itself (try: "
+                       "aws.placement_group = \"auto\", and no name)",
+                       config_where(c, named ? "aws.placement_group_name" : "aws.placement_group"));
+    if (named && strcmp(choice, "auto") != 0)
+        return err_set(
+            e, ERR_CONFIG, "%s: '%s' belongs with aws.placement_group = \"auto\", not %s",
+            config_where(c, "aws.placement_group_name"), aws->placement_group_name, choice);
+    return 0;
+}
+
 static int check_volume(const struct config *c, struct err *e) {
     enum { IOPS_MIN = 3000, THROUGHPUT_MIN = 125 }; // of a gp3 volume
     const struct aws_config *aws = &c->aws;
@@ -89,6 +109,15 @@ static int check_volume(const struct config *c, struct err *e) {
     return 0;
 }
 
+static int check_boot(const struct config *c, struct err *e) {
+    enum { BOOT_S_MIN = 10 };
+    int64_t ms = c->aws.boot_timeout_ms;
+    if (ms == 0 || ms >= BOOT_S_MIN * 1000)
+        return 0;
+    return err_set(e, ERR_CONFIG, "%s: no node is ready in less than %d s (try: 15m)",
+                   config_where(c, "aws.boot_timeout"), BOOT_S_MIN);
+}
+
 static int check_parts(const struct config *c, struct err *e) {
     const struct aws_config *aws = &c->aws;
     if (aws_instance_types_is_arm(aws->instance_type))
@@ -96,6 +125,11 @@ static int check_parts(const struct config *c, struct err *e) {
             e, ERR_CONFIG,
             "%s: '%s' is for arm64, and dtctl's programs are for x86_64 (try: g6.xlarge)",
             config_where(c, "aws.instance_type"), aws->instance_type);
+    if (!aws->image[0] && aws_instance_types_has_old_gpu(aws->instance_type))
+        return err_set(e, ERR_CONFIG,
+                       "%s: '%s' has GPUs that the driver of the default image does not know (try: "
+                       "g6.xlarge, or aws.image)",
+                       config_where(c, "aws.instance_type"), aws->instance_type);
     if (!aws->image[0] && aws_instance_types_has_shared_gpu(aws->instance_type))
         return err_set(e, ERR_CONFIG,
                        "%s: '%s' has a part of a GPU, whose GRID driver is in no default image "
@@ -118,7 +152,7 @@ static int check_parts(const struct config *c, struct err *e) {
 int aws_settings_check(const struct config *c, const char *region, struct err *e) {
     return check_region(c, region, e) < 0 || check_zones(c, region, e) < 0 ||
                    check_cidrs(c, e) < 0 || check_purchase(c, e) < 0 || check_volume(c, e) < 0 ||
-                   check_parts(c, e) < 0
+                   check_placement(c, e) < 0 || check_boot(c, e) < 0 || check_parts(c, e) < 0
                ? -1
                : 0;
 }

@@ -260,6 +260,9 @@ static bool explain(const struct context *s, const char *words, struct err *e) {
         err_set(e, ERR_CONFIG,
                 "%s: there is no bucket '%s'; make it, with versioning, or name another", where,
                 bucket);
+    else if (r.kind == AWS_REFUSAL_CREDENTIALS)
+        err_set(e, ERR_AUTH, "%s: bucket '%s' may not be used (%s); %s", where, bucket,
+                r.code[0] ? r.code : r.words, r.next);
     else if (r.kind == AWS_REFUSAL_PERMISSION)
         err_set(e, ERR_AUTH,
                 "%s: bucket '%s' may not be used (%s%s%s); dtctl needs s3:ListBucket of it, and "

@@ -172,6 +172,8 @@ static bool leave_out(struct search *f, const struct terraform_result *r) {
     const char *why = f->why ? f->why : r->problem;
     struct aws_refusal refusal = aws_refusal_of(a, why);
     bool refused = refusal.kind == AWS_REFUSAL_PERMISSION;
+    if (refusal.kind == AWS_REFUSAL_CREDENTIALS) // no search is possible with them
+        return false;
     if (f->roles && refused && strstr(why, "IAM")) {
         if (!f->wish->cluster)
             log_warn("skipping roles: permission denied", "permission=iam:ListRoles");
@@ -196,7 +198,8 @@ static int find_in(struct search *f, struct aws_found *out, struct err *e) {
     struct terraform_result r;
     // terraform_run instead of terraform_apply: nothing is created, so nothing can be left
     // unrecorded.
-    const char *const args[] = {"apply", "-json", "-auto-approve", "-input=false", NULL};
+    const char *const args[] = {
+        "apply", "-json", "-auto-approve", "-input=false", TERRAFORM_PARALLELISM, NULL};
     for (;;) {
         f->found_gone = f->not_there = f->other = 0;
         f->why = NULL;
@@ -207,13 +210,13 @@ static int find_in(struct search *f, struct aws_found *out, struct err *e) {
         if (r.status == 0)
             return read_found(f, &r, out, e);
         if (r.interrupted)
-            return terraform_failure(t, &r, "looking for leftovers", e);
+            return aws_cluster_failure(t, &r, "looking for leftovers", e);
         if (f->other == 0 && f->found_gone)
             continue;
         bool settles =
             f->other == 0 && f->not_there && clock_mono_ms() - f->started_ms < SETTLE_MS_MAX;
         if (!settles && !leave_out(f, &r))
-            return terraform_failure(t, &r, "looking for leftovers", e);
+            return aws_cluster_failure(t, &r, "looking for leftovers", e);
         if (!settles)
             continue;
         screen_note(s->screen, "AWS still lists removed resources; asking again …");
@@ -267,7 +270,7 @@ int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct 
     if (terraform_apply(t, ROOT, args, NULL, NULL, &r, e) < 0)
         return -1;
     if (r.status != 0)
-        return terraform_failure(t, &r, "removing leftovers", e);
+        return aws_cluster_failure(t, &r, "removing leftovers", e);
     aws_gone_add_state(gone, a, &ended);
     aws_sweep_forget(t);
     return 0;

@@ -71,6 +71,7 @@ static void write_network(struct json_out *j, const struct aws_config *c,
     json_str(j, "egress", aws_config_egress[c->egress]);
     json_str(j, "efa", aws_config_efa[c->efa]);
     json_str(j, "placement_group", aws_config_placement[c->placement_group]);
+    json_str(j, "placement_group_name", or_null(c->placement_group_name));
     json_bool(j, "outside_group", v->outside_group);
     json_str(j, "public_address", aws_config_address[c->public_address]);
 }
@@ -137,6 +138,28 @@ void aws_vars_write(struct strbuf *out, const struct aws_config *c, const struct
     write_api(&j, c);
     json_end(&j);
     strbuf_addc(out, '\n');
+}
+
+// Variables that are not called as their options.
+static const struct {
+    const char *variable, *option;
+} RENAMED[] = {
+    {"ami_id", "aws.image"},     {"ami_ssm_parameter", "aws.image"},
+    {"az", "aws.zones"},         {"capacity_reservation_id", "aws.capacity_reservation"},
+    {"cluster", "cluster.name"}, {"expires", "lease.ttl"},
+    {"idle_s", "lease.idle"},    {"kms_key_id", "aws.kms_key"},
+    {"nodes", "cluster.nodes"},  {"purchase", "aws.fallback"},
+    {"s3_bucket", "aws.s3"},     {"s3_prefix", "aws.s3"},
+    {"subnet_id", "aws.subnet"}, {"ttl_s", "lease.ttl"},
+    {"vpc_id", "aws.vpc"},
+};
+
+const char *aws_vars_option(const struct config *c, const char *variable) {
+    for (size_t i = 0; i < sizeof RENAMED / sizeof RENAMED[0]; i++)
+        if (strcmp(RENAMED[i].variable, variable) == 0)
+            return RENAMED[i].option;
+    const char *same = arena_printf(c->set.arena, "aws.%s", variable);
+    return option_find(&c->set, same, NULL) ? same : NULL;
 }
 
 // ---- reading ------------------------------------------------------------------------------------

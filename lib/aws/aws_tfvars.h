@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "conf/aws_config.h"
+#include "conf/config.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +37,9 @@ void aws_vars_write(struct strbuf *out, const struct aws_config *c, const struct
 // Parses the file. Strings are in the arena; missing members are "" (zone: NULL), 0 or NULL.
 int aws_vars_read(struct arena *a, const char *text, size_t len, struct aws_vars *out,
                   struct err *e);
+
+// The option that sets a variable; NULL: none does.
+const char *aws_vars_option(const struct config *c, const char *variable);
 
 // backend_override.tf.json: the place of the state, and a copy of the provider block for the S3
 // backend. path: of the local state. state: "s3://bucket/folder" or "".

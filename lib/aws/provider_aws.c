@@ -45,6 +45,11 @@ static int aws_plan(struct context *s, struct inventory *out, struct err *e) {
     return 0;
 }
 
+static enum aws_purchase purchase_of(const struct inventory_node *n) {
+    int way = n->purchase ? aws_purchase_named(n->purchase) : -1;
+    return way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way;
+}
+
 static int figures(struct context *s, const struct provider_diff *d, struct aws_plan *p,
                    struct err *e) {
     const char *region;
@@ -52,6 +57,14 @@ static int figures(struct context *s, const struct provider_diff *d, struct aws_
         return -1;
     aws_plan_make(p, &s->config->aws, &s->config->lease, s->cluster.name, region,
                   (int64_t)d->wanted.count);
+    if (d->current.count)
+        aws_plan_bought(p, purchase_of(&d->current.nodes[0]));
+    struct aws_lease_end end = aws_cluster_lease_end(s, d->current.count > 0);
+    bool has_end = s->config->lease.ttl_ms || aws_lease_decided(s);
+    if (d->current.count && has_end && !end.moved) {
+        p->until_ms = end.at_ms;
+        p->left_ms = end.at_ms - clock_wall_ms();
+    }
     return 0;
 }
 
@@ -125,7 +138,7 @@ static int aws_compare(struct context *s, const struct provider_diff *d, size_t 
     unlink(c.terraform.vars_path);
     c.terraform.vars_path = vars_path;
     if (result == 0 && r.status != 0)
-        result = terraform_failure(&c.terraform, &r, "plan", e);
+        result = aws_cluster_failure(&c.terraform, &r, "plan", e);
     // A change of the lease is sent to running nodes by up itself.
     bool told = d->current.count && c.has_before &&
                 (c.before.ttl_s != c.vars.ttl_s || c.before.idle_s != c.vars.idle_s);
@@ -249,10 +262,12 @@ static int aws_check(struct context *s, struct fleet *f, struct err *e) {
 
 // ---- leases, costs, leftovers -------------------------------------------------------------------
 
-static int64_t cost_mils(struct context *s, size_t nodes, int64_t ms) {
-    struct aws_plan p;
-    aws_plan_make(&p, &s->config->aws, &s->config->lease, s->cluster.name, "", (int64_t)nodes);
-    return p.price_mils ? aws_plan_cost_mils(&p, (int64_t)nodes, ms) : -1;
+static int64_t cost_mils(struct context *s, const struct inventory_node *n, int64_t ms) {
+    const struct aws_config *aws = &s->config->aws;
+    const char *type =
+        n->instance_type && n->instance_type[0] ? n->instance_type : aws->instance_type;
+    struct aws_plan p = {.price_mils = aws_plan_price_mils(aws, type, purchase_of(n))};
+    return p.price_mils ? aws_plan_cost_mils(&p, 1, ms) : -1;
 }
 
 static bool discover(struct context *s, struct option_pair *out) {
@@ -289,7 +304,6 @@ const struct provider provider_aws = {
     .check = aws_check,
     .take_down = aws_take_down,
     .costs = true,
-    .spent_mils = aws_cluster_spent_mils,
     .cost_mils = cost_mils,
     .lease = &LEASE,
     .leftovers_wanted = aws_gc_wanted,

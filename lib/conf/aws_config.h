@@ -25,6 +25,7 @@ struct aws_config {
     bool allow_open_ssh;
     const char *vpc, *subnet, *vpc_cidr;
     int egress, efa, placement_group, public_address; // indices into the lists below
+    const char *placement_group_name;                 // existing
     int64_t root_gb, root_iops, root_throughput;      // 0: gp3's own
     const char *s3;                                   // "s3://bucket[/prefix]"
     const char *instance_profile, *permissions_boundary, *kms_key;
@@ -35,7 +36,7 @@ struct aws_config {
     const char *terraform;    // program; "": terraform or tofu on PATH
     const char *state;        // "s3://bucket/prefix"; "": in the cluster's folder
     const char *state_region; // of that bucket; "": the cluster's
-    int64_t boot_timeout_ms;
+    int64_t boot_timeout_ms;  // 0: by the type
     bool keep_failed, ssh_include;
     const char *replace; // nodes to make anew, as a node set
 };

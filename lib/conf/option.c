@@ -246,31 +246,77 @@ void option_apply(struct option_set *s, const struct option_bound *b, const stru
         *known = place;
 }
 
+// ---- --set ------------------------------------------------------------------------------------
+// The hint for an unknown TABLE.KEY or TABLE.NAME.FIELD where the table, too, may be mistyped.
+static const char *nearest_for_set(const struct option_set *s, const char *key) {
+    const char *near = option_nearest_key(s, key), *dot = strchr(key, '.');
+    const char *last = strrchr(key, '.');
+    if (*near || dot == last)
+        return near;
+    const char *table = arena_strndup(s->arena, key, (size_t)(dot - key));
+    size_t count = 0, n = 0;
+    for (size_t t = 0; t < s->table_count; t++)
+        count += s->tables[t].table->count;
+    const char **names = arena_new(s->arena, const char *, count + 1);
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            if (r->key && r->type == OPTION_RECORDS && r->record->named)
+                names[n++] = r->key;
+        }
+    const char *records = str_nearest(table, names);
+    const struct option_row *r = records ? option_find(s, records, NULL) : NULL;
+    const char *field = r ? option_nearest_field(s->arena, r->record, last + 1) : NULL;
+    return !field ? ""
+                  : arena_printf(s->arena, " (did you mean '%s%.*s.%s'?)", records,
+                                 (int)(last - dot), dot, field);
+}
+
+// The hint for TABLE.KEY where the table is a map with tables of keys among its names.
+static const char *nearest_below(const struct option_set *s, const char *table, const char *key) {
+    const char *near = option_nearest_key(s, key);
+    return str_starts(near, arena_printf(s->arena, " (did you mean '%s.", table)) ? near : "";
+}
+
+static const char *nearest_record(const struct option_set *s, const struct option_row *r,
+                                  const struct option_records *all, const char *name) {
+    const char **names = arena_new(s->arena, const char *, all->count + 1);
+    for (size_t i = 0; i < all->count; i++)
+        names[i] = option_record_name(r->record, (char *)all->items + i * r->record->size);
+    const char *near = cli_nearest(s->arena, name, names);
+    return *near || !r->flag
+               ? near
+               : arena_printf(s->arena, " (try first: --%s %.100s=VALUE)", r->flag, name);
+}
+
 // --set TABLE.NAME.FIELD=VALUE: a field of a named record that is there already.
 static void set_field(struct option_set *s, const struct option_bound *b,
                       const struct option_row *r, const char *name, const char *text,
                       struct option_place place) {
     struct option_records *all = (void *)((char *)b->target + r->offset);
     const char *dot = strrchr(name, '.');
-    size_t len = dot ? (size_t)(dot - name) : strlen(name);
+    const char *record = dot ? arena_strndup(s->arena, name, (size_t)(dot - name)) : "";
     const struct option_row *field = dot ? option_find_field(r->record, dot + 1) : NULL;
     struct err e;
     if (!field) {
+        const char *near = option_nearest_field(s->arena, r->record, dot ? dot + 1 : name);
         option_problem(s, place, "unknown key '%.100s.%.100s'%s", r->key, name,
-                       dot ? option_nearest_field(s->arena, r->record, dot + 1) : "");
+                       !near ? ""
+                             : arena_printf(s->arena, " (did you mean '%s.%.100s.%s'?)", r->key,
+                                            dot ? record : "NAME", near));
         return;
     }
     for (size_t i = 0; i < all->count; i++) {
         char *element = (char *)all->items + i * r->record->size;
-        const char *known = option_record_name(r->record, element);
-        if (strlen(known) != len || memcmp(known, name, len) != 0)
+        if (strcmp(option_record_name(r->record, element), record) != 0)
             continue;
         if (option_parse(s->arena, field, text, element + field->offset, &e) < 0)
             add_problem(s, place, e.text);
         option_expand_home(s, field, element + field->offset);
         return;
     }
-    option_problem(s, place, "there is no [%s.%.*s] before it", r->key, (int)len, name);
+    option_problem(s, place, "there is no [%s.%.100s] before it%s", r->key, record,
+                   nearest_record(s, r, all, record));
 }
 
 void option_set_text(struct option_set *s, const char *assignment, struct option_place place) {
@@ -291,10 +337,13 @@ void option_set_text(struct option_set *s, const char *assignment, struct option
     if (!r && dot && map && map->type == OPTION_RECORDS && map->record->named && map_bound->target)
         set_field(s, map_bound, map, dot + 1, equals + 1, keyed);
     else if (!r && map && !option_is_scalar(map->type))
-        option_problem(s, place, "unknown key '%.100s' (try: %s=%s=%.100s)", key, table, dot + 1,
-                       equals + 1);
+        option_problem(
+            s, place, "unknown key '%.100s'%s", key,
+            *nearest_below(s, table, key)
+                ? nearest_below(s, table, key)
+                : arena_printf(s->arena, " (try: %s=%s=%.100s)", table, dot + 1, equals + 1));
     else if (!r)
-        option_problem(s, place, "unknown key '%.100s'%s", key, option_nearest_key(s, key));
+        option_problem(s, place, "unknown key '%.100s'%s", key, nearest_for_set(s, key));
     else
         option_apply(s, b, r, equals + 1, false, keyed);
 }

@@ -80,7 +80,7 @@ const char *option_nearest_field(struct arena *a, const struct option_record *re
     size_t n = 0;
     for (size_t i = record->named ? 1 : 0; i < record->count; i++)
         names[n++] = record->rows[i].key;
-    return cli_nearest(a, key, names);
+    return str_nearest(key, names);
 }
 
 int option_put_record(struct arena *a, const struct option_row *r, const void *element,

@@ -205,8 +205,9 @@ static int read_map(struct option_reader *rd, const struct option_row *r, const 
 static void unknown_field(struct option_reader *rd, const struct option_record *rec,
                           const struct toml *c, const char *name) {
     const struct toml at = {.line = c->key_line, .column = c->key_column};
+    const char *near = option_nearest_field(rd->a, rec, c->key);
     complain(rd, &at, name,
-             arena_printf(rd->a, "unknown key%s", option_nearest_field(rd->a, rec, c->key)));
+             near ? arena_printf(rd->a, "unknown key (did you mean '%s'?)", near) : "unknown key");
 }
 
 static int read_fields(struct option_reader *rd, const struct option_record *rec,

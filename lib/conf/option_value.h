@@ -62,7 +62,7 @@ void option_apply(struct option_set *s, const struct option_bound *b, const stru
                   const char *text, bool element, struct option_place place);
 // A field of a record by its key, without the name of a named one; NULL: none.
 const struct option_row *option_find_field(const struct option_record *record, const char *key);
-// " (did you mean 'x'?)" for a field, or "".
+// The key of the field that is nearest to a mistyped one, or NULL.
 const char *option_nearest_field(struct arena *a, const struct option_record *record,
                                  const char *key);
 // " (did you mean 'x'?)" for a key, or "".

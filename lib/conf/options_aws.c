@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // [aws] and [lease]: provider aws, and the lease of its instances.
+#include "base/bucket_name.h"
 #include "conf/aws_config.h"
 #include "conf/config.h"
 #include "sys/net.h"
@@ -148,14 +149,25 @@ static int check_boundary(const char *text, struct err *e) {
                    text);
 }
 
+static int check_group(const char *text, struct err *e) {
+    enum { BYTES_MAX = 255 };
+    size_t len = strlen(text);
+    bool plain = len > 0 && len <= BYTES_MAX;
+    for (size_t i = 0; i < len; i++)
+        plain &= text[i] >= ' ' && text[i] <= '~';
+    return plain
+               ? 0
+               : err_set(e, ERR_CONFIG, "'%.64s' is no name of a placement group (ASCII, 1 to %d)",
+                         text, BYTES_MAX);
+}
+
 static int check_s3(const char *text, struct err *e) {
-    enum { BUCKET_BYTES_MIN = 3, BUCKET_BYTES_MAX = 63 };
-    const char *bucket = str_starts(text, "s3://") ? text + 5 : "";
-    size_t len = strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-");
-    if (len >= BUCKET_BYTES_MIN && len <= BUCKET_BYTES_MAX &&
-        (!bucket[len] || bucket[len] == '/') && only(text + 5, "./_=-"))
+    if (bucket_name_len(text) && only(text + strlen("s3://"), "./_=-"))
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.100s' is not s3://BUCKET or s3://BUCKET/FOLDER", text);
+    return err_set(
+        e, ERR_CONFIG,
+        "'%.100s' is not s3://BUCKET or s3://BUCKET/FOLDER (a bucket has " BUCKET_NAME_RULE ")",
+        text);
 }
 
 static int check_url(const char *text, struct err *e) {
@@ -323,6 +335,13 @@ static const struct option_row rows[] = {
      .help =
          "Whether nodes share a placement group; auto: several nodes, or nodes with EFA, if the "
          "type supports it and the group has capacity."},
+    {.key = "aws.placement_group_name",
+     .type = OPTION_STRING,
+     AT(aws.placement_group_name),
+     .arg = "NAME",
+     .check = check_group,
+     .help = "Existing placement group for the nodes, such as that of a reservation; empty: make "
+             "one (see aws.placement_group)."},
     {.key = "aws.public_address",
      .type = OPTION_CHOICE,
      AT(aws.public_address),
@@ -425,11 +444,12 @@ static const struct option_row rows[] = {
      .verbs = "up",
      .type = OPTION_DURATION,
      AT(aws.boot_timeout_ms),
-     .text = "15m",
-     .min = 10000,
+     .text = "0s",
+     .min = 0,
      .max = 7200000,
      .arg = "TIME",
-     .help = "Time for a node from its start until it is ready."},
+     .help = "Time for a node from its start until it is ready; 0: 15 min, and 40 min for a bare "
+             "metal type."},
     {.key = "aws.keep_failed",
      .flag = "keep",
      .verbs = "up",

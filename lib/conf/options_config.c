@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags of every command, and the tables of dtctl.toml that are not about one run.
+#include "base/bucket_name.h"
 #include "base/hostlist.h"
 #include "conf/config.h"
 #include "conf/result_kinds.h"
@@ -79,10 +80,10 @@ static int check_host(const char *text, struct err *e) {
 }
 
 static int check_s3(const char *text, struct err *e) {
-    const char *bucket = str_starts(text, "s3://") ? text + 5 : "";
-    if (*text && (!*bucket || *bucket == '/' || strpbrk(bucket, "?# \t\r\n")))
-        return err_set(e, ERR_CONFIG, "'%.200s' is not s3://BUCKET/PREFIX", text);
-    return 0;
+    if (!*text || (bucket_name_len(text) && !strpbrk(text, "?# \t\r\n")))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.200s' is not s3://BUCKET/PREFIX (a bucket has " BUCKET_NAME_RULE ")", text);
 }
 
 static int check_every(const char *text, struct err *e) {

@@ -143,7 +143,7 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 256,
      .help = "Number of threads per rank that decode and prepare images; 0: chosen from the rank's "
-             "cores."},
+             "CPUs."},
     {.key = "train.flip",
      .type = OPTION_BOOL,
      AT(flip),
@@ -459,7 +459,8 @@ static const struct option_row rows[] = {
      .text = "0",
      .min = 0,
      .max = 1024,
-     .help = "Number of compute threads per rank; 0: the rank's share of the node's cores."},
+     .help = "Number of compute threads per rank; 0: the rank's share of the node's CPUs, of which "
+             "a core with hyperthreads has two."},
     {.key = "train.bucket_bytes",
      .type = OPTION_BYTES,
      AT(bucket_bytes),

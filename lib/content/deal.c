@@ -20,8 +20,8 @@ struct deal {
 // ---- order --------------------------------------------------------------------------------------
 
 struct sortable {
+    uint64_t bytes; // of the item, which may lie anywhere in memory
     const struct deal_item *item;
-    size_t index;
 };
 
 static int by_key(const void *x, const void *y) {
@@ -29,18 +29,17 @@ static int by_key(const void *x, const void *y) {
 }
 
 static int by_size(const void *x, const void *y) {
-    uint64_t a = ((const struct sortable *)x)->item->bytes;
-    uint64_t b = ((const struct sortable *)y)->item->bytes;
+    uint64_t a = ((const struct sortable *)x)->bytes, b = ((const struct sortable *)y)->bytes;
     return a != b ? (a < b ? 1 : -1) : by_key(x, y);
 }
 
 static void sort(struct deal *d, bool sizes) {
     struct sortable *all = arena_new(d->arena, struct sortable, d->count + 1);
     for (size_t i = 0; i < d->count; i++)
-        all[i] = (struct sortable){&d->items[i], i};
+        all[i] = (struct sortable){d->items[i].bytes, &d->items[i]};
     qsort(all, d->count, sizeof *all, sizes ? by_size : by_key);
     for (size_t i = 0; i < d->count; i++)
-        d->order[i] = all[i].index;
+        d->order[i] = (size_t)(all[i].item - d->items);
 }
 
 static void shuffle(struct deal *d, uint64_t seed) {

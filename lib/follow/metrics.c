@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches worker lines with the expressions of metrics, and keeps the values that they capture.
+// Metrics: the values that expressions find in worker lines, and their figures.
 #include "follow/metrics.h"
 
 #include "base/log.h"
 
 #include <math.h>
+#include <string.h>
 
 int metrics_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
                 struct err *e) {
@@ -14,6 +15,7 @@ int metrics_add(struct metric_set *set, struct arena *a, const char *name, const
     *m = (struct metric){.name = arena_strdup(a, name)};
     if (metric_regex_check_name(name, e) < 0 || metric_regex_compile(&m->expression, regex, e) < 0)
         return err_wrap(e, "metric '%.80s'", name);
+    m->literal_len = metric_literal(regex, m->literal);
     set->count++;
     return 0;
 }
@@ -40,13 +42,21 @@ static void note_value(struct metric *m, double value) {
     m->count++;
 }
 
+static bool may_match(const struct metric *m, const struct metric_pairs *pairs, const char *line,
+                      size_t len) {
+    return m->literal_len == 0 || (metric_pairs_may_hold(pairs, m->literal, m->literal_len) &&
+                                   memmem(line, len, m->literal, m->literal_len));
+}
+
 void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx) {
     if (len > METRIC_LINE_BYTES_MAX)
         len = METRIC_LINE_BYTES_MAX;
+    struct metric_pairs pairs;
+    metric_pairs_of(&pairs, line, set->count ? len : 0);
     for (size_t i = 0; i < set->count; i++) {
         struct metric *m = &set->metrics[i];
         double value = 0;
-        if (m->overruns >= METRIC_OVERRUNS_MAX)
+        if (m->overruns >= METRIC_OVERRUNS_MAX || !may_match(m, &pairs, line, len))
             continue;
         switch (metric_regex_find(&m->expression, line, len, &value)) {
         case METRIC_NONE: break;

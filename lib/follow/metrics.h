@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "conf/metric_regex.h"
+#include "follow/metric_literal.h"
 
 #include <stdint.h>
 
@@ -25,6 +26,8 @@ enum {
 struct metric {
     const char *name;
     struct metric_regex expression;
+    char literal[METRIC_LITERAL_BYTES_MAX]; // a line without it is not searched
+    size_t literal_len;
     double first, last, min, max;
     uint64_t count;
     int overruns; // lines that were skipped because the search reached a limit

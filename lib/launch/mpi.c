@@ -3,12 +3,13 @@
 #include "launch/mpi.h"
 
 #include "base/env.h"
+#include "base/hostlist.h"
 #include "base/str.h"
 
 #include <string.h>
 
 static const struct family {
-    const char *rank, *size, *local, *tasks, *run, *uri;
+    const char *rank, *size, *local, *tasks, *run, *uri; // uri: of Open MPI 4
 } families[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri"},
@@ -27,6 +28,23 @@ const char *mpi_uri_address(struct arena *a, const char *uri) {
         if (parts[i][0] && !str_starts(parts[i], "127.") &&
             strspn(parts[i], "0123456789.") == strlen(parts[i]))
             return parts[i];
+    return "";
+}
+
+const char *mpi_namespace_host(struct arena *a, const char *name) {
+    static const char *const programs[] = {"prterun-", "prte-"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        size_t before = strlen(programs[i]);
+        if (!str_starts(name, programs[i]))
+            continue;
+        const char *host = name + before, *at = strrchr(host, '@'), *end = at;
+        while (end && end > host && end[-1] >= '0' && end[-1] <= '9')
+            end--;
+        if (!end || end == at || end - host < 2 || end[-1] != '-')
+            return "";
+        char *text = arena_strndup(a, host, (size_t)(end - 1 - host));
+        return str_is_name(text, HOSTLIST_NAME_BYTES_MAX) ? text : "";
+    }
     return "";
 }
 
@@ -59,8 +77,10 @@ int mpi_read(struct arena *a, char *const *env, struct mpi_place *out, struct er
                        "processes (mpirun -N 1)",
                        out->rank, out->size, out->local, out->tasks);
     const char *uri = f->uri ? env_get(env, f->uri) : NULL;
-    out->leader = uri ? mpi_uri_address(a, uri) : "";
     out->run = out->run ? out->run : "";
     out->nodes = out->size / out->tasks;
+    out->leader = uri ? mpi_uri_address(a, uri) : mpi_namespace_host(a, out->run);
+    if (!out->leader[0] && out->nodes == 1)
+        out->leader = "127.0.0.1";
     return 1;
 }

@@ -138,8 +138,9 @@ char *const *scheduler_variables(struct arena *a, const struct around *x,
     if (x->by && !scheduler_is_alone(x, g)) {
         if (!x->leader[0] && !g->rdzv_endpoint && !g->master_addr)
             return err_set(e, ERR_USAGE,
-                           "mpirun does not report its first node: give --rdzv-endpoint "
-                           "HOST:PORT, or MASTER_ADDR in the environment"),
+                           "mpirun does not report its first node (try, with the name of a node "
+                           "of the run: mpirun -N 1 dtrun --rdzv-endpoint node1:29400 train.py; "
+                           "or set MASTER_ADDR=node1 on all nodes)"),
                    NULL;
         v = join(a, v, x, g);
     }

@@ -2,6 +2,8 @@
 // Addresses of objects: checks, percent-encoding, hosts of buckets.
 #include "object/uri.h"
 
+#include "base/bucket_name.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -40,14 +42,6 @@ char *uri_decode(struct arena *a, const char *s) {
 
 // ---- addresses of the user ----------------------------------------------------------------------
 
-static bool is_bucket(const char *s, size_t len) {
-    bool good = len >= 3 && len <= URI_BUCKET_BYTES_MAX && isalnum((unsigned char)s[0]);
-    for (size_t i = 0; good && i < len; i++)
-        good = isascii((unsigned char)s[i]) &&
-               (islower((unsigned char)s[i]) || isdigit((unsigned char)s[i]) || strchr(".-", s[i]));
-    return good;
-}
-
 // Refuses spaces, control characters, user names and fragments, which curl would read differently.
 static int check_url(const char *text, const char *scheme, struct err *e) {
     const char *host = text + strlen(scheme), *end = host + strcspn(host, "/?#");
@@ -69,12 +63,11 @@ int uri_parse(struct arena *a, const char *text, struct uri *out, struct err *e)
     }
     if (!str_starts(text, "s3://"))
         return err_set(e, ERR_CONFIG, "'%.200s' is neither s3://BUCKET/KEY nor https://…", text);
-    const char *bucket = text + strlen("s3://"), *end = strchrnul(bucket, '/');
-    if (!is_bucket(bucket, (size_t)(end - bucket)))
-        return err_set(e, ERR_CONFIG,
-                       "'%.200s': the bucket's name has 3 to %d small letters, digits, '-' and '.'",
-                       text, URI_BUCKET_BYTES_MAX);
-    out->bucket = arena_strndup(a, bucket, (size_t)(end - bucket));
+    size_t len = bucket_name_len(text);
+    if (!len)
+        return err_set(e, ERR_CONFIG, "'%.200s': the bucket's name has " BUCKET_NAME_RULE, text);
+    const char *bucket = text + strlen("s3://"), *end = bucket + len;
+    out->bucket = arena_strndup(a, bucket, len);
     out->key = arena_strdup(a, *end ? end + 1 : "");
     return strlen(out->key) <= URI_KEY_BYTES_MAX
                ? 0

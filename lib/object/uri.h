@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-enum { URI_BYTES_MAX = 8192, URI_KEY_BYTES_MAX = 1024, URI_BUCKET_BYTES_MAX = 63 };
+enum { URI_BYTES_MAX = 8192, URI_KEY_BYTES_MAX = 1024 };
 
 struct uri {
     const char *bucket, *key; // s3; key: "" for a whole bucket

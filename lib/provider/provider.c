@@ -43,6 +43,29 @@ const bool *provider_gone(struct fleet *f, const struct inventory *inv) {
     return p && p->gone ? p->gone(f, inv) : arena_new(f->context->arena, bool, inv->count + 1);
 }
 
+static int64_t add_costs(struct context *s, const struct inventory *inv, int64_t ms, bool spent) {
+    const struct provider *p = provider_named(inv->provider);
+    int64_t total = 0, now_ms = clock_wall_ms();
+    for (size_t i = 0; p && p->cost_mils && i < inv->count; i++) {
+        int64_t since_ms = clock_of_iso(inv->nodes[i].launched);
+        if (spent)
+            ms = since_ms < 0 || since_ms > now_ms ? 0 : now_ms - since_ms;
+        int64_t mils = p->cost_mils(s, &inv->nodes[i], ms);
+        if (mils < 0)
+            return -1;
+        total += mils;
+    }
+    return p && p->cost_mils ? total : -1;
+}
+
+int64_t provider_cost_mils(struct context *s, const struct inventory *inv, int64_t ms) {
+    return add_costs(s, inv, ms, false);
+}
+
+int64_t provider_spent_mils(struct context *s, const struct inventory *inv) {
+    return add_costs(s, inv, 0, true);
+}
+
 // Copies facts that are known from an earlier `up` until they are read again. Without them a node
 // would count as never reached.
 static void keep_known(struct inventory_node *n, const struct inventory_node *was) {

@@ -84,10 +84,9 @@ struct provider {
     // removes unwanted machines in make, and writes the inventory itself.
     int (*take_down)(struct context *s, struct provider_down_result *out, struct err *e);
     bool costs; // machines cost money: up asks before it makes them
-    // Thousandths of a dollar by list price; -1: unknown. NULL: machines cost nothing.
-    int64_t (*spent_mils)(struct context *s, const struct inventory *inv); // so far
-    int64_t (*cost_mils)(struct context *s, size_t nodes,
-                         int64_t ms);   // for `nodes` nodes over `ms` milliseconds
+    // Cost of a node over `ms` milliseconds as it was bought, in thousandths of a dollar by list
+    // price; -1: unknown. NULL: machines cost nothing.
+    int64_t (*cost_mils)(struct context *s, const struct inventory_node *n, int64_t ms);
     const struct provider_lease *lease; // NULL: machines have no lease
     // Finds machines and other resources of this owner outside all cluster folders; NULL:
     // impossible. wanted: true when a search makes sense.
@@ -134,6 +133,10 @@ int provider_diff(struct context *s, const struct provider *p, struct provider_d
 // One entry per node of the inventory: true when its machine does not exist any more. The error of
 // the node says so.
 const bool *provider_gone(struct fleet *f, const struct inventory *inv);
+// Cost of the nodes over `ms` milliseconds, and since their launch, in thousandths of a dollar; -1:
+// unknown.
+int64_t provider_cost_mils(struct context *s, const struct inventory *inv, int64_t ms);
+int64_t provider_spent_mils(struct context *s, const struct inventory *inv);
 // Checks architecture, disk and clock of every node that has not failed; for check functions.
 void provider_judge(struct fleet *f);
 

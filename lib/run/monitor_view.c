@@ -108,7 +108,10 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
 }
 
 void monitor_view_tail(struct monitor_view *v) {
+    struct screen *screen = v->follow->context->screen;
+    screen_gather(screen);
     log_tail_give(&v->tail, show_line, v);
+    screen_flush(screen);
 }
 
 // Only stores the newest update; on_tick shows it.
@@ -154,6 +157,8 @@ static void show_kept(void *ctx, const struct mirror_file *f, const char *line, 
 
 void monitor_view_replay(struct monitor_view *v) {
     static const enum follow_file_kind kinds[] = {FOLLOW_LOG_TIMES, FOLLOW_STDOUT, FOLLOW_STDERR};
+    struct screen *screen = v->follow->context->screen;
+    screen_gather(screen);
     for (size_t i = 0; i < v->follow->count; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             struct err e = {0};
@@ -162,6 +167,7 @@ void monitor_view_replay(struct monitor_view *v) {
             if (log_mirror_replay(&n->mirror, kinds[k], cb, n, &e) < 0)
                 log_warn("cannot show an earlier log", "reason=\"%s\"", e.text);
         }
+    screen_flush(screen);
 }
 
 // ---- events ------------------------------------------------------------------------------------

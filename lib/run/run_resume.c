@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NO_STATE "it left no state"
-
 enum { CHECKPOINT_HEADER_BYTES_MAX = 4 << 20 };
+
+enum { NO_STATE = 1 }; // beside 0 and -1: there is none that could be taken, and e says so
 
 // ---- the trainer's checkpoints -----------------------------------------------------------------
 
@@ -103,6 +103,11 @@ static int add_trainer_state(struct run_start *l, const struct run *earlier, con
 
 // ---- a command's state -------------------------------------------------------------------------
 
+static int no_state(const char *where, struct err *e) {
+    err_set(e, ERR_NOT_FOUND, "it left no state%s", where);
+    return NO_STATE;
+}
+
 // Sends state/<node> of the results to the node of that name.
 static int add_command_state(struct run_start *l, const struct run *earlier, const char *state,
                              struct err *e) {
@@ -127,7 +132,7 @@ static int add_command_state(struct run_start *l, const struct run *earlier, con
                 l->context->screen, "state of node %s stays in %s: the node is not in this run",
                 earlier->nodes[i], run_near_path(a, file_join(a, state, earlier->nodes[i])));
     }
-    return l->resume_nodes ? 0 : err_set(e, ERR_NOT_FOUND, NO_STATE " for these nodes");
+    return l->resume_nodes ? 0 : no_state(" for these nodes", e);
 }
 
 // ---- both --------------------------------------------------------------------------------------
@@ -147,6 +152,7 @@ static int bring_state(const struct run_start *l, struct run *earlier, struct er
     return 0;
 }
 
+// 0, NO_STATE or -1.
 static int look_for_state(struct run_start *l, struct run *earlier, struct err *e) {
     struct arena *a = l->context->arena;
     if (!run_is_over(earlier))
@@ -159,7 +165,7 @@ static int look_for_state(struct run_start *l, struct run *earlier, struct err *
                        earlier->native ? "the native trainer" : "a command");
     const char *owner = results_owner_of(a, earlier->output_dir);
     if (!owner[0] && file_is_absent(file_join(a, earlier->output_dir, "state")))
-        return err_set(e, ERR_NOT_FOUND, NO_STATE);
+        return no_state("", e);
     if (!str_eq(owner, earlier->id))
         return err_set(e, ERR_NOT_FOUND, "'%s' holds the results of %s%s", earlier->output_dir,
                        owner[0] ? "run " : "no known run", owner);
@@ -178,7 +184,8 @@ int run_start_state(struct run_start *l, struct err *e) {
         return 0;
     if (run_load(&s->cluster, l->resume_run, &earlier, e) < 0)
         return -1;
-    if (look_for_state(l, &earlier, &why) == 0) {
+    int found = look_for_state(l, &earlier, &why);
+    if (found == 0) {
         l->run.resumes = l->resume_run;
         log_info("the state of an earlier run is sent", "run=%s", earlier.id);
         return 0;
@@ -192,7 +199,7 @@ int run_start_state(struct run_start *l, struct err *e) {
         return err_set(e, ERR_CONFIG, "%s: run '%s' cannot be resumed: %s",
                        config_where(s->config, "train.resume"), earlier.id, why.text);
     // A command may have no state, so its absence is not worth a note.
-    if (l->native || !str_starts(why.text, NO_STATE))
+    if (l->native || found != NO_STATE)
         screen_note(s->screen, "run %s (%s) is not resumed: %s", earlier.id, earlier.state,
                     why.text);
     return 0;

@@ -10,8 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -61,9 +64,27 @@ int file_read_all(int fd, void *p, size_t len, struct err *e) {
     return 0;
 }
 
-static int read_file(struct arena *a, const char *path, int flags, size_t bytes_max, char **data,
+// Signals that ask the program to end, where it blocks them, end the wait and stay pending.
+static int wait_readable(int fd, const char *path, struct err *e) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    auto_close int signals = signalfd(-1, &set, SFD_CLOEXEC);
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    while (poll(fds, 2, -1) < 0)
+        if (errno != EINTR)
+            return err_errno(e, ERR_SYS, "cannot read '%s'", path);
+    return fds[0].revents || !fds[1].revents
+               ? 0
+               : err_set(e, ERR_INTERRUPTED, "cannot read '%s': stopped by a signal", path);
+}
+
+static int read_file(struct arena *a, const char *path, bool piped, size_t bytes_max, char **data,
                      size_t *len, struct err *e) {
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    // Without O_NONBLOCK, the open of a named pipe would wait for a writer.
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "cannot read '%s'", path);
     struct stat st;
@@ -71,17 +92,23 @@ static int read_file(struct arena *a, const char *path, int flags, size_t bytes_
         return err_errno(e, ERR_SYS, "cannot read '%s'", path);
     if (S_ISDIR(st.st_mode))
         return err_set(e, ERR_SYS, "cannot read '%s': it is a folder", path);
-    if ((flags & O_NONBLOCK) && S_ISFIFO(st.st_mode))
+    if (!piped && S_ISFIFO(st.st_mode))
         return err_set(e, ERR_SYS, "cannot read '%s': it is a pipe", path);
     if ((uint64_t)st.st_size > bytes_max)
         return err_set(e, ERR_LIMIT, "'%s' has %lld bytes, limit %zu", path, (long long)st.st_size,
                        bytes_max);
     struct strbuf buf;
     strbuf_init(&buf, bytes_max);
+    bool wait = piped;
     for (;;) { // not only st_size bytes: pipes and /proc files say 0
         char chunk[65536];
+        if (wait && wait_readable(fd, path, e) < 0) {
+            strbuf_fini(&buf);
+            return -1;
+        }
         ssize_t n = read(fd, chunk, sizeof chunk);
-        if (n < 0 && errno == EINTR)
+        wait = n < 0 && piped && errno == EAGAIN;
+        if (wait || (n < 0 && errno == EINTR))
             continue;
         if (n < 0) {
             err_errno(e, ERR_SYS, "cannot read '%s'", path);
@@ -104,12 +131,12 @@ static int read_file(struct arena *a, const char *path, int flags, size_t bytes_
 
 int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
               struct err *e) {
-    return read_file(a, path, O_NONBLOCK, bytes_max, data, len, e);
+    return read_file(a, path, false, bytes_max, data, len, e);
 }
 
 int file_read_piped(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
                     struct err *e) {
-    return read_file(a, path, 0, bytes_max, data, len, e);
+    return read_file(a, path, true, bytes_max, data, len, e);
 }
 
 // ---- writing ------------------------------------------------------------------------------------

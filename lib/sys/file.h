@@ -19,6 +19,7 @@ enum { FILE_PATH_BYTES_MAX = 4096 };
 int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
               struct err *e);
 // The same for a file that the user names on the command line, such as <(command): waits for it.
+// ERR_INTERRUPTED: SIGINT, SIGTERM or SIGHUP, which the program blocks, is pending.
 int file_read_piped(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
                     struct err *e);
 int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e);

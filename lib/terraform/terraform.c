@@ -273,6 +273,7 @@ static int apply(struct terraform *t, const char *root, const char *const *furth
     args[n++] = "-json";
     args[n++] = "-auto-approve";
     args[n++] = "-input=false";
+    args[n++] = TERRAFORM_PARALLELISM;
     args[n++] = arena_printf(t->context->arena, "-lock-timeout=%ds", lock_timeout_s);
     for (size_t i = 0; i < extra; i++)
         args[n++] = further[i];

@@ -32,6 +32,10 @@
 enum { TERRAFORM_LOCK_TIMEOUT_S = 120, TERRAFORM_PROBLEM_BYTES_MAX = 1500 };
 enum { TERRAFORM_VARS_BYTES_MAX = 8 << 20 };
 
+// Of apply. Terraform's own 10 makes the 33 interfaces of a p5 node in four turns; more would only
+// meet AWS's limits of requests sooner.
+#define TERRAFORM_PARALLELISM "-parallelism=30"
+
 // The hooks of the cloud whose resources the module describes.
 struct terraform_cloud {
     // Writes backend_override.tf.json: the place of the state. region NULL: the local file `path`,

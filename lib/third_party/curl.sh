@@ -6,7 +6,7 @@
 
 : "${here:?}" "${cache:?}" "${cc:?}"
 
-curl_path() {
+curl_key() {
     local key
     key=$({
         grep -E '^(curl|openssl)' "$here/pins"
@@ -14,7 +14,11 @@ curl_path() {
         $cc --version 2>&1 | head -n 1
         uname -m
     } | sha256sum | cut -c1-16)
-    echo "$cache/curl-$key"
+    echo "curl-$key"
+}
+
+curl_path() {
+    cache_folder "$(curl_key)"
 }
 
 curl_fetch() { # DIR
@@ -103,6 +107,5 @@ curl_build() {
     fetch openssl "$temp/archives"
     curl_fetch "$temp/archives"
     (curl_build_all "$temp" "$temp/out" "$(deps_path)")
-    mv "$temp/out" "$final"
-    echo "deps: curl is ready in $final"
+    echo "deps: curl is ready in $(cache_keep "$temp" "$(curl_key)")"
 }

@@ -191,6 +191,25 @@ later_revision() {
     return 1
 }
 
+# cache_folder KEY: the folder of the cache for KEY, a hash of pins, scripts and compiler. Where a
+# build took later revisions, KEY.later lists them, and the folder's name has the hash of that list.
+cache_folder() {
+    local list=${cache:?}/$1.later
+    [ ! -f "$list" ] || set -- "$1-$(sha256sum <"$list" | cut -c1-8)"
+    echo "$cache/$1"
+}
+
+# cache_keep WORK KEY: moves WORK/out to the folder for KEY and the revisions in WORK/archives, and
+# prints its name.
+cache_keep() {
+    local list=${cache:?}/$2.later
+    rm -f "$list"
+    cat "$1"/archives/*.later >"$1/later" 2>/dev/null && mv "$1/later" "$list"
+    rm -rf "$(cache_folder "$2")"
+    mv "$1/out" "$(cache_folder "$2")"
+    cache_folder "$2"
+}
+
 # ---- the Python package index ------------------------------------------------------------------
 # Prints a pip of this machine: Python's own, or that of an environment made under DIR.
 fetch_pip() { # DIR

@@ -6,7 +6,7 @@
 
 : "${here:?}" "${cache:?}" "${cc:?}"
 
-yaml_path() {
+yaml_key() {
     local key
     key=$({
         grep -E '^libyaml' "$here/pins"
@@ -14,7 +14,11 @@ yaml_path() {
         $cc --version 2>&1 | head -n 1
         uname -m
     } | sha256sum | cut -c1-16)
-    echo "$cache/yaml-$key"
+    echo "yaml-$key"
+}
+
+yaml_path() {
+    cache_folder "$(yaml_key)"
 }
 
 # The reader's files alone; nothing here writes YAML.
@@ -49,6 +53,5 @@ yaml_build() {
     trap "rm -rf '$temp'" EXIT
     fetch libyaml "$temp/archives"
     (yaml_build_all "$temp" "$temp/out")
-    mv "$temp/out" "$final"
-    echo "deps: libyaml is ready in $final"
+    echo "deps: libyaml is ready in $(cache_keep "$temp" "$(yaml_key)")"
 }

@@ -313,6 +313,8 @@ int trainer_data_digest(struct trainer *t, struct err *e); // finds data_digest
 // train.image_size and train.classes give, and no samples.
 int trainer_data_survey(struct trainer *t, struct err *e);
 size_t trainer_data_bytes(const struct trainer *t); // that a rank keeps of them
+// Memory of a rank that grows with the model, the batch or the data, as the plan counts it.
+size_t trainer_plan_own_bytes(const struct trainer *t);
 // Sets the weights that come from the data (nn_model.whiten), the same on all ranks.
 int trainer_whiten(struct trainer *t, struct err *e);
 void trainer_data_close(struct trainer *t);

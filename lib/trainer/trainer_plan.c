@@ -85,8 +85,8 @@ static size_t transit_bytes(const struct plan *p, const struct trainer *t) {
     return bytes;
 }
 
-static void count_memory(const struct plan *p, const struct trainer *t, struct plan_rank *r) {
-    size_t *memory = r->memory;
+// All kinds but transit and the program.
+static void count_own(const struct trainer *t, size_t *memory) {
     for (int c = 0; c < t->chunks; c++) {
         const struct network *net = &t->chunk[c].net;
         size_t real = net->k->real_bytes, params = net->model->param_elements * real;
@@ -102,6 +102,19 @@ static void count_memory(const struct plan *p, const struct trainer *t, struct p
     if (memory[PLAN_CHECKPOINT])
         memory[PLAN_CHECKPOINT] += largest_tensor(t->model) * sizeof(float);
     memory[PLAN_DATA] = trainer_data_bytes(t);
+}
+
+size_t trainer_plan_own_bytes(const struct trainer *t) {
+    size_t memory[PLAN_MEMORY_KINDS] = {0}, bytes = 0;
+    count_own(t, memory);
+    for (int i = 0; i < PLAN_MEMORY_KINDS; i++)
+        bytes += memory[i];
+    return bytes;
+}
+
+static void count_memory(const struct plan *p, const struct trainer *t, struct plan_rank *r) {
+    size_t *memory = r->memory;
+    count_own(t, memory);
     memory[PLAN_TRANSIT] = transit_bytes(p, t);
     memory[PLAN_PROGRAM] = PROGRAM_BYTES;
     for (int i = 0; i < PLAN_MEMORY_KINDS; i++)

@@ -69,15 +69,6 @@ static void append_metrics(struct trainer *t, struct strbuf *line) {
     strbuf_fini(line);
 }
 
-// Everything that grows with the model, the batch or the data.
-static size_t planned_bytes(const struct trainer *t) {
-    size_t stages = t->chunk[0].net.copy_bytes;
-    for (int c = 0; c < t->chunks; c++)
-        stages += t->chunk[c].net.memory_bytes;
-    return stages + dataset_memory_bytes(&t->train) +
-           (t->test.store ? dataset_memory_bytes(&t->test) : 0);
-}
-
 static const char *collectives_of(const struct trainer *t) {
     return t->device ? t->config->device->collectives->name : comm_backend_name(t->comm);
 }
@@ -132,7 +123,8 @@ static void say_hello(struct trainer *t) {
     const struct train_config *o = t->options;
     char bytes[STR_HUMAN_BYTES_MAX];
     trainer_say(t, "model %s, %zu parameters, %d classes, %s planned once", t->model->text,
-                t->model->param_count, t->model->classes, str_human_bytes(bytes, planned_bytes(t)));
+                t->model->param_count, t->model->classes,
+                str_human_bytes(bytes, trainer_plan_own_bytes(t)));
     trainer_say(t, "data %s, %lld training and %lld test images of %dx%d%s", t->train.kind,
                 (long long)t->shares[DATASET_TRAIN].images,
                 (long long)t->shares[DATASET_TEST].images, t->train.width, t->train.height,
@@ -282,7 +274,7 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_str(j, "kernels", t->chunk[0].net.k->name);
     json_str(j, "isa", t->chunk[0].net.k->isa(t->chunk[0].net.ctx));
     json_str(j, "collectives", collectives_of(t));
-    json_int(j, "memory_bytes", (int64_t)planned_bytes(t));
+    json_int(j, "memory_bytes", (int64_t)trainer_plan_own_bytes(t));
 }
 
 void trainer_report_summary(struct trainer *t, const struct trainer_result *r) {

@@ -60,6 +60,30 @@ is "$(chosen "$(line 1.2-1+deb13u3 3 lib_1.2.orig.tar.gz)")" "$refused" \
 is "$(pinned_only=yes chosen "$(line 1.2-1+deb13u3 3)")" "$refused" \
     'for carrying without network only the pinned one is taken'
 
+# ---- the folder of the cache ---------------------------------------------------------------------
+cache=$WORK/cache
+mkdir "$cache"
+kept() { # REVISION-LINE…: the folder's name after a build that took these
+    rm -rf "$WORK/build"
+    mkdir -p "$WORK/build/archives" "$WORK/build/out"
+    [ $# = 0 ] || printf '%s\n' "$@" >"$WORK/build/archives/lib-debian.later"
+    echo "${*:-pinned}" >"$WORK/build/out/versions"
+    basename "$(cache_keep "$WORK/build" key)"
+}
+same() { # FOLDER: build finds it and it holds what was built last
+    [ "$(cache_folder key)" = "$cache/$1" ] && cmp "$cache/$1/versions" - <<<"$2"
+}
+is "$(kept)" key 'pinned patches alone: the key names the folder'
+ok 'the folder is found' same key pinned
+third=$(kept '1.2-1+deb13u3 33 lib')
+like "$third" '^key-[0-9a-f]{8}$' "later patches are in the folder's name"
+ok 'the folder of the later patches is found' same "$third" '1.2-1+deb13u3 33 lib'
+other=$(kept '1.2-1+deb13u3 44 lib')
+unlike "$other" "^($third|key)\$" 'patches with other bytes have another folder'
+ok 'the folder of the newest build is found' same "$other" '1.2-1+deb13u3 44 lib'
+is "$(kept)" key 'pinned patches again: the key names the folder'
+ok 'the folder with the pinned patches is found' same key pinned
+
 # ---- the upstream address ------------------------------------------------------------------------
 pinned() {
     echo "lib 1.2 $pin_hash lib-1.2.tar.gz https://127.0.0.1:1/lib-1.2.tar.gz"

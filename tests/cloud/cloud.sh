@@ -311,6 +311,16 @@ cloud_up() {
     done_testing
 }
 
+# cloud_roles: the roles and instance profiles of clusters.
+cloud_roles() {
+    local action
+    for action in ListRoles ListInstanceProfiles; do
+        curl -sS -H "$(cloud_scope us-east-1 iam)" -d "Action=$action" -d Version=2010-05-08 \
+            -d PathPrefix=/dtctl/ $CLOUD_API/ |
+            grep -oE '<(RoleName|InstanceProfileName)>[^<]*' | sort -u | tr -d '<' | tr '>' ' '
+    done
+}
+
 # The end of a test: `down` leaves nothing in the account, and the cloud nothing on this machine.
 # shellcheck disable=SC2154 # run sets status and err
 cloud_down() {

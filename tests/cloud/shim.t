@@ -66,6 +66,14 @@ is "$(field state)" closed 'the spot request is closed'
 start "$a" UserData="$(head -c 16385 /dev/zero | base64 -w0)"
 is "$(field Code)" InvalidParameterValue 'user data above 16 KiB is refused'
 
+# ---- security groups ----
+api CreateSecurityGroup GroupName=sg GroupDescription=x
+group=$(field groupId)
+api AuthorizeSecurityGroupIngress GroupId="$group" IpPermissions.1.IpProtocol=-1 \
+    IpPermissions.1.Groups.1.GroupId="$group" 'IpPermissions.1.Groups.1.Description=for its own'
+api DescribeSecurityGroupRules Filter.1.Name=group-id Filter.1.Value.1="$group"
+like "$out" '<description>for its own<' 'a rule for a group has its description'
+
 # ---- placement groups ----
 start "$a" Placement.GroupName=none
 is "$(field Code)" InvalidPlacementGroup.Unknown 'an unknown placement group is refused'

@@ -34,6 +34,7 @@ class Ec2:
         self.zones, self.vcpus = {}, {}
         self.templates = {}  # of a launch, by id: parameters of its interfaces
         self.interface_kinds, self.holders = {}, {}  # of an interface; of an attachment
+        self.descriptions = {}  # of rules of security groups
         self.serial = itertools.count(1)
         self.ending_seconds = ENDING_SECONDS
 
@@ -259,7 +260,7 @@ class Ec2:
             if "." in code:
                 reason = put(item, "stateReason", None)
                 put(reason, "code", code)
-                put(reason, "message", code)
+                put(reason, "message", code + ": AWS has ended the instance")
             self.patch_groups(item)
 
     @staticmethod
@@ -356,6 +357,29 @@ class Ec2:
                     value = mapping[0].get("Ebs." + field) if mapping else None
                     if value:
                         put(item, field.lower(), value)
+        return self.pass_on(call, patch)
+
+    # ---- security groups -----------------------------------------------------------------------
+    def do_AuthorizeSecurityGroupIngress(self, call):
+        """moto forgets what a rule for a group or for a list of prefixes says that it is for."""
+        for kind in ("Groups", "PrefixListIds"):
+            said = call.params.get(f"IpPermissions.1.{kind}.1.Description")
+
+            def remember(root, said=said):
+                self.descriptions |= {rule.text: said
+                                      for rule in root.iter("securityGroupRuleId")}
+            if said:
+                return self.pass_on(call, remember)
+        return self.pass_on(call)
+
+    do_AuthorizeSecurityGroupEgress = do_AuthorizeSecurityGroupIngress
+
+    def do_DescribeSecurityGroupRules(self, call):
+        def patch(root):
+            for item in root.iter("item"):
+                said = self.descriptions.get(item.findtext("securityGroupRuleId"))
+                if said:
+                    put(item, "description", said)
         return self.pass_on(call, patch)
 
     # ---- network interfaces --------------------------------------------------------------------

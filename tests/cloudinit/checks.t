@@ -26,7 +26,20 @@ machine() { # GPUS NVSWITCHES EFAS EFA_DRIVERS: a new machine
     pci 0x1d0f 0x020000 0xefa2 "$3"
     mkdir -p "$DTCTL_ROOT/sys/class/infiniband"
     local i
-    for ((i = 0; i < $4; i++)); do mkdir "$DTCTL_ROOT/sys/class/infiniband/rdmap$i"; done
+    for ((i = 0; i < $4; i++)); do infiniband "rdmap$i" 0x1d0f; done
+}
+infiniband() { # NAME VENDOR: an adapter with a driver
+    mkdir -p "$DTCTL_ROOT/sys/class/infiniband/$1/device"
+    echo "$2" >"$DTCTL_ROOT/sys/class/infiniband/$1/device/vendor"
+}
+fabric() { # STATE…: of each GPU, as the driver says it
+    local state text='    Fabric Manager : x\n'
+    for state; do
+        text+="    GPU Operation Mode\\n        Current                 : N/A\\n"
+        text+="    Fabric\\n        State                   : $state\\n"
+        text+="        Status                  : Success\\n"
+    done
+    fake nvidia-smi "case \"\$*\" in -q) printf '$text' ;; esac"
 }
 gpus() { # N [ROW…]: a driver that shows N of them, and rows "index, remap pending, errors"
     local i list=
@@ -94,8 +107,32 @@ is "$(checked check_efa)" 'efa ok 32' 'EFA: all interfaces have a driver'
 machine 8 4 32 30
 like "$(checked check_efa)" '^efa degraded 30 of 32 have a driver' \
     'EFA: some interfaces have no driver'
+fabric Completed Completed
+is "$(checked check_fabric)" 'fabric ok' 'GPUs that have joined the fabric of their switches are ok'
+fabric Completed 'In Progress'
+is "$(within checks 'fabric_seconds_max=1; check_fabric')" \
+    'fabric failed GPUs have not joined the fabric (In Progress), CUDA will not start' \
+    'a GPU that does not join the fabric of its switches is a failure'
+
+# B200: switches are not on the bus, and adapters that manage them are beside the EFAs.
+machine 8 0 8 8
+for i in 0 1 2 3; do infiniband mlx5_$i 0x15b3; done
+is "$(checked check_efa)" 'efa ok 8' 'EFAs are counted without other adapters'
+rm -r "$DTCTL_ROOT/sys/class/infiniband/rdmap7"
+like "$(checked check_efa)" '^efa degraded 7 of 8 have a driver' \
+    'another adapter does not stand in for an EFA without a driver'
+fabric Completed Completed
+: >"$WORK/calls"
+is "$(checked check_fabric)" 'fabric ok' 'GPUs that have joined a fabric without switches are ok'
+fabric 'In Progress' 'In Progress'
+like "$(within checks 'fabric_seconds_max=1; check_fabric')" '^fabric failed .*(In Progress)' \
+    'GPUs that do not join a fabric are a failure, also without switches on the bus'
+like "$(calls)" 'systemctl start nvidia-fabricmanager' 'the fabric manager was started for them'
+fabric N/A N/A
+is "$(checked check_fabric)" '' 'GPUs without a fabric are not checked for it'
 machine 1 0 0 0
-is "$(checked check_fabric)" '' 'a machine without NVSwitch is not checked for it'
+fabric 'In Progress'
+is "$(checked check_fabric)" '' 'a single GPU without a switch needs no fabric'
 is "$(checked check_efa)" 'efa ok 0' 'no EFA is no fault'
 
 fake timedatectl 'echo yes'

@@ -28,6 +28,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
         must(slurm_tasks_of(text, node, &tasks, &e) < 0 ||
              (tasks >= 1 && tasks <= SLURM_TASKS_MAX));
     must(!strpbrk(mpi_uri_address(&a, text), ",;/ "));
+    must(!strpbrk(mpi_namespace_host(&a, text), ",;/ @:"));
     arena_fini(&a);
     return 0;
 }

@@ -5,8 +5,9 @@
 #define TESTS_GPU_DEVICE_PARTS_H
 
 #define DEVICE_PARTS(X)                                                                            \
-    X(test_cuda_layers)  /* INDEX [FAMILY]: the cases of tests/gpu/test_cuda_layers.c, as TAP */   \
-    X(test_cuda_product) /* the same */                                                            \
+    X(test_cuda_flat)   /* INDEX [FAMILY]: the cases of tests/gpu/test_cuda_flat.c, as TAP */      \
+    X(test_cuda_layers) /* the same */                                                             \
+    X(test_cuda_product)                                                                           \
     X(test_cuda_rows)                                                                              \
     X(device_speed)  /* INDEX: what the GPU can do at most, as one JSON object */                  \
     X(device_memory) /* INDEX: what others take of its memory until the end of standard input */

@@ -8,7 +8,7 @@ enum { FORMULA_ROUNDINGS = 12 };
 
 // Roundings in float that a sum over so many terms and its use may make: a thread adds at most
 // `each` terms before a wider sum.
-static double roundings(int64_t each) {
+static double sum_roundings(int64_t each) {
     return (double)(each + FORMULA_ROUNDINGS) * CASE_UNIT;
 }
 static int64_t rows_of_thread(int64_t rows) {
@@ -88,7 +88,7 @@ static void batch_forward(int64_t rows, int channels, int variant) {
     char what[96];
     struct batch b = batch_begin(rows, channels, variant);
     struct batchnorm_args d = batch_device(&b, 1), a = batch_args(&b);
-    double relative = roundings(rows_of_thread(rows));
+    double relative = sum_roundings(rows_of_thread(rows));
     cuda_batchnorm_forward_train(&test.queue, &d);
     kernels_reference.batchnorm_forward_train(test.reference, &a);
     batch_sizes(&b, b.save_mean, b.save_invstd);
@@ -115,7 +115,7 @@ static void batch_eval(int64_t rows, int channels, int variant) {
     for (size_t c = 0; c < b.c; c++)
         invstd[c] = 1 / sqrtf(b.var[c] + 1e-5f);
     batch_sizes(&b, b.mean, invstd);
-    case_close(d.y, b.y, b.size, b.n, roundings(0), "batch norm in evaluation");
+    case_close(d.y, b.y, b.size, b.n, sum_roundings(0), "batch norm in evaluation");
     case_end();
 }
 
@@ -171,7 +171,7 @@ static void batch_backward(int64_t rows, int channels, int variant) {
     cuda_batchnorm_backward(&test.queue, &d);
     kernels_reference.batchnorm_backward(test.reference, &a);
     batch_grad_sizes(&b, dy);
-    double relative = roundings(rows_of_thread(rows));
+    double relative = sum_roundings(rows_of_thread(rows));
     case_close(d.dx, dx, b.size, b.n, relative, "batch norm: dx");
     if (b.residual)
         case_close(d.dresidual, dresidual, NULL, b.n, 0, "batch norm: dresidual");
@@ -181,7 +181,8 @@ static void batch_backward(int64_t rows, int channels, int variant) {
 }
 
 static void batchnorm(void) {
-    static const int shapes[][2] = {{1, 3}, {7, 1}, {65, 32}, {70, 33}, {2500, 5}, {64, 70}};
+    static const int shapes[][2] = {{1, 3},    {7, 1},   {65, 32}, {70, 33},
+                                    {2500, 5}, {64, 70}, {190, 4}, {17000, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int variant = (int)i % 2; variant < 8; variant += 3) {
             batch_forward(shapes[i][0], shapes[i][1], variant);
@@ -228,7 +229,7 @@ static void layer_case(int64_t rows, int cols, int residual) {
     }
     for (size_t i = 0; i < r; i++)
         one[i] = 2;
-    double relative = roundings(cols / 32 + 1);
+    double relative = sum_roundings(cols / 32 + 1);
     case_close(d.y, y, size, n, relative, "layer norm: y");
     case_close(d.save_mean, mean, one, r, relative, "layer norm: mean");
     case_close(d.save_invstd, invstd, NULL, r, relative, "layer norm: 1 / deviation");
@@ -272,17 +273,19 @@ static void layer_backward(int64_t rows, int cols, int variant) {
                                         (double)invstd[row]) +
                                 fabsf(dsum[row * w + c]);
     }
-    case_close(d.dx, dx, size, n, roundings(cols / 32 + 1), "layer norm: dx");
-    case_close(d.dgamma, dgamma, of_gamma, w, roundings(rows_of_thread(rows)),
+    case_close(d.dx, dx, size, n, sum_roundings(cols / 32 + 1), "layer norm: dx");
+    case_close(d.dgamma, dgamma, of_gamma, w, sum_roundings(rows_of_thread(rows)),
                "layer norm: dgamma");
-    case_close(d.dbeta, dbeta, of_beta, w, roundings(rows_of_thread(rows)), "layer norm: dbeta");
+    case_close(d.dbeta, dbeta, of_beta, w, sum_roundings(rows_of_thread(rows)),
+               "layer norm: dbeta");
     case_end();
 }
 
 static void layernorm(void) {
-    static const int shapes[][2] = {{1, 1}, {9, 31}, {8, 64}, {70, 33}, {3, 200}};
+    static const int shapes[][2] = {{1, 1},   {9, 31},  {8, 64},   {70, 33},
+                                    {3, 200}, {5, 128}, {3, 1100}, {17000, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int v = 0; v < 4; v++) {
+        for (int v = 0; v<4; v += shapes[i][0]> 1000 ? 3 : 1) {
             layer_case(shapes[i][0], shapes[i][1], v & 1);
             layer_backward(shapes[i][0], shapes[i][1], v);
         }
@@ -298,12 +301,13 @@ static void bias_case(int64_t rows, int cols, int accumulate) {
     cuda_bias_backward(&test.queue, rows, cols, device_floats(dy, n), d, accumulate);
     kernels_reference.bias_backward(test.reference, rows, cols, dy, db, accumulate);
     kernels_reference.bias_backward(test.reference, rows, cols, host_absolute(dy, n), size, 1);
-    case_close(d, db, size, w, roundings(rows_of_thread(rows)), "bias");
+    case_close(d, db, size, w, sum_roundings(rows_of_thread(rows)), "bias");
     case_end();
 }
 
 static void bias(void) {
-    bias_case(1, 1, 0), bias_case(33, 10, 1), bias_case(3000, 40, 0), bias_case(64, 32, 1);
+    bias_case(1, 1, 0), bias_case(33, 10, 1), bias_case(3000, 40, 0), bias_case(64, 32, 1),
+        bias_case(80000, 2, 0);
 }
 
 int main(int argc, char **argv) {

@@ -137,6 +137,7 @@ static void there_and_back(void) {
     for (int l = 0; l < LANES * WORDS; l++)
         in[l] = (uint32_t)l * 2654435761u;
     bool ran = run_words("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%t], {%a0, %a1, %a2, %a3};\n"
+                         "bar.warp.sync -1;\n"
                          "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%d0, %d1, %d2, %d3}, [%t];",
                          in, out, text);
     for (int l = 0; ran && l < LANES; l++)
@@ -144,7 +145,7 @@ static void there_and_back(void) {
     ok(ran && wrong == 0, "stmatrix and ldmatrix are inverse");
 }
 
-#define FILL       "st.shared.v4.b32 [%t], {%a0, %a1, %a2, %a3};\n"
+#define FILL       "st.shared.v4.b32 [%t], {%a0, %a1, %a2, %a3}; bar.warp.sync -1;\n"
 #define ACCUMULATE "{%a8, %a9, %a10, %a11};"
 
 int main(void) {

@@ -245,6 +245,14 @@ static void found(void) {
            "shl.b32 %e, %t, 2; add.s32 %e, %e, %s; st.shared.u32 [%e], %t; bar.sync 0;\n"
            "xor.b32 %f, %e, 128; ld.shared.u32 %d, [%f]; st.shared.u32 [%e], %l;",
            1, 64, "race: ");
+    faults("a lane that reads what another lane wrote",
+           "shl.b32 %e, %t, 2; add.s32 %e, %e, %s; st.shared.u32 [%e], %t;\n"
+           "xor.b32 %f, %e, 4; ld.shared.u32 %d, [%f];",
+           1, 32, "another lane of the warp wrote");
+    faults("a lane that writes over what others read",
+           "shl.b32 %e, %t, 2; add.s32 %e, %e, %s; st.shared.u32 [%e], %t; bar.warp.sync -1;\n"
+           "xor.b32 %f, %e, 4; ld.shared.u32 %d, [%f]; st.shared.u32 [%e], %l;",
+           1, 32, "another lane of the warp read");
     faults("a barrier in divergent code", "setp.lt.u32 %p, %l, 7; @%p bra A; bar.sync 0; A:", 1, 32,
            "barrier in divergent code");
     faults("a shuffle whose lanes are elsewhere",

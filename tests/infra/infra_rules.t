@@ -37,6 +37,8 @@ refused() { # SED_EXPRESSION REGEX WHAT
 }
 refused 's|198.51.100.7/32|0.0.0.0/0|g' 'open to' 'SSH from everywhere'
 refused 's|"to_port": 22|"to_port": 2222|g' 'more than port 22' 'further ports'
+refused 's|"description": "SSH from[^"]*"|"description": null|g' 'not what' \
+    'a rule without a description'
 refused 's|"http_tokens": "required"|"http_tokens": "optional"|g' 'IMDSv1' 'IMDSv1'
 refused 's|"http_put_response_hop_limit": 1|"http_put_response_hop_limit": 2|g' 'hop' 'a longer way'
 refused 's|"encrypted": true|"encrypted": false|g' 'not encrypted' 'a volume that is not encrypted'

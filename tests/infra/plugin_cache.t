@@ -63,11 +63,24 @@ mv mirror away
 begin three env TF_CLI_ARGS=-no-such-flag
 ready three 'without a mirror'
 is "$(copies)" 1 'there is no further copy'
+search() { # FOLDER: gc, whose search has a root of its own
+    (cd "$1" && dtctl gc >err 2>&1)
+}
+sweep_link_of() { # FOLDER: where the provider of its search is
+    readlink "$1/.dtctl/$1/terraform/infra/sweep/.terraform/providers/$package"
+}
+search three
+ready three 'a search without a mirror'
+is "$(copies) $(sweep_link_of three)" "1 $store/$package" 'a search uses the copy, too'
 is "$(find "$store" -perm /022 ! -type l)" '' 'other users cannot change the copy'
 
 # ---- what can happen to the store ---------------------------------------------------------------
 rm -r "$store"
 mv away mirror
+search three
+ready three 'a search after the store was removed'
+is "$(copies) $(sweep_link_of three)" "1 $store/$package" 'a search makes a removed copy again'
+rm -r "$store"
 begin three
 ready three 'after the store was removed'
 is "$(copies) $(link_of three)" "1 $store/$package" 'a removed copy is made again'

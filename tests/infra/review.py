@@ -57,7 +57,13 @@ def instance(v):
         yield "a volume lacks tags"
 
 
+def egress(v):
+    if not v["description"]:
+        yield "says not what it is for"
+
+
 def ingress(v):
+    yield from egress(v)
     for cidr in filter(None, (v["cidr_ipv4"], v["cidr_ipv6"])):
         if ipaddress.ip_network(cidr).prefixlen < 8:
             yield f"is open to {cidr}"
@@ -95,6 +101,7 @@ def role(v):
 REVIEW = {
     "aws_instance": instance,
     "aws_vpc_security_group_ingress_rule": ingress,
+    "aws_vpc_security_group_egress_rule": egress,
     "aws_security_group": group,
     "aws_iam_role": role,
     "aws_iam_role_policy": policy,

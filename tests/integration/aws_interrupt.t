@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # up that is interrupted, or killed, while instances are being made: nothing stays unrecorded. After
-# SIGINT and after SIGKILL `down` finds them by their tags and ends them.
+# SIGINT and after SIGKILL `down` finds them by their tags and ends them. A role of aws.s3 is found
+# by its path.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start --no-nodes
 
+# shellcheck disable=SC2317 # called through wait_for
+role_made() {
+    cloud_roles | grep -q RoleName
+}
 # shellcheck disable=SC2317 # called through wait_for
 two_made() {
     [ "$(cloud_instances | wc -l)" -eq 2 ]
@@ -54,6 +59,40 @@ is "$(cloud_instances | wc -l)" 2 'killed: two instances run that are in no stat
 run cloud_run dtctl down -y
 is "$status" 0 'killed: down succeeds' || cloud_diag
 empty killed
+cd ..
+
+# ---- SIGKILL while a role is made ----------------------------------------------------------------
+kill_at_role() { # CLUSTER: up is killed when its role is made and not recorded
+    mkdir -p "$1"
+    cd "$1" || exit 1
+    cloud_config "$1" 'nodes = 1' -- 'zones = ["us-east-1a"]' 's3 = "s3://data-of-ann/x"'
+    cloud_fault hang action=CreateRole seconds=120
+    CLOUD_PROVIDER=own cloud_run dtctl up -y >up.out 2>up.err &
+    up=$!
+    ok "$1: up has made a role" wait_for 300 role_made
+    # shellcheck disable=SC2046 # as above
+    kill -9 "$(dtctl_of)" $(pgrep -x terraform) $(pgrep -f "$CLOUD_OWN_PROVIDER")
+    wait "$up" 2>/dev/null
+    cloud_fault none
+}
+kill_at_role role
+run cloud_run dtctl down -y
+is "$status" 0 'role: down succeeds' || cloud_diag
+like "$err" 'an earlier command left an unrecorded resource.* kind=role id=' \
+    'role: the unrecorded role is named' || cloud_diag
+is "$(cloud_roles)" '' 'role: no role is left'
+empty role
+cd ..
+
+# The search at the end of `down` finds a role as well.
+kill_at_role profile
+rm .dtctl/profile/terraform/unclean
+run cloud_run dtctl down -y
+is "$status" 0 'profile: down succeeds' || cloud_diag
+like "$err" 'removing an unrecorded resource.* kind=role id=' \
+    'profile: down looks for roles before it ends' || cloud_diag
+is "$(cloud_roles)" '' 'profile: no role is left'
+empty profile
 cd ..
 
 cloud_stop

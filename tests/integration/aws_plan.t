@@ -32,6 +32,7 @@ permissions_boundary|"x"|'x' is no policy
 instance_profile|"arn:aws:iam::1:instance-profile/x"|is no instance profile
 image|"ami-xyz"|'ami-xyz' is neither an image
 subnet|"subnet-zz"|'subnet-zz' is no id such as subnet-
+placement_group_name|"über"|is no name of a placement group
 s3|"s3://Bucket"|'s3://Bucket' is not s3://BUCKET
 s3|"s3://b"|'s3://b' is not s3://BUCKET
 tags|{ Name = "x" }|'Name' is no tag
@@ -49,11 +50,16 @@ is "$status" 0 'doctor is content with a program, a region and credentials' || d
 like "$out" "ok +terraform +$WORK/bin/terraform, version 1.11.4" 'doctor names the program'
 like "$out" 'ok +credentials +the environment \(AWS_ACCESS_KEY_ID\)' \
     'doctor names the source of the credentials'
+like "$out" 'ok +aws +g6.xlarge in us-east-1' 'doctor names the type and the region'
 like "$out" 'ok +ssh login +by a key that dtctl up makes' 'no key of the user is needed'
 run env VERSION=1.5.7 PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=y \
     dtctl doctor
 like "$status $out" "bad +terraform +'$WORK/bin/terraform' is version 1.5.7; .*1.7 or newer" \
     'doctor refuses a version that is too old'
+run env PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=y \
+    DTCTL_AWS_INSTANCE_TYPE=g5g.xlarge dtctl doctor
+like "$status $out" "^1 .*bad +aws +DTCTL_AWS_INSTANCE_TYPE.*'g5g.xlarge' is for arm64" \
+    'doctor names a setting that up would refuse'
 sed -i 's/^region.*/&\nterraform = "nothing-of-that-name"/' dtctl.toml
 run dtctl doctor
 is "$status" 1 'doctor without the program fails'

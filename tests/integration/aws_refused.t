@@ -30,9 +30,22 @@ refused 'no such type' 'g6\.gigantic: .*\(unsupported, InvalidInstanceType\).*ch
 is "$(cloud_calls CreateVpc)" 0 'nothing is made for it'
 is "$(grep -c 'refused.*trying' <<<"$err")" 0 'no other zone is tried'
 
+run cloud_run dtctl up -y --instance-type G6.xlarge
+like "$status $err" \
+    '^2 .*--instance-type.*: a name such as g6.12xlarge belongs here \(refused before anything' \
+    'a setting that the module refuses is no refusal of AWS' || cloud_diag
+ok 'up leaves no variables of it' test ! -e .dtctl/full/terraform/infra/terraform.tfvars.json
+
 DTCTL_AWS_SUBNET=subnet-0123456789abcdef0 refused 'no such subnet' \
     "no matching EC2 Subnet found; .*DTCTL_AWS_SUBNET.* is 'subnet-0123456789abcdef0', in us-east" \
     --fallback on-demand
+
+DTCTL_AWS_IMAGE=ami-0123456789abcdef0 refused 'no such image' \
+    "DTCTL_AWS_IMAGE.* is 'ami-0123456789abcdef0', in us-east-1" --fallback on-demand
+is "$(cloud_calls CreateVpc)" 0 'an image that is not there is found before anything is made'
+
+DTCTL_AWS_PLACEMENT_GROUP_NAME=nobodys refused 'no such group' \
+    "is 'nobodys', in us-east-1; .*name a placement group of this region" --fallback on-demand
 
 # ---- what the caller may not do -----------------------------------------------------------------
 cloud_fault deny action=CreateVpc
@@ -59,6 +72,18 @@ is "$tried" 'us-east-1a, spot: refused (capacity
 us-east-1b, spot: refused (unsupported
 us-east-1a, on-demand: refused (capacity' 'every zone is tried in one way to buy, then in the next'
 
+# ---- instances that AWS ends before they run -----------------------------------------------------
+cloud_fault none
+cloud_fault late zone=us-east-1a
+cloud_fault late zone=us-east-1b code=Client.VolumeLimitExceeded
+refused 'ended at the start' \
+    'refused in us-east-1 \(quota, VolumeLimitExceeded\): AWS has ended .*higher limit' \
+    --fallback on-demand
+like "$err" 'us-east-1a, on-demand: refused \(capacity, Insuff[A-Za-z]*\); trying us-east-1b' \
+    'the reason of an instance that ended before it ran decides whether a zone is tried'
+cloud_fault none
+cloud_fault capacity 'zone=*'
+
 # ---- no room in a subnet that was there before ---------------------------------------------------
 subnet=$(cloud_api DescribeSubnets us-east-1 Filter.1.Name=availability-zone \
     Filter.1.Value.1=us-east-1a | grep -o '<subnetId>[^<]*' | head -n 1 | cut -d'>' -f2)
@@ -73,6 +98,8 @@ cloud_fault none
 mkdir other
 cloud_config full 'nodes = 2' -- "subnet = \"$subnet\""
 sed 's/"full"/"other"/; s/nodes = 2/nodes = 1/' dtctl.toml >other/dtctl.toml
+echo 'placement_group_name = "theirs"' >>other/dtctl.toml
+cloud_api CreatePlacementGroup us-east-1 GroupName=theirs Strategy=cluster >out/group
 cloud_fault throttle times=4
 (cd other && cloud_run dtctl up -y >up.out 2>up.err) &
 other=$!
@@ -83,6 +110,9 @@ is "$?" 0 'a second cluster comes up in the same subnet meanwhile' || diag "$(ca
 is "$(cloud_nodes | sort | xargs)" 'node0 node0 node1' 'all nodes run'
 is "$(cloud_nodes private_ip | sort -u | wc -l)" 3 'each node has its own address'
 is "$(cloud_things | grep -c -e Vpcs -e Subnets)" 0 'no network is made'
+is "$(cloud_api DescribeInstances us-east-1 Filter.1.Name=tag:dtctl-cluster Filter.1.Value.1=other |
+    grep -o '<groupName>theirs')" '<groupName>theirs' \
+    'a placement group that is named is entered'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 4 'a busy API was asked until it answered'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer' || cloud_diag

@@ -151,6 +151,9 @@ run cloud_run dtctl status
 is "$status" 3 'status says that a node has failed'
 ok 'AWS has ended the node' gone node2 || cloud_diag
 
+# AWS may take minutes to end an instance: the next one does, until a run is to replace it.
+cloud_fault ending seconds=3600
+
 # ---- announced at once --------------------------------------------------------------------------
 begin short 30 --nodes 1:2
 is "$(field <(events round '"group_rank":0') node)" node0 'short: the first node coordinates'
@@ -182,6 +185,10 @@ ok 'replaced: a run begins on the node that is left' \
 r=$(run_of anew)
 like "$(cloud_on node1 cat "/home/ubuntu/.dtctl/runs/${r##*/}/job.toml")" \
     'rejoin_timeout=1200' 'replaced: the job waits for nodes that join again'
+ok 'replaced: up waits for the end of an instance that AWS is ending' \
+    wait_for $MADE grep -q 'AWS is still ending node0' "$r/replace.log"
+is "$(events nodes-replaced)" '' 'replaced: up goes on waiting'
+cloud_fault none
 ok 'replaced: up creates the missing nodes' wait_for $MADE happened 1 nodes-replaced || {
     cat anew.err "$r/replace.log"
     cloud_diag
@@ -198,6 +205,7 @@ is "$?" 0 'replaced: the run finishes' || diag "$(tail -n 30 anew.err)"
 is "$(cd "$r/output" && echo *)" 'model rank0 rank1 rank2' \
     'replaced: the results of all ranks were fetched'
 is "$(events replacing-nodes | grep -c .)" 1 'replaced: up was started once'
+unlike "$(cat anew.err)" 'has not replaced a node' 'replaced: the wait counts as no failed try'
 like "$(cat anew.err)" 'node0,node2: gone; dtctl up replaces .*dtctl up has replaced 2 nodes' \
     'replaced: dtctl reports the replacement'
 like "$(cat anew.err)" 'sending the run to node2 \(1 of 3\)' \

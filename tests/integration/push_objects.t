@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # dtdata by itself: a folder to a bucket and back, signatures and faults of a server on loopback,
-# and rclone, a real server of the S3 protocol, where this machine has it.
+# and two real servers of the S3 protocol, SeaweedFS and rclone, which `make setup` fetches.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/s3.sh"
 
@@ -149,20 +149,54 @@ s3_stop
 unset SSL_CERT_FILE
 
 # ---- a real server -------------------------------------------------------------------------------
-peer() { # PROGRAM ARGUMENTS…: a server on a free port, with a bucket
-    PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0))
-print(s.getsockname()[1])')
-    "${@//PORT/$PORT}" >peer.out 2>&1 &
-    S3_PID=$!
-    export AWS_ENDPOINT_URL=http://127.0.0.1:$PORT
-    wait_for 60 bash -c 'dtdata list s3://bucket/ | grep -qE "NoSuchBucket|no object"'
+# ports N: free ones
+ports() {
+    python3 -c 'import socket, sys
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+print(*[s.getsockname()[1] for s in held])' "$1"
 }
-if command -v rclone >/dev/null; then
+# shellcheck disable=SC2317 # ok calls it
+serving() { # PORT COMMAND…
+    export AWS_ENDPOINT_URL=http://127.0.0.1:$1
+    "${@:2}" >peer.out 2>&1 &
+    S3_PID=$!
+    wait_for 60 bash -c 'dtdata list s3://bucket/ | grep -qE "NoSuchBucket|no object|Denied"'
+}
+export AWS_REGION=us-east-1
+unset SSL_CERT_FILE
+if [ -n "${DTCTL_TEST_OBJECTS-}" ]; then
     mkdir -p served/bucket
-    peer rclone serve s3 --addr 127.0.0.1:PORT --auth-key AKTEST,SECRETTEST served
+    port=$(ports 1)
+    ok 'rclone begins' serving "$port" "$DTCTL_TEST_OBJECTS/bin/rclone" serve s3 \
+        --addr "127.0.0.1:$port" --auth-key AKTEST,SECRETTEST served
     round 'rclone'
     s3_stop
+
+    # A bucket of this server is made by a signed PUT of its name, which s5cmd sends.
+    mkdir -p weed
+    printf '{"identities": [{"name": "tester", "actions": ["Admin", "Read", "Write", "List"],
+        "credentials": [{"accessKey": "AKTEST", "secretKey": "SECRETTEST"}]}]}\n' >keys.json
+    read -r port master master_rpc volume volume_rpc filer filer_rpc rpc < <(ports 8)
+    ok 'SeaweedFS begins' serving "$port" "$DTCTL_TEST_OBJECTS/bin/weed" server -dir=weed \
+        -ip=127.0.0.1 -ip.bind=127.0.0.1 -master.port="$master" -master.port.grpc="$master_rpc" \
+        -volume.port="$volume" -volume.port.grpc="$volume_rpc" -volume.max=20 \
+        -master.volumeSizeLimitMB=64 -filer -filer.port="$filer" -filer.port.grpc="$filer_rpc" \
+        -s3 -s3.port="$port" -s3.port.grpc="$rpc" -s3.config=keys.json
+    s5cmd() { env S3_ENDPOINT_URL="$AWS_ENDPOINT_URL" "$DTCTL_TEST_OBJECTS/bin/s5cmd" "$@"; }
+    wait_for 60 s5cmd mb s3://bucket
+    round 'SeaweedFS'
+    list s3://bucket/some/pre+fix/middle
+    signed=$(sed -n 's/.*"url":"\([^"]*\)".*/\1/p' list.out)
+    is "$(curl -s -o /dev/null -w '%{http_code}' "${signed%%\?*}")" 403 \
+        'SeaweedFS refuses an address without a signature'
+    short=$(s5cmd presign --expire 1s s3://bucket/some/pre+fix/middle)
+    sleep 2
+    sed -i "s|\"url\":\"[^\"]*\"|\"url\":\"${short//&/\\&}\"|" list.out
+    rm -rf store && mkdir store
+    get
+    like "$out" '"code":"auth".*403' 'SeaweedFS refuses an address whose time is over'
+    s3_stop
 else
-    skip 6 'rclone is not installed'
+    skip 16 'servers of the S3 protocol are not here (try: make setup)'
 fi
 done_testing

@@ -57,7 +57,7 @@ refused order=random "neither name nor shuffle:SEED"
 refused shard=count 'ShardedByS3Key is shard = key'
 refused 'include=*.jpg' "no file of 'set' matches include"
 refused unit=sample 'there is no .tar file'
-refused shards=key "unknown key 'inputs.set.shards' \(did you mean 'shard'\?\)"
+refused shards=key "unknown key 'inputs.set.shards' \(did you mean 'inputs.set.shard'\?\)"
 run dtctl train --dry-run --nodes 2:4 -- true
 is "$status" 0 'shares for a number of nodes that changes are dealt'
 like "$err" 'dealt anew when nodes come or go; replicas of each file: 1' 'the plan says so'

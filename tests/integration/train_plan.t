@@ -14,9 +14,17 @@ open("peak." + os.environ.get("RANK", "0"), "w").write(str(usage.ru_maxrss * 102
 sys.exit(os.waitstatus_to_exitcode(status))
 END
 cat >beside.py <<'END'
-# PLAN.json METRICS: ratios of the plan to the run
-import json, sys
+# PLAN.json METRICS SUMMARY.json WORDS: ratios of the plan to the run, and what the run says of it
+import json, re, sys
 plan = json.load(open(sys.argv[1]))
+first = plan["ranks"][0]["memory_bytes"]
+own = first["all"] - first["transit"] - first["program"]
+summary = json.load(open(sys.argv[3]))["memory_bytes"]
+print("summary:", "like the plan" if summary == own else "%d, planned %d" % (summary, own))
+n, unit = re.search(r"([0-9.]+) ([MG]B) planned once", open(sys.argv[4]).read()).groups()
+said = float(n) * {"MB": 1e6, "GB": 1e9}[unit]
+near = abs(said / own - 1) < 0.01
+print("sentence:", "like the plan" if near else "%s %s of %d" % (n, unit, own))
 for r in plan["ranks"]:
     ratio = r["memory_bytes"]["all"] / int(open("peak.%d" % r["rank"]).read())
     print("memory of rank %d: %.3f" % (r["rank"], ratio),
@@ -46,10 +54,13 @@ beside() { # RANKS SETTING…: a plan, and the run
         ok 'the run succeeds' env "${dirs[@]}" dtrun --standalone --nproc-per-node "$ranks" \
             --no-python python3 peak.py dttrain "${sets[@]}" "${more[@]}"
     fi
-    run python3 beside.py plan.json run/metrics.jsonl
+    cp "$WORK/out/ok.log" said
+    run python3 beside.py plan.json run/metrics.jsonl run/summary.json said
     diag "$out"
     unlike "$out" 'off' 'the memory of every rank is within 5 % of the plan'
     like "$out" 'memory of rank 0: .* near' 'the plan has rank 0'
+    like "$out" 'summary: like the plan.*sentence: like the plan' \
+        'the run reports the memory that the plan counts'
 }
 
 beside 1 train.model=resnet18

@@ -154,6 +154,11 @@ run dtctl train --name none --resume "$(id)" -- true
 is "$status" 2 'a run without state cannot be resumed'
 like "$err" 'cannot be resumed: it left no state' 'the error says that the run left no state'
 
+run dtctl train --name bare --nodes 1 -- false
+run dtctl train --name bare --nodes 1 -- false
+is "$status" 1 'a command that left no state fails again'
+unlike "$err" 'is not resumed' 'a command without a state is not worth a note'
+
 # A run without a follower may have failed meanwhile, with a state that only its node has.
 alone='cat "$DTCTL_STATE_DIR/n"; echo x >"$DTCTL_STATE_DIR/n"; exit 1'
 lone=$(dtctl train -d --name lone --nodes 1 -- sh -c "$alone" 2>/dev/null)

@@ -197,6 +197,7 @@ is "$status" 0 'down --forget succeeds' || diag "$err"
 link_up 3
 dtctl down -q >/dev/null 2>&1
 # ---- two clusters on one host -------------------------------------------------------------------
+none() { ! pgrep -f "$@"; }
 config root@node1
 mkdir second
 cp dtctl.toml second
@@ -208,6 +209,17 @@ id=$(dtctl train -d --name mine -- sh -c 'echo precious >$DTCTL_OUTPUT_DIR/p-$RA
 wait_for 20 precious 1
 going=$(dtctl train -d --name going -- sleep 60 2>/dev/null)
 cd second || exit 1
+theirs=$(dtctl train -d --name theirs -- sleep 600 2>/dev/null)
+run dtctl down --force -y
+is "$status" 0 'down --force succeeds while both clusters have an active run' || diag "$err"
+runs=$(on 1 ls /root/.dtctl/nodes/node1/runs | sort | paste -sd' ')
+is "$runs" "$going $id" 'down --force removes the runs of its own cluster alone'
+ok 'down --force ends the agent of its own run' none -- "--run $theirs"
+ok 'down --force leaves the agent of the other run' pgrep -f -- "--run $going"
+ok 'down --force leaves the results of the other cluster' precious 1
+ok 'down --force leaves the programs of the other cluster' \
+    on 1 sh -c 'test -x /root/.dtctl/nodes/node1/bin/dtrun-*'
+dtctl up -q >/dev/null 2>&1
 run dtctl down
 is "$status" 0 'down of one cluster succeeds while another has an active run' || diag "$err"
 like "$err" "node1: programs and content stay there for cluster 'default' in root@operator:$WORK" \

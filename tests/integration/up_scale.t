@@ -52,6 +52,69 @@ costs status status
 costs exec exec -- true
 costs 'a push of one large file' push large
 costs 'a push of many small files' push small
+
+# ---- connections --------------------------------------------------------------------------------
+# A program with much to do answers late, which is no distance: every host is one hop away.
+cat >busy.py <<'END'
+# COMMAND…: stopped for most of the time; prints its status and its most connections to port 22
+import os, signal, subprocess, sys, time
+
+with open("busy.log", "w") as log:
+    child = subprocess.Popen(sys.argv[1:], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+most, began = 0, time.monotonic()
+while child.poll() is None and time.monotonic() - began < 300:
+    os.kill(child.pid, signal.SIGSTOP)
+    time.sleep(0.01)
+    with open(f"/proc/{child.pid}/net/tcp") as table:
+        rows = [line.split() for line in table]
+    most = max(most, sum(row[2].endswith(":0016") and row[3] == "01" for row in rows))
+    os.kill(child.pid, signal.SIGCONT)
+    time.sleep(0.004)
+print(child.wait(), most)
+END
+head -c 32M /dev/urandom >larger
+read -r code most < <(DTCTL_CLUSTER_FANOUT=off python3 busy.py dtctl push larger)
+is "$code" 0 'a push by a busy program succeeds' || diag "$(tail -n 5 busy.log)"
+is "$most" $HOSTS_COUNT 'a busy program has one connection to each host'
+rm larger
+
+# ---- the cache of hashes ------------------------------------------------------------------------
+cat >opens.py <<'END'
+# FOLDER NAME COMMAND…: prints the command's status, and how often it opened and replaced the file
+import ctypes, os, struct, subprocess, sys
+
+OPEN, MOVED_TO = 0x20, 0x80
+libc = ctypes.CDLL(None)
+fd = libc.inotify_init1(os.O_NONBLOCK)
+libc.inotify_add_watch(fd, sys.argv[1].encode(), OPEN | MOVED_TO)
+with open("opens.log", "w") as log:
+    status = subprocess.run(sys.argv[3:], stdout=log, stderr=log).returncode
+counts = {OPEN: 0, MOVED_TO: 0}
+while True:
+    try:
+        got = os.read(fd, 1 << 20)
+    except BlockingIOError:
+        break
+    while got:
+        _, mask, _, size = struct.unpack_from("iIII", got)
+        name, got = got[16 : 16 + size].rstrip(b"\0"), got[16 + size :]
+        for kind in counts:
+            counts[kind] += bool(mask & kind and name == sys.argv[2].encode())
+print(status, counts[OPEN], counts[MOVED_TO])
+END
+# shellcheck disable=SC2016 # the workers' shell expands it
+dtctl train -d --name left -- \
+    sh -c 'for i in $(seq 20); do echo $i >"$DTCTL_OUTPUT_DIR/$RANK.$i"; done' \
+    >left.log 2>&1 || diag "$(cat left.log)"
+busy='starting|joining|running|waiting|stopping|started'
+# shellcheck disable=SC2317 # called through wait_for
+over() { ! dtctl ps 2>/dev/null | grep -qE "$busy"; }
+ok 'a run that nobody follows is over' wait_for 60 over
+read -r code opens replaced < <(python3 opens.py .dtctl/default hashes dtctl fetch left)
+is "$code" 0 'fetch brings the results of all hosts' || diag "$(tail -n 5 opens.log)"
+ok "the cache of hashes is read once for all hosts ($opens times)" test "$opens" -le 2
+is "$replaced" 1 'the cache of hashes is written once'
+
 # shellcheck disable=SC2016 # the workers' shell expands it
 costs 'a run whose results are fetched' train -- \
     sh -c 'for i in $(seq 100); do echo $i >"$DTCTL_OUTPUT_DIR/$RANK.$i"; done'

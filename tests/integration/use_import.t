@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # dtctl import: files of other tools become a dtctl.toml that dtctl itself accepts, in the parser
 # and in a dry run, with every field that has no equivalent by its line; wrong files are refused.
-# shellcheck disable=SC2016 # the configuration has dollars as they are
+# shellcheck disable=SC2016,SC2317 # the configuration has dollars as they are; called by name
 source "${0%/*}/../lib.sh"
 samples=$SRC/tests/integration/use_import
 
@@ -184,4 +184,33 @@ like "$err" "import takes sbatch.*, not 'slurm'" 'the error lists the formats'
 head -c 1100000 /dev/zero >big.sbatch
 run dtctl import sbatch big.sbatch
 is "$status" 2 'a file above 1 MiB is refused'
+
+# ---- a named pipe -------------------------------------------------------------------------------
+mkfifo pipe.sbatch
+opened() { readlink "/proc/$1/fd/"* | grep -q '/pipe\.sbatch$'; }
+ended() { [ ! -d "/proc/$1" ]; }
+# stopped SIGNAL STATUS DESCRIPTION COMMAND…
+stopped() {
+    "${@:4}" >stopped.out 2>stopped.err 9>&- &
+    local pid=$!
+    wait_for 30 opened $pid
+    kill -"$1" $pid
+    ok "$3: $1 ends the wait for a writer" wait_for 30 ended $pid
+    kill -KILL $pid 2>/dev/null
+    wait $pid
+    is $? "$2" "$3: the status is that of $1"
+}
+stopped TERM 143 import dtctl import sbatch pipe.sbatch
+like "$(cat stopped.err)" 'stopped by a signal' 'the error names the reason'
+stopped INT 130 import dtctl import sbatch pipe.sbatch
+stopped TERM 143 --config dtctl --config pipe.sbatch status
+exec 9<>pipe.sbatch
+stopped TERM 143 'a writer without a word' dtctl import sbatch pipe.sbatch
+exec 9>&-
+cat "$samples/vision.sbatch" >pipe.sbatch &
+run dtctl import sbatch pipe.sbatch
+is "$status:$(grep -c . <<<"$out")" "0:$(dtctl import sbatch "$samples/vision.sbatch" 2>/dev/null |
+    grep -c .)" 'a pipe with a writer is read whole'
+run dtctl import sbatch <(sleep 0.2; cat "$samples/vision.sbatch")
+is "$status" 0 '<(command) is read'
 done_testing

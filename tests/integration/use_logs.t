@@ -32,6 +32,24 @@ is "$(grep -c 'out 100' <<<"$out")" 4 '--tail can be followed with -f'
 run dtctl logs --tail -2 over
 is "$status" 2 'less than none is refused'
 
+# ---- many lines are few writes ------------------------------------------------------------------
+NTH=$BUILD/release/tests/tools/nth_call MANY=6000
+few() { # DESCRIPTION COMMAND…: prints at least MANY lines, with a tenth as many writes
+    local calls
+    "$NTH" -n 0 -c write -- "${@:2}" 3>report >few.out 2>few.err
+    read -r calls _ < <(sed 's/calls=//' report)
+    ok "$1: $MANY lines are printed" test "$(grep -c '\] line' few.out)" = $MANY
+    ok "$1: they take ${calls:-no count of} writes" test "$calls" -le $((MANY / 10))
+}
+if "$NTH" -n 0 -- true 3>report 2>/dev/null; then
+    few train dtctl train --name many -- sh -c "seq -f 'line %g' $((MANY / 2))"
+    few logs dtctl logs many
+    few 'logs -f' dtctl logs -f many
+    few 'logs --tail' dtctl logs --tail $MANY many
+else
+    skip 8 'ptrace is not permitted here'
+fi
+
 run dtctl logs --node nod0 over
 like "$status $err" "^1 .*no node 'nod0' \(did you mean 'node0'\?\)" \
     'a node that is not there is refused'
@@ -66,7 +84,7 @@ rm -f go
 dtctl train -d --name aged --nodes 1 -- sh -c 'seq 3; echo e >&2
     while [ ! -e "$1" ]; do sleep 0.1; done; echo late
     while [ ! -e "$1.end" ]; do sleep 0.1; done; echo last' - "$PWD/go" >/dev/null 2>&1
-noted() { # LINES of stdout whose time is noted
+noted() { # MANY of stdout whose time is noted
     awk -v bytes="$1" '$2 == bytes { found = 1 } END { exit !found }' \
         .dtctl/default/nodes/node0/runs/aged-*/attempt_0/0/log-times
 }

@@ -28,6 +28,7 @@ resource "aws_vpc_security_group_ingress_rule" "ssh" {
 
 resource "aws_vpc_security_group_ingress_rule" "cluster" {
   security_group_id            = aws_security_group.cluster.id
+  description                  = "Everything from the nodes"
   ip_protocol                  = "-1"
   referenced_security_group_id = aws_security_group.cluster.id
   tags                         = merge(var.tags, { Name = "${var.name}-cluster" })
@@ -36,6 +37,7 @@ resource "aws_vpc_security_group_ingress_rule" "cluster" {
 # EFA traffic is matched by rules that name a group only: a rule for all addresses does not do.
 resource "aws_vpc_security_group_egress_rule" "cluster" {
   security_group_id            = aws_security_group.cluster.id
+  description                  = "Everything to the nodes"
   ip_protocol                  = "-1"
   referenced_security_group_id = aws_security_group.cluster.id
   tags                         = merge(var.tags, { Name = "${var.name}-cluster" })
@@ -65,6 +67,7 @@ resource "aws_vpc_security_group_egress_rule" "s3" {
   count = var.closed ? 1 : 0
 
   security_group_id = aws_security_group.cluster.id
+  description       = "HTTPS to S3"
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443

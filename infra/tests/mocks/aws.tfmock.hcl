@@ -17,6 +17,9 @@ mock_data "aws_ec2_instance_type_offerings" {
 mock_data "aws_ssm_parameter" {
   defaults = { insecure_value = "ami-0123456789abcdef0" }
 }
+mock_data "aws_ami" {
+  defaults = { architecture = "x86_64" }
+}
 mock_data "aws_region" {
   defaults = { name = "us-east-1" }
 }

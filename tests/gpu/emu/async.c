@@ -25,6 +25,7 @@ void async_complete(struct warp *w, struct copy *c) {
         for (u32 n = 0; n < c->from_bytes; n += whole)
             memcpy(b->shared + c->to + n, global_read(w, c->from + n, whole), whole);
         memset(b->shared + c->to + c->from_bytes, 0, c->bytes - c->from_bytes);
+        w->lane = c->lane;
         shared_arrived(w, c->to, c->bytes);
         return;
     }
@@ -50,9 +51,10 @@ static void cp_async(struct warp *w, const struct insn *i, u32 mask) {
          if (from_bytes == bytes) {
              reads |= 1u << l;
              global_read(w, source[l], bytes);
-         } shared_begin(w, to, bytes);
+         } w->lane = (u32)l;
+         shared_begin(w, to, bytes);
          append(&w->copies, &w->n_copies, &w->copies_cap,
-                (struct copy){(u32)to, bytes, from_bytes, source[l], w->committed, -1}));
+                (struct copy){(u32)to, bytes, from_bytes, source[l], w->committed, -1, (u32)l}));
     count_global(source, reads, bytes);
     count_shared(place, mask, bytes);
 }
@@ -115,6 +117,11 @@ static int first(u32 mask) {
     return __builtin_ctz(mask);
 }
 
+// The lane that accesses an mbarrier, or all.
+static u32 who(u32 mask) {
+    return mask & (mask - 1) ? LANES : (u32)first(mask);
+}
+
 static u64 where(struct warp *w, const struct insn *i, int k, u32 mask) {
     u64 at = shared_offset(i, lane_address(w, i, k, first(mask)));
     EACH(if (shared_offset(i, lane_address(w, i, k, l)) != at)
@@ -128,6 +135,7 @@ static void init(struct warp *w, const struct insn *i, u32 mask) {
     u32 count = (u32)lane_value(w, &i->op[1], 0, first(mask));
     if (count == 0 || count > MBARRIER_COUNT_MAX)
         fault("an mbarrier for %u arrivals", count);
+    w->lane = who(mask);
     shared_write(w, at, MBARRIER_BYTES);
     for (u32 n = 0; n < b->n_mbarriers; n++)
         if (b->mbarrier[n].address == at)
@@ -152,6 +160,7 @@ static void inval(struct warp *w, const struct insn *i, u32 mask) {
 static struct mbarrier *used(struct warp *w, const struct insn *i, int k, u32 mask) {
     u64 at = where(w, i, k, mask);
     struct mbarrier *m = mbarrier_at(w->b, at);
+    w->lane = who(mask);
     shared_read(w, at, MBARRIER_BYTES);
     return m;
 }
@@ -202,16 +211,17 @@ static void arrive_behind(struct warp *w, const struct insn *i, u32 mask) {
 // -------------------------
 static void bulk(struct warp *w, const struct insn *i, u32 mask) {
     struct block *b = w->b;
-    EACH(u64 to = shared_offset(i, lane_address(w, i, 0, l)); u64 from = lane_address(w, i, 1, l);
-         u32 bytes = (u32)lane_value(w, &i->op[2], 0, l);
-         struct mbarrier *m = mbarrier_at(b, shared_offset(i, lane_address(w, i, 3, l)));
-         if (bytes == 0 || bytes % 16 || to % 16 || from % 16)
-             fault("cp.async.bulk of %u bytes: size and addresses must be multiples of 16", bytes);
-         for (u32 n = 0; n < bytes; n += 16) {
-             global_read(w, from + n, 16);
-             shared_begin(w, to + n, 16);
-         } append(&b->bulk, &b->n_bulk, &b->bulk_cap,
-                  (struct copy){(u32)to, bytes, bytes, from, w->id, (s32)(m - b->mbarrier)}));
+    EACH(
+        u64 to = shared_offset(i, lane_address(w, i, 0, l)); u64 from = lane_address(w, i, 1, l);
+        u32 bytes = (u32)lane_value(w, &i->op[2], 0, l);
+        struct mbarrier *m = mbarrier_at(b, shared_offset(i, lane_address(w, i, 3, l)));
+        if (bytes == 0 || bytes % 16 || to % 16 || from % 16)
+            fault("cp.async.bulk of %u bytes: size and addresses must be multiples of 16", bytes);
+        w->lane = (u32)l; for (u32 n = 0; n < bytes; n += 16) {
+            global_read(w, from + n, 16);
+            shared_begin(w, to + n, 16);
+        } append(&b->bulk, &b->n_bulk, &b->bulk_cap,
+                 (struct copy){(u32)to, bytes, bytes, from, w->id, (s32)(m - b->mbarrier), LANES}));
 }
 
 bool bulk_complete_one(struct block *b) {
@@ -232,6 +242,7 @@ bool bulk_complete_one(struct block *b) {
     struct mbarrier *m = &b->mbarrier[c.mbarrier];
     for (u32 q = 0; q < c.bytes; q += 16)
         memcpy(b->shared + c.to + q, global_read(w, c.from + q, 16), 16);
+    w->lane = c.lane;
     shared_arrived(w, c.to, c.bytes);
     clock_join(m->clock, w->clock);
     clock_tick(w);

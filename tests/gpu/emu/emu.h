@@ -230,6 +230,7 @@ struct copy { // bytes under way to shared memory
     u64 from;
     u32 group;    // cp.async: number of its commit_group
     s32 mbarrier; // of the block, or -1
+    u32 lane;     // that started it
 };
 
 struct warp {
@@ -244,6 +245,8 @@ struct warp {
     u32 barrier;          // that it waits at
     u32 clock[WARPS_MAX]; // what it has seen of each warp: every access up to this time
     u32 floor;            // what it has seen of every warp, or an earlier time
+    u32 span;             // number of the time since its lanes last waited for each other
+    u32 lane;             // that accesses shared memory; LANES: all of them
     struct copy *copies;
     u32 n_copies, copies_cap, committed;
     const struct insn *at;
@@ -297,6 +300,7 @@ void shadow_clear(struct block *b); // before each block
 void clock_join(u32 *to, const u32 *from);
 void clock_learn(struct warp *w, const u32 *from);
 void clock_tick(struct warp *w);
+void span_begin(struct warp *w); // the lanes of the warp have waited for each other
 
 u8 *global_read(struct warp *w, u64 address, u32 bytes);
 u8 *global_write(struct warp *w, u64 address, u32 bytes);

@@ -2,7 +2,8 @@
 // shared.c: shared memory of a block. Each warp has a clock, and knows up to which time it has seen
 // the accesses of every other warp; barriers hand that knowledge on. An access to a byte is a race
 // unless the warp has seen the last write to it and, for a write, every read since (vector clocks,
-// as in Flanagan and Freund, "FastTrack", 2009).
+// as in Flanagan and Freund, "FastTrack", 2009). Lanes of one warp may run apart, too: a byte that
+// one of them wrote is a race for another one until a barrier of the block or the warp.
 #include "emu.h"
 
 #include <string.h>
@@ -17,13 +18,18 @@ static struct {
     u32 read[WARPS_MAX][PTX_SHARED_MAX]; // time of each warp's last read, by byte
     u32 last_read[PTX_SHARED_MAX];       // the latest of these
     u32 latest;                          // the latest time of any warp
+    u32 wrote_in[PTX_SHARED_MAX];        // span and lane of the last write, by byte
+    u32 read_in[PTX_SHARED_MAX];         // span and lane of the last read
+    u32 spans;                           // that were begun
 } shadow;
 enum { UNWRITTEN, WRITTEN, IN_FLIGHT };
 #define TIME_MAX ((u32)1 << 31) // that a block begins with
+#define SPAN_MAX ((u32)1 << 25) // with which a block begins
+#define LANE_MAX 64             // of the number of a lane, or LANES
 
 // Clocks continue from block to block, and every warp begins with having seen all of the past.
 void shadow_clear(struct block *b) {
-    if (shadow.latest > TIME_MAX)
+    if (shadow.latest > TIME_MAX || shadow.spans > SPAN_MAX)
         memset(&shadow, 0, sizeof shadow);
     for (u32 n = 0; n < b->n_warps; n++) {
         struct warp *w = &b->warp[n];
@@ -31,6 +37,7 @@ void shadow_clear(struct block *b) {
             w->clock[q] = shadow.latest;
         w->clock[n]++;
         w->floor = shadow.latest;
+        span_begin(w);
     }
     shadow.latest++;
     memset(shadow.state, UNWRITTEN, b->shared_bytes);
@@ -41,12 +48,17 @@ void clock_join(u32 *to, const u32 *from) {
     for (int n = 0; n < WARPS_MAX; n++)
         to[n] = to[n] > from[n] ? to[n] : from[n];
 }
+void span_begin(struct warp *w) {
+    w->span = ++shadow.spans;
+}
 void clock_tick(struct warp *w) {
+    span_begin(w);
     u32 now = ++w->clock[w->id];
     shadow.latest = now > shadow.latest ? now : shadow.latest;
 }
 void clock_learn(struct warp *w, const u32 *from) {
     u32 floor = UINT32_MAX;
+    span_begin(w);
     clock_join(w->clock, from);
     for (u32 q = 0; q < w->b->n_warps; q++)
         floor = w->clock[q] < floor ? w->clock[q] : floor;
@@ -113,28 +125,50 @@ INLINED void no_read_unseen(const struct warp *w, const char *what, u64 offset, 
         find_read_unseen(w, what, offset, bytes);
 }
 
+// Has another lane of this warp accessed one of these bytes in this span?
+INLINED bool apart(const struct warp *w, const u32 *in, u32 bytes) {
+    u32 me = w->span * LANE_MAX + w->lane, all = w->lane == LANES, found = 0;
+    for (u32 n = 0; n < bytes; n++) {
+        u32 other = in[n] ^ me;
+        found |= (other < LANE_MAX) & ((other | all) != 0);
+    }
+    return found;
+}
+INLINED void no_lane_apart(const struct warp *w, const char *what, const char *did, const u32 *in,
+                           u64 offset, u32 bytes) {
+    if (apart(w, in + offset, bytes))
+        fault("race: %s at shared offset %llu, which another lane of the warp %s without a barrier "
+              "between",
+              what, (unsigned long long)offset, did);
+}
+
 INLINED void written(struct warp *w, u64 offset, u32 bytes, bool atomic) {
-    u32 now = w->clock[w->id];
-    for (u64 n = offset; n < offset + bytes; n++)
+    u32 now = w->clock[w->id], me = w->span * LANE_MAX + w->lane;
+    for (u64 n = offset; n < offset + bytes; n++) {
         shadow.wrote[n] = now;
+        shadow.wrote_in[n] = me;
+    }
     memset(shadow.writer + offset, (u8)w->id, bytes);
     memset(shadow.state + offset, WRITTEN, bytes);
     memset(shadow.atomic + offset, atomic, bytes);
 }
 
 INLINED void may_read(struct warp *w, u64 offset, u32 bytes) {
-    u32 unwritten = 0, now = w->clock[w->id];
+    u32 unwritten = 0, now = w->clock[w->id], me = w->span * LANE_MAX + w->lane;
     within(w, "read", offset, bytes);
     settled("read", offset, bytes);
     for (u64 n = offset; n < offset + bytes; n++) {
         unwritten |= shadow.state[n] == UNWRITTEN;
         shadow.read[w->id][n] = now;
         shadow.last_read[n] = shadow.last_read[n] > now ? shadow.last_read[n] : now;
+        bool shared = shadow.read_in[n] / LANE_MAX == w->span && shadow.read_in[n] != me;
+        shadow.read_in[n] = shared ? w->span * LANE_MAX + LANES : me;
     }
     if (unwritten)
         fault("read of %u bytes of shared memory that nobody wrote, at offset %llu", bytes,
               (unsigned long long)offset);
     no_write_unseen(w, "read", offset, bytes, false);
+    no_lane_apart(w, "read", "wrote", shadow.wrote_in, offset, bytes);
 }
 
 u8 *shared_read(struct warp *w, u64 offset, u32 bytes) {
@@ -153,6 +187,7 @@ INLINED void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, 
     settled(what, offset, bytes);
     no_write_unseen(w, what, offset, bytes, atomic);
     no_read_unseen(w, what, offset, bytes);
+    no_lane_apart(w, what, "read", shadow.read_in, offset, bytes);
 }
 
 INLINED void written_by(struct warp *w, u64 offset, u32 bytes) {
@@ -186,6 +221,7 @@ void shared_begin(struct warp *w, u64 offset, u32 bytes) {
     settled("asynchronous copy", offset, bytes);
     no_write_unseen(w, "asynchronous copy", offset, bytes, false);
     no_read_unseen(w, "asynchronous copy", offset, bytes);
+    no_lane_apart(w, "asynchronous copy", "read", shadow.read_in, offset, bytes);
     memset(shadow.state + offset, IN_FLIGHT, bytes);
 }
 

@@ -35,6 +35,7 @@ static void ldmatrix(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *d = &i->op[0];
     all_lanes(i, mask);
     parts(i, d);
+    w->lane = LANES;
     u16 part[4][PART][PART];
     for (u32 p = 0; p < d->n; p++) {
         u64 address[PART];
@@ -58,6 +59,7 @@ static void stmatrix(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *s = &i->op[1];
     all_lanes(i, mask);
     parts(i, s);
+    w->lane = LANES;
     bool turned = HAS(TRANS);
     for (u32 p = 0; p < s->n; p++) {
         u16 part[PART][PART];

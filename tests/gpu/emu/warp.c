@@ -98,6 +98,7 @@ static void activemask(struct warp *w, const struct insn *i, u32 mask) {
 
 static void syncwarp(struct warp *w, const struct insn *i, u32 mask) {
     same_member(w, i, &i->op[0], mask);
+    span_begin(w);
 }
 
 #define MODES (MOD(UP) | MOD(DOWN) | MOD(BFLY) | MOD(IDX))

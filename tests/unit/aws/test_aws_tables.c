@@ -17,7 +17,7 @@ static void types(void) {
     is_int(t->efa, 4, "the type has four EFA interfaces");
     ok(aws_instance_types_find("p9.nano") == NULL, "an unknown type is not made up");
     static const char *const further[] = {"g6.16xlarge", "g6e.16xlarge", "g7.48xlarge",
-                                          "g7e.4xlarge", "gr6.8xlarge"};
+                                          "g7e.4xlarge", "gr6.8xlarge",  "p3dn.24xlarge"};
     for (size_t i = 0; i < sizeof further / sizeof further[0]; i++)
         ok(aws_instance_types_find(further[i]) != NULL, "%s is known", further[i]);
     is_str(aws_instance_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name is found");
@@ -113,7 +113,6 @@ static void refusals(void) {
             "UnauthorizedOperation");
     refusal("api error RequestLimitExceeded: Request limit exceeded.", AWS_REFUSAL_THROTTLE,
             "RequestLimitExceeded");
-    refusal("No valid credential sources found: Please see …", AWS_REFUSAL_PERMISSION, "");
     refusal(
         "waiting for EC2 Instance (i-1) create: unexpected state 'shutting-down', wanted target "
         "'running'. last error: Server.InsufficientInstanceCapacity: Insufficient capacity",
@@ -202,6 +201,11 @@ static void refusals_told(void) {
     r = aws_refusal_of(&a, "api error VpcLimitExceeded: The maximum number of VPCs was reached");
     has_str(r.quota, "L-F678F1CE", "another quota is named by its code");
     ok(r.everywhere, "the quota holds in all zones of the region");
+    r = aws_refusal_of(&a, "api error InvalidPlacementGroup.Unknown: The placement group 'ours' is "
+                           "unknown.");
+    has_str(r.next, "aws.placement_group_name",
+            "an unknown group suggests the option that names it");
+    ok(r.everywhere, "no zone helps where the group does not exist");
     struct aws_refusal zone = aws_refusal_of(&a, "t9.x is not offered in us-east-1a; it is in: .");
     struct aws_refusal region =
         aws_refusal_of(&a, "t9.x is not offered in us-east-1; choose another region or type.");
@@ -211,6 +215,68 @@ static void refusals_told(void) {
     ok(aws_refusal_outranks(&region, &zone), "the region says more than the zone");
     ok(aws_refusal_outranks(&type, &region), "AWS's code says more than none");
     ok(!aws_refusal_outranks(&type, &type), "the first of two alike stays");
+}
+
+// Credentials that do not hold are no lack of rights.
+static void refusals_of_credentials(void) {
+    static const struct {
+        const char *text, *next;
+    } cases[] = {
+        {"api error ExpiredToken: The security token included in the request is expired",
+         "have expired: log in again (aws sso login)"},
+        {"api error ExpiredTokenException: The security token included in the request is expired",
+         "have expired: log in again"},
+        {"api error RequestExpired: Request has expired.", "have expired: log in again"},
+        {"api error SignatureDoesNotMatch: Signature not yet current", "the clock"},
+        {"api error InvalidClientTokenId: The security token included in the request is invalid.",
+         "are not valid: check them"},
+        {"api error AuthFailure: AWS was not able to validate the provided access credentials",
+         "are not valid: check them"},
+        {"api error UnrecognizedClientException: x", "are not valid: check them"},
+        {"No valid credential sources found: Please see …", "give some"},
+        {"failed to get shared config profile, nosuch", "aws.profile"},
+        {"failed to refresh cached credentials, the SSO session has expired", "log in again"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct aws_refusal r = aws_refusal_of(&a, cases[i].text);
+        is_str(aws_refusal_name(r.kind), "credentials", "%.60s", cases[i].text);
+        has_str(r.next, cases[i].next, "the next step is about the credentials");
+        is_str(r.action, "", "no action is missing");
+        ok(r.everywhere && !aws_refusal_is_local(r.kind), "no zone helps");
+    }
+}
+
+// The module refuses a setting before AWS is asked for anything.
+static void refused_variables(void) {
+    static const struct {
+        const char *text, *variable, *words;
+    } cases[] = {
+        {"Invalid value for variable: instance_type: a name such as g6.12xlarge belongs here.  "
+         "This was checked by the validation rule at variables.tf:112,3-13.",
+         "instance_type", "a name such as g6.12xlarge belongs here"},
+        {"Resource precondition failed: vpc_id: subnet_id is needed with it.", "vpc_id",
+         "subnet_id is needed with it"},
+        {"Resource postcondition failed: vpc_id: subnet-1 is not in it but in vpc-1.", "vpc_id",
+         "subnet-1 is not in it but in vpc-1"},
+        {"Resource precondition failed: g6.xlarge is not offered in us-east-1a; it is in: x.", NULL,
+         NULL},
+        {"Resource precondition failed: cluster full of me runs already: x", NULL, NULL},
+        {"Resource precondition failed: user data: node0's is larger than EC2's 16384 bytes.", NULL,
+         NULL},
+        {"creating EC2 VPC: Invalid value for variable: cluster: x", NULL, NULL},
+        {"Invalid value for variable", NULL, NULL},
+        {"Invalid value for variable: : x", NULL, NULL},
+        {"", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *variable = NULL, *words = NULL;
+        bool is_one = aws_refusal_variable(&a, cases[i].text, &variable, &words);
+        ok(is_one == (cases[i].variable != NULL), "%.60s", cases[i].text);
+        if (!is_one || !cases[i].variable)
+            continue;
+        is_str(variable, cases[i].variable, "the variable is read");
+        is_str(words, cases[i].words, "the rule is read");
+    }
 }
 
 static struct aws_refusal of_kind(enum aws_refusal_kind kind) {
@@ -333,6 +399,8 @@ int main(void) {
     sizes();
     refusals();
     refusals_told();
+    refusals_of_credentials();
+    refused_variables();
     tries();
     tries_learnt();
     tries_outside_a_group();

@@ -77,6 +77,7 @@ static void vars(void) {
            "the endpoint is written");
     is_str(json_get_str(json_get(j, "tags"), "team", ""), "x", "the tags are written");
     ok(is_null(j, "root_iops"), "0 is gp3's own");
+    ok(is_null(j, "placement_group_name"), "no group of others is entered unless it is named");
     ok(is_null(j, "closed_metadata"), "whether the role is the runs' is the module's to choose");
     struct strbuf text = {0};
     struct err e = {0};
@@ -101,8 +102,11 @@ static void vars(void) {
     ok(is_null(j, "spot_max_price"), "only spot instances have a price limit");
     is_str(json_get_str(j, "capacity_reservation_id", ""), "cr-12345678",
            "the reservation is written");
-    c = load("[aws]\nimage = '/aws/service/x'\nclosed_metadata = 'off'\n");
+    c = load("[aws]\nimage = '/aws/service/x'\nclosed_metadata = 'off'\n"
+             "placement_group_name = 'ours of 2026'\n");
     j = written(&c.aws, &v);
+    is_str(json_get_str(j, "placement_group_name", ""), "ours of 2026",
+           "the name of an existing placement group is written");
     const struct json *closed = json_get(j, "closed_metadata");
     ok(closed && closed->type == JSON_BOOL && !closed->boolean,
        "the port is closed unless it was opened by option");
@@ -153,6 +157,13 @@ static void plan(void) {
     has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3",
             "the plan counts the addresses that EFA needs");
     strbuf_clear(&text);
+    p.until_ms = clock_of_iso("2026-01-02T03:04:05Z");
+    p.left_ms = 3600000;
+    aws_plan_format(&p, &text);
+    has_str(strbuf_cstr(&text),
+            "ends in 1:00:00 (2026-01-02T03:04Z), at most $43.92 until then, without volumes",
+            "the plan of a cluster that exists has the end of its lease, and what is still to pay");
+    strbuf_clear(&text);
     c = load("[aws]\ninstance_type = 'g6.8xlarge'\n");
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 6);
     aws_plan_format(&p, &text);
@@ -194,11 +205,29 @@ static void rules(void) {
         {"[aws]\nfallback = ['capacity-block']\n", "needs the id of one"},
         {"[aws]\nfallback = ['reservation']\ncapacity_reservation = 'cr-12345678'\n",
          "is in one zone"},
+        {"[aws]\nfallback = ['capacity-block']\ncapacity_reservation = 'cr-12345678'\n"
+         "zones = ['us-east-1a']\nplacement_group = 'on'\n",
+         "aws.placement_group: a capacity block places its instances itself"},
+        {"[aws]\nfallback = ['spot', 'capacity-block']\ncapacity_reservation = 'cr-12345678'\n"
+         "zones = ['us-east-1a']\nplacement_group_name = 'ours'\n",
+         "aws.placement_group_name: a capacity block places its instances itself"},
+        {"[aws]\nfallback = ['capacity-block']\ncapacity_reservation = 'cr-12345678'\n"
+         "zones = ['us-east-1a']\nplacement_group = 'off'\n",
+         ""},
+        {"[aws]\nplacement_group = 'on'\n", ""},
+        {"[aws]\nplacement_group_name = 'ours'\n", ""},
+        {"[aws]\nplacement_group_name = 'ours'\nplacement_group = 'off'\n",
+         "aws.placement_group_name: 'ours' belongs with aws.placement_group = \"auto\""},
         {"[aws]\ninstance_type = 'g5g.xlarge'\n", "is for arm64"},
         {"[aws]\ninstance_type = 'g6f.large'\n", "'g6f.large' has a part of a GPU"},
         {"[aws]\ninstance_type = 'gr6f.4xlarge'\n", "GRID driver is in no default image"},
         {"[aws]\ninstance_type = 'g6f.large'\nimage = 'ami-12345678'\n", ""},
         {"[aws]\ninstance_type = 'g6.xlarge'\n", ""},
+        {"[aws]\nboot_timeout = '9s'\n", "no node is ready in less than 10 s"},
+        {"[aws]\ninstance_type = 'p3dn.24xlarge'\n",
+         "'p3dn.24xlarge' has GPUs that the driver of the default image does not know"},
+        {"[aws]\ninstance_type = 'p3.2xlarge'\n", "does not know"},
+        {"[aws]\ninstance_type = 'p3dn.24xlarge'\nimage = 'ami-12345678'\n", ""},
         {"[aws]\nvpc = 'vpc-12345678'\n", "needs a subnet"},
         {"[aws]\nstate_region = 'us-west-2'\n", "of the bucket of aws.state"},
         {"[aws]\nstate = 's3://bucket'\nstate_region = 'us-west-2'\n", ""},
@@ -210,6 +239,49 @@ static void rules(void) {
         const char *region = c.aws.region[0] ? c.aws.region : "us-east-1";
         is_int(aws_settings_check(&c, region, &e), cases[i].words[0] ? -1 : 0, "%s", cases[i].text);
         has_str(e.text, cases[i].words, "the plan's error has the expected words");
+    }
+}
+
+static void boot_times(void) {
+    static const struct {
+        const char *text;
+        int64_t minutes;
+    } cases[] = {
+        {"[aws]\n", 15},
+        {"[aws]\ninstance_type = 'g4dn.metal'\n", 40},
+        {"[aws]\ninstance_type = 'm7i.metal-24xl'\n", 40},
+        {"[aws]\ninstance_type = 'g4dn.metal'\nboot_timeout = '5m'\n", 5},
+        {"[aws]\nboot_timeout = '20m'\n", 20},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct config c = load(cases[i].text);
+        is_int(aws_boot_timeout_ms(&c.aws), cases[i].minutes * 60000, "%s", cases[i].text);
+    }
+}
+
+// The options behind the variables that infra/ may refuse.
+static void options(void) {
+    static const struct {
+        const char *variable, *option;
+    } cases[] = {
+        {"ami_id", "aws.image"},
+        {"az", "aws.zones"},
+        {"cluster", "cluster.name"},
+        {"nodes", "cluster.nodes"},
+        {"ttl_s", "lease.ttl"},
+        {"s3_prefix", "aws.s3"},
+        {"purchase", "aws.fallback"},
+        {"vpc_id", "aws.vpc"},
+        {"root_iops", "aws.root_iops"},
+        {"instance_type", "aws.instance_type"},
+        {"made", NULL},
+        {"", NULL},
+    };
+    struct config c = load("");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *option = aws_vars_option(&c, cases[i].variable);
+        is_str(option ? option : "", cases[i].option ? cases[i].option : "",
+               "the variable '%s' has its option", cases[i].variable);
     }
 }
 
@@ -296,6 +368,8 @@ int main(void) {
     backend();
     plan();
     rules();
+    options();
+    boot_times();
     profiles();
     readiness();
     lease_ends();

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/conf/config, train_config and the renderers: every row of dtctl's and dttrain's tables is
 // walked, so that flags, file, environment, help, manual, completions and example cannot drift.
-#include "conf/config.h"
+#include "base/bucket_name.h"
 #include "conf/render.h"
-#include "sys/file.h"
-#include "tests/tap.h"
+#include "tests/unit/conf/config_fixture.h"
 
 #include <ctype.h>
-#include <unistd.h>
 
 static const char *const verbs[] = {"init",       "plan",    "bench", "up",   "status", "train",
                                     "run",        "exec",    "ssh",   "push", "fetch",  "logs",
                                     "ps",         "stop",    "down",  "gc",   "doctor", "config",
                                     "completion", "version", NULL};
-static struct arena a;
-static struct config c;
-static struct cli_rest rest;
 static const char *folder; // scratch, removed at the end
 
 static const struct render_program *program(void) {
@@ -30,26 +25,6 @@ static const struct render_program *program(void) {
     for (int i = 0; verbs[i]; list[i] = &all[i], i++)
         all[i] = (struct render_verb){.name = verbs[i], .summary = "do it's \"thing\""};
     return &p;
-}
-
-// Loads `dtctl VERB WORDS…` with a file's text and one variable (both may be NULL).
-static const char *load(const char *verb, const char *words, const char *text, const char *var) {
-    static char *none[] = {NULL};
-    static char *env[2]; // the configuration keeps it
-    env[0] = var ? arena_strdup(&a, var) : NULL;
-    char **argv = none;
-    size_t argc = words && *words ? str_split(&a, words, '|', &argv) : 0;
-    struct config_verb v = {.verb = verb};
-    struct err e;
-    err_clear(&e);
-    config_open(&c, &a, "dtctl", env);
-    if (text && (file_write_atomic("dtctl.toml", text, strlen(text), 0600, &e) < 0))
-        bail_out("%s", e.text);
-    if (!text)
-        unlink("dtctl.toml");
-    int r = config_load(&c, &v, (int)argc, (const char *const *)argv, &rest, &e);
-    ok((r == 0) == (e.code == ERR_NONE), "status and error agree");
-    return arena_strdup(&a, e.text);
 }
 
 static const char *value_of(const struct option_set *s, const struct option_bound *b,
@@ -333,6 +308,18 @@ static void test_verb(void) {
     is_int(err_status(e.code), 2, "a usage error exits with 2");
 }
 
+// All keys with a bucket have one rule, that of base/bucket_name.h.
+static void test_buckets(void) {
+    static const char *const keys[] = {"aws.s3", "aws.state", "outputs.s3"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *good = arena_printf(&a, "--set=%s=s3://b.1/x", keys[i]);
+        const char *bad = arena_printf(&a, "--set=%s=s3://b1-/x", keys[i]);
+        is_str(load("train", good, "", NULL), "", "%s takes a bucket", keys[i]);
+        has_str(load("train", bad, "", NULL), "a bucket has " BUCKET_NAME_RULE,
+                "%s refuses a name that no bucket has", keys[i]);
+    }
+}
+
 static void test_load(void) {
     is_str(load("up", "", NULL, NULL), "", "the configuration may lack a file");
     ok(c.cluster.provider == CONFIG_LOCAL && c.cluster.nodes == 2 && !c.file_found,
@@ -437,6 +424,7 @@ int main(void) {
     test_help();
     test_init();
     test_verb();
+    test_buckets();
     test_load();
     test_unknown_env();
     arena_fini(&a);

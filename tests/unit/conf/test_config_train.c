@@ -1,28 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer's configuration: what it reads of dtctl.toml, and of the share that dtctl writes.
-#include "conf/config.h"
 #include "conf/render.h"
-#include "sys/file.h"
-#include "tests/tap.h"
-
-#include <unistd.h>
-
-static struct arena a;
-static struct config c;
-
-// Loads `dtctl train WORDS…` with a file's text.
-static void load(const char *words, const char *text) {
-    static char *none[] = {NULL};
-    char **argv;
-    size_t argc = str_split(&a, words, '|', &argv);
-    struct config_verb v = {.verb = "train"};
-    struct cli_rest rest;
-    struct err e = {0};
-    config_open(&c, &a, "dtctl", none);
-    if (file_write_atomic("dtctl.toml", text, strlen(text), 0600, &e) < 0 ||
-        config_load(&c, &v, (int)argc, (const char *const *)argv, &rest, &e) < 0)
-        bail_out("%s", e.text);
-}
+#include "tests/unit/conf/config_fixture.h"
 
 static const char *train(const char *words, char *const *environ_, struct train_config *t,
                          struct train_flags *f, struct option_set *s) {
@@ -41,9 +20,11 @@ static void test_train(void) {
     struct strbuf b = {0}, out = {0};
     struct err e;
     char var[] = "DTCTL_TRAIN_LR=0.5", *environ_[] = {var, NULL};
-    load("--nodes=2|--set=train.epochs=3|--set=train.hidden=5,6",
-         "[cluster]\nnodes = 3\n[metrics]\nloss = \"Loss (.*)\"\n"
-         "[train]\nlr = 0.25\nmean = [0.5, 0.25, 0.125]\n");
+    is_str(load("train", "--nodes=2|--set=train.epochs=3|--set=train.hidden=5,6",
+                "[cluster]\nnodes = 3\n[metrics]\nloss = \"Loss (.*)\"\n"
+                "[train]\nlr = 0.25\nmean = [0.5, 0.25, 0.125]\n",
+                NULL),
+           "", "dtctl reads the file");
     is_str(train("--config|dtctl.toml|--set|train.epochs=4", NULL, &t, &f, &s), "",
            "a whole dtctl.toml is read");
     ok(t.lr == 0.25 && t.epochs == 4 && t.mean.count == 3 && strcmp(t.model, "resnet18") == 0,

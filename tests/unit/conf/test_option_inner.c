@@ -26,6 +26,11 @@ int main(void) {
     is_str(c.job.env_bundle, "t.tar", "the task's key counts");
     option_set_text(&c.set, "env.bundle.archive=s.tar", (struct option_place){.name = "--set"});
     is_str(c.job.env_bundle, "s.tar", "--set changes the key");
+    option_set_text(&c.set, "env.bundle.archve=s.tar", (struct option_place){.name = "--set"});
+    struct err e = {0};
+    is_int(option_set_finish(&c.set, &e), -1, "a mistyped key in it is refused");
+    has_str(e.text, "'env.bundle.archve' (did you mean 'env.bundle.archive'?)",
+            "the nearest key is named");
     is_str(load(NULL, "[env.bundle]\narchive = \"e.tar\"\n"), "", "the table may be alone");
     is_uint(c.env.count, 0, "there are no variables then");
     is_str(c.job.env_bundle, "e.tar", "the key is read");

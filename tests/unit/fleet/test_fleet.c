@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a fleet: how many nodes at once, what a signal does; which peers a node asks.
 #include "fleet/fleet.h"
+#include "fleet/fleet_transfer.h"
 #include "fleet/network_check.h"
 #include "tests/tap.h"
 
@@ -73,6 +74,45 @@ static void some_at_once(void) {
     begin();
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "a step runs on all nodes at once");
     is_int((long long)most_going, NODES - 2, "all nodes work at once");
+    begin();
+    is_int(fleet_each_resumed(&fleet, NULL, start, &e), 0, "a step that is resumed runs");
+    is_int((long long)most_going, 16, "a step that is resumed runs on sixteen nodes at once");
+}
+
+// ---- transfers ----------------------------------------------------------------------------------
+
+static const struct xfer_events *transfer_events;
+static char transfers[NODES]; // stand in for the transfers, which nothing looks into
+
+static void transfer_over(struct timer *t) {
+    size_t i = (size_t)(t - timers);
+    const struct xfer_progress all = {.bytes_done = 5, .bytes_all = 7, .files_all = 1};
+    struct err none = {0};
+    now_going--;
+    transfer_events->on_end((struct xfer *)&transfers[i], &fleet.nodes[i], &none, &all);
+}
+
+static struct xfer *transfer(void *ctx, struct fleet_node *n, const struct xfer_events *events,
+                             struct err *e) {
+    (void)ctx, (void)e;
+    transfer_events = events;
+    started++;
+    now_going++;
+    most_going = now_going > most_going ? now_going : most_going;
+    timer_start(session.loop, &timers[n->index], (int64_t)(n->index % 3), transfer_over);
+    return (struct xfer *)&transfers[n->index];
+}
+
+// Memory and connections of this side grow with the window, and not with the cluster.
+static void transfers_at_once(void) {
+    struct err e = {0};
+    struct transfer_totals totals = {0};
+    begin();
+    is_int(fleet_transfer_each(&fleet, NULL, transfer, NULL, &totals, &e), 0,
+           "content goes to %d nodes", NODES);
+    is_uint(started, NODES, "every node has its transfer");
+    is_uint(totals.bytes, 5 * NODES, "the totals are those of all nodes");
+    is_uint(most_going, 16, "sixteen transfers are under way at once");
 }
 
 static int look(struct fleet_node *n, struct err *e) {
@@ -179,6 +219,7 @@ static void remedy(void) {
 int main(void) {
     open_session();
     some_at_once();
+    transfers_at_once();
     left_out();
     signals();
     listening();

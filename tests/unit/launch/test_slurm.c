@@ -164,6 +164,47 @@ static void slurm(void) {
     flags("error: do not cover node 1", &none, SLURM("1", "0", "1", ), "counts that stop short");
 }
 
+// The variables that mpirun of Open MPI 5.0.11 sets, on its second node.
+#define OPEN_MPI_5(rank, size, local, local_size, name)                                            \
+    (const char *const[]) {                                                                        \
+        "OMPI_VERSION=5.0.11", "OMPI_COMM_WORLD_RANK=" rank, "OMPI_COMM_WORLD_SIZE=" size,         \
+            "OMPI_COMM_WORLD_LOCAL_RANK=" local, "OMPI_COMM_WORLD_LOCAL_SIZE=" local_size,         \
+            "PMIX_NAMESPACE=" name, "PMIX_RANK=" rank, "PMIX_HOSTNAME=node2",                      \
+            "PMIX_SERVER_URI41=prterun-node1-129@0.1;tcp4://127.0.0.1:4817", "PRTE_LAUNCHED=1",    \
+            NULL                                                                                   \
+    }
+
+static void open_mpi_5(void) {
+    const struct around_given none = {0}, each = {.nnodes = "2"};
+    flags("PET_NNODES=2 PET_NODE_RANK=1 PET_RDZV_ID=mpi-prterun-gpu-node-1-129@1 "
+          "PET_RDZV_BACKEND=c10d PET_RDZV_ENDPOINT=gpu-node-1:14964",
+          &none, OPEN_MPI_5("1", "2", "0", "1", "prterun-gpu-node-1-129@1"),
+          "the leader is mpirun's host");
+    flags("PET_NPROC_PER_NODE=2", &none, OPEN_MPI_5("1", "2", "1", "2", "x"),
+          "one node needs no leader");
+    flags("PET_NNODES=2 PET_NODE_RANK=1 PET_RDZV_ID=mpi-x PET_RDZV_BACKEND=c10d "
+          "PET_RDZV_ENDPOINT=127.0.0.1:22038",
+          &each, OPEN_MPI_5("1", "2", "1", "2", "x"), "agents of one host meet over loopback");
+    flags("error: mpirun -N 1 dtrun --rdzv-endpoint node1:29400 train.py", &none,
+          OPEN_MPI_5("1", "2", "0", "1", "x"), "the error has a line to run");
+    static const char *const names[][2] = {
+        {"prte-node7.lab-1@2", "node7.lab"},
+        {"prterun-a@b-1@2", ""},
+        {"prterun--1@2", ""},
+        {"prterun-1@2", ""},
+        {"prterun-n-1", ""},
+        {"prterun-n-@1", ""},
+        {"prterun--x-1@2", ""},
+        {"prterun-n-1x@2", ""},
+        {"slurm.pmix.7.0", ""},
+    };
+    struct arena a = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        is_str(mpi_namespace_host(&a, names[i][0]), names[i][1], "%s has the host '%s'",
+               names[i][0], names[i][1]);
+    arena_fini(&a);
+}
+
 static void mpi(void) {
     const struct around_given none = {0}, named = {.master_addr = "fd00::7"};
     const char *const open_mpi[] = {
@@ -206,5 +247,6 @@ int main(void) {
     tasks();
     slurm();
     mpi();
+    open_mpi_5();
     return done_testing();
 }

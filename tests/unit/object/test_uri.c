@@ -12,6 +12,7 @@ static void test_parse(void) {
         "s3://",         "s3://ab",           "s3://Bucket/x",      "s3:///key",
         "https://",      "https://u@host/x",  "https://host/a b",   "https://host/x#y",
         "http://host/x", "https://host/\xff", "s3://under_score/x", "/path",
+        "s3://end-/x",
     };
     struct arena a = {0};
     struct err e = {0};
