@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lifecycle/up.h"
+#include "run/inputs/input_look.h"
 #include "run/inputs/input_stream.h"
 #include "run/monitor.h"
 #include "run/results/results_upload.h"
@@ -229,25 +230,44 @@ int cmd_train_request(struct context *s, const struct run_start_request *request
     return train_up(s, request, &end, e);
 }
 
+static int check_before_up(struct context *s, struct input_look *look, struct err *e) {
+    if (results_upload_check(s, e) < 0 || input_look_open(look, s, e) < 0)
+        return -1;
+    if (s->config->dry_run) // the run's plan needs the nodes
+        train_plan_inputs(s, look);
+    return 0;
+}
+
+static int run_with_cluster(struct context *s, const struct up_down *way, bool up,
+                            struct run_start_request *request, struct err *e) {
+    struct up_down_end end = {0};
+    bool began = false;
+    end.result = up ? up_down_make(s, false, &began, e) : bring_up_local(s, e);
+    if (end.result == 0 && up && s->config->dry_run)
+        return 0;
+    if (end.result == 0) {
+        began = true;
+        end.result = train_up(s, request, &end, e);
+    }
+    return way->down && began && !s->config->dry_run ? up_down_after(s, way, &end, e) : end.result;
+}
+
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct up_down *way = flags;
-    struct run_start_request request = {rest->command, rest->command_count, NULL};
-    struct up_down_end end = {0};
-    bool began = false, up = way->up && !(s->config->dry_run && cluster_exists(&s->cluster));
+    struct input_look look = {0};
+    struct run_start_request request = {
+        .command = rest->command, .command_count = rest->command_count, .looked = NULL};
+    bool up = way->up && !(s->config->dry_run && cluster_exists(&s->cluster));
     if (rest->dashes && rest->command_count == 0)
         return err_set(e, ERR_USAGE, "no command follows '--'; without '--' the trainer runs");
     if (up_down_check(way, s, e) < 0 || run_start_check(s, e) < 0)
         return -1;
-    if (up && results_upload_check(s, e) < 0) // before machines cost anything
-        return -1;
-    end.result = up ? up_down_make(s, false, &began, e) : bring_up_local(s, e);
-    if (end.result == 0 && up && s->config->dry_run)
-        return 0; // the run's plan needs the nodes
-    if (end.result == 0) {
-        began = true;
-        end.result = train_up(s, &request, &end, e);
-    }
-    return way->down && began && !s->config->dry_run ? up_down_after(s, way, &end, e) : end.result;
+    request.looked = up ? &look : NULL;
+    int result = up ? check_before_up(s, &look, e) : 0; // before machines cost anything
+    if (result == 0)
+        result = run_with_cluster(s, way, up, &request, e);
+    input_look_close(&look);
+    return result;
 }
 
 const struct command cmd_train = {

@@ -83,6 +83,19 @@ static void tell_input(const struct run_start *l, const struct run_start_input *
         tell_deal(l, in);
 }
 
+void train_plan_inputs(struct context *s, const struct input_look *look) {
+    char size[STR_HUMAN_BYTES_MAX];
+    for (size_t i = 0; i < look->count; i++) {
+        const struct run_start_input *in = &look->inputs[i];
+        if (in->manifest)
+            screen_note(s->screen, "input    %s: %s, %s, %s", in->name,
+                        count_text(s->arena, in->manifest->files, "file"),
+                        str_human_bytes(size, in->manifest->bytes),
+                        config_input_is_sharded(in->config) ? "a share to every node"
+                                                            : "all to every node");
+    }
+}
+
 // "inputs":[{"name":…,"files":…,"shares":[{"node":…,"files":…,"bytes":…},…]},…]
 static void deal_json(const struct run_start *l, struct json_out *j) {
     json_array(j, "inputs");

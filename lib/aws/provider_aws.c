@@ -255,6 +255,11 @@ static int64_t cost_mils(struct context *s, size_t nodes, int64_t ms) {
     return p.price_mils ? aws_plan_cost_mils(&p, (int64_t)nodes, ms) : -1;
 }
 
+static uint64_t disk_bytes(const struct config *c, const char **key) {
+    *key = "aws.root_gb";
+    return (uint64_t)c->aws.root_gb << 30;
+}
+
 static bool discover(struct context *s, struct option_pair *out) {
     struct err ignored = {0};
     out->name = "aws.region";
@@ -280,6 +285,7 @@ const struct provider provider_aws = {
     .make = aws_make,
     .check = aws_check,
     .take_down = aws_take_down,
+    .disk_bytes = disk_bytes,
     .costs = true,
     .spent_mils = aws_cluster_spent_mils,
     .cost_mils = cost_mils,

@@ -200,7 +200,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
                    struct err *e) {
     const struct config *c = s->config;
     struct run *r = &l->run;
-    *l = (struct run_start){.context = s};
+    *l = (struct run_start){.context = s, .looked = request->looked};
     if (cluster_load(&s->cluster, &l->inventory, e) < 0 || run_start_command(l, request, e) < 0)
         return -1;
     r->created_ms = clock_wall_ms();
