@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "lifecycle/up.h"
 #include "run/inputs/input_look.h"
+#include "run/inputs/input_record.h"
 #include "run/inputs/input_stream.h"
 #include "run/monitor.h"
 #include "run/results/results_upload.h"
@@ -70,7 +71,7 @@ static int check_nodes(const struct run *r, struct fleet *f, const char *step, s
 static int start(struct run_start *l, struct fleet *f, struct err *e) {
     struct context *s = l->context;
     struct run *r = &l->run;
-    if (run_save(&s->cluster, r, e) < 0)
+    if (run_save(&s->cluster, r, e) < 0 || input_record_save(l, e) < 0)
         return -1;
     monitor_note(s, r, "made", "run", r->id, NULL);
     fleet_open(f, s, &l->inventory, l->indices, l->node_count);
@@ -178,7 +179,8 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
     if (run_start_files(l, e) < 0)
         return -1;
     int done = stands_in(l, e);
-    if (done || results_upload_check(s, e) < 0 || run_start_output(l, e) < 0)
+    if (done || input_record_compare(l, e) < 0 || results_upload_check(s, e) < 0 ||
+        run_start_output(l, e) < 0)
         return done > 0 ? 0 : -1;
     train_plan_show(l);
     if (run_start_bundle_tell(l, e) < 0)

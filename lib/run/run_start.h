@@ -62,6 +62,7 @@ struct run_start_input {
     const char *name, *source; // source: here
     const struct config_input *config;
     const char *run;               // the earlier run that it is from; NULL: none
+    const char *changed_since;     // the task's last run, which had other content; NULL
     const char *const *ignore;     // patterns of files to leave out; NULL: none
     struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
     bool elastic;                  // sharded, and dealt anew by every round
