@@ -63,6 +63,9 @@ static int aws_show(struct context *s, const struct provider_diff *d, struct err
     aws_plan_format(&p, &text);
     screen_out(s->screen, "%s", strbuf_cstr(&text));
     strbuf_fini(&text);
+    if (s->config->aws.sagemaker_type)
+        screen_note(s->screen, "aws.instance_type: '%s' is taken as %s, its name on EC2",
+                    s->config->aws.sagemaker_type, s->config->aws.instance_type);
     if (!p.type) {
         const char *near = aws_instance_types_nearest(s->config->aws.instance_type);
         if (near)

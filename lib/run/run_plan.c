@@ -168,7 +168,7 @@ static int find_resume(struct run_start *l, struct err *e) {
     const char *wish = s->config->train.resume;
     struct run earlier;
     struct stat st;
-    if (!wish[0] || strcmp(wish, "never") == 0)
+    if (s->config->job.clean_state || !wish[0] || strcmp(wish, "never") == 0)
         return 0;
     if (strcmp(wish, "auto") != 0) {
         if (l->native && strchr(wish, '/') && stat(wish, &st) == 0)
@@ -212,6 +212,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     r->nproc = nproc_text(s->arena, c->job.once ? 1 : c->job.nproc_per_node);
     r->max_restarts = (int)c->job.max_restarts;
     r->metrics = c->metrics;
+    r->tags = c->cluster.provider == CONFIG_AWS ? c->aws.tags : (struct option_map){0};
     r->resumes = "";
     r->bring_work = !l->native && c->output_work;
     r->wanted = result_kinds_of(&c->output_fetch);
