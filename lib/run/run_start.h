@@ -37,6 +37,7 @@ struct run_start_share {
     size_t files;
     size_t samples; // 0 unless samples are dealt
     uint64_t bytes;
+    unsigned char digest[HASH_BYTES];       // of its files, in their order
     const char *names[RUN_START_NAMES_MAX]; // of the first files
 };
 

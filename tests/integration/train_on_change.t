@@ -13,7 +13,7 @@ show() { # FILE: name, mode, files, bytes, digits of the digest, files of the no
 import json, sys
 for x in json.load(open(sys.argv[1]))["inputs"]:
     print(x["name"], x["source"][-3:], x["mode"], x["files"], x["bytes"], len(x["digest"]),
-          *[":".join(map(str, s.values())) for s in x.get("shares", [])])' "$1"
+          *[":".join(map(str, [*s.values()][:3])) for s in x.get("shares", [])])' "$1"
 }
 train() { # ARGUMENTS…
     run dtctl train --name job --input set=set:sharded --set inputs.set.shard=key "$@" -- true
@@ -26,7 +26,10 @@ first=$(newest job)
 is "$(show "$first/inputs.json")" \
     'set set sharded 7 2800 64 node0:2:300 node1:2:700 node2:3:1800
 one one replicated 1 2 64' 'inputs.json has source, size, digest and the part of each node'
+digests() { grep -o '"bytes":[0-9]*,"digest":"[0-9a-f]*"' "$1/inputs.json" | sed -n '2,4p'; }
+is "$(digests "$first" | sort -u | wc -l)" 3 'each node has the digest of its files'
 train
+is "$(digests "$(newest job)")" "$(digests "$first")" 'the same deal has the same digests'
 unlike "$status$err" '^[1-9]|changed since' 'the same input has not changed'
 train --set inputs.set.on_change=refuse
 is "$status" 0 'on_change = refuse starts a run with the same input'
@@ -42,6 +45,8 @@ run dtctl train --dry-run --name job --input set=set -- true
 like "$status $err" "^0 .*changed since run $last" 'the plan has the run that had other content'
 train
 is "$status" 0 'on_change = resend starts the run'
+is "$(diff <(digests "$first") <(digests "$(newest job)") | grep -c '^>')" 1 \
+    'the digest of one node is another one'
 train --set inputs.set.on_change=refuse
 is "$status" 0 'the run after it has nothing that changed'
 run dtctl train --name other --input set=set --set inputs.set.on_change=refuse -- true

@@ -284,7 +284,7 @@ like "$out" bye 'the output of the run is shown'
 run timeout -k 5 40 dtctl train --name pipe --max-restarts 0 -- sh -c \
     'rm -f $TORCHELASTIC_ERROR_FILE; mkfifo $TORCHELASTIC_ERROR_FILE; exit 7'
 is "$status" 1 'a worker whose error file is a pipe fails'
-like "$err" 'rank 0 on node0 failed: exit status 7' 'the status of the worker is the reason'
+like "$err" 'rank [01] on node[01] failed: exit status 7' 'the status of the worker is the reason'
 run timeout -k 5 40 dtctl train --name logs --nodes 1 -- sh -c \
     'find $DTCTL_OUTPUT_DIR/../attempt_0 -type f -exec sh -c "rm {}; mkfifo {}; echo {}" \; \
     >$DTCTL_OUTPUT_DIR/made'

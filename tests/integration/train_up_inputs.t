@@ -53,10 +53,11 @@ rm set/big* big-1
 
 # ---- the plan, and a run ------------------------------------------------------------------------
 run dtctl train --up --dry-run --input set=s3://bucket/set:sharded \
-    --input one=s3://bucket/set/part-1 -- true
+    --input one=s3://bucket/set/part-1 --input here=set -- true
 is "$status" 0 '--up --dry-run without a cluster' || diag "$err"
 like "$err" 'input    set: 4 files, 12.0 kB, a share to every node' 'the plan has the sharded input'
 like "$err" 'input    one: 1 file, 3.0 kB, all to every node' 'the plan has the other input'
+like "$err" 'input    here: 4 files, 12.0 kB, all to every node' 'the plan has a folder, too'
 ok 'a dry run makes no cluster' test ! -e .dtctl/default/cluster.toml
 s3_ask /-/forget >/dev/null
 # shellcheck disable=SC2016 # the worker expands

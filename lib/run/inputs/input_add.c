@@ -49,6 +49,15 @@ static void count_file(struct run_start_share *share, const struct manifest_entr
         share->names[share->files] = entry->path;
     share->files++;
     share->bytes += bytes;
+    struct hash h;
+    hash_init(&h);
+    hash_add(&h, share->digest, sizeof share->digest);
+    hash_add(&h, entry->path, strlen(entry->path) + 1);
+    if (entry->kind == MANIFEST_LINK)
+        hash_add(&h, entry->target, strlen(entry->target));
+    else
+        hash_add(&h, entry->hash, sizeof entry->hash);
+    hash_final(&h, share->digest);
 }
 
 struct deal_rule input_add_rule(const struct run_start_input *in) {

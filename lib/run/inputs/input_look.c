@@ -174,7 +174,7 @@ int input_look_open(struct input_look *look, struct context *s, struct err *e) {
         const struct config_input *from = config_input(c, i);
         struct run_start_input *in = &look->inputs[look->count++];
         *in = (struct run_start_input){.name = from->name, .source = from->source, .config = from};
-        if (look_at(s, in, disk > 0, e) < 0)
+        if (look_at(s, in, disk || c->dry_run, e) < 0)
             return err_wrap(e, "input '%s'", from->name);
     }
     return disk ? check_disk(s, look, disk, e) : 0;

@@ -19,6 +19,7 @@ static const char *digest_of(struct arena *a, const struct run_start_input *in) 
 
 static void add_shares(const struct run_start *l, const struct run_start_input *in,
                        struct json_out *j) {
+    char hex[HASH_HEX_BYTES];
     json_array(j, "shares");
     for (size_t n = 0; n < l->node_count; n++) {
         json_object(j, NULL);
@@ -27,6 +28,9 @@ static void add_shares(const struct run_start *l, const struct run_start_input *
         if (in->samples)
             json_int(j, "samples", (int64_t)in->share[n].samples);
         json_int(j, "bytes", (int64_t)in->share[n].bytes);
+        hash_hex(hex, in->share[n].digest);
+        if (!in->samples)
+            json_str(j, "digest", hex);
         json_end(j);
     }
     json_end(j);
