@@ -12,6 +12,7 @@ POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key (*EN
   bytes    one wrong byte             denied  403 AccessDenied
   error    500 InternalError          stall   half of the bytes, then nothing for two minutes
   called   a range, as 200            bare    the ETag without quotes
+  huge     a list with objects of 9 TB each (key: empty)
 The bucket "far" is in the region eu-far-1: requests that are signed for another one get 301.
 POST /-/clock?ahead=S: the server's clock is S seconds ahead.
 GET /-/faults is one line for each key whose faults have not all come.
@@ -153,10 +154,11 @@ class Handler(BaseHTTPRequestHandler):
         keys = sorted(k for b, k in objects if b == bucket and k.startswith(prefix))
         start, most = fields.get("continuation-token", ""), int(fields.get("max-keys", PAGE))
         keys = [k for k in keys if k > start]
-        page, text, mark = keys[:min(most, PAGE)], "", "" if self.bare else "&quot;"
+        page, text, mark = keys[:min(most, PAGE)], "", "" if self.fault == "bare" else "&quot;"
         for key in page:
             data, etag = objects[bucket, key]
-            text += (f"<Contents><Key>{escape(quote(key))}</Key><Size>{len(data)}</Size>"
+            size = 9 * 10**12 if self.fault == "huge" else len(data)
+            text += (f"<Contents><Key>{escape(quote(key))}</Key><Size>{size}</Size>"
                      f"<ETag>{mark}{etag}{mark}</ETag></Contents>")
         if len(page) < len(keys):
             text += (f"<IsTruncated>true</IsTruncated><NextContinuationToken>"
@@ -292,7 +294,7 @@ class Handler(BaseHTTPRequestHandler):
                 uploads.pop(fields.get("uploadId"), None)
                 return self.answer(204)
             if "list-type" in fields:
-                self.bare = fault == "bare"
+                self.fault = fault
                 if bucket not in BUCKETS and not any(b == bucket for b, _ in objects):
                     raise Refused(404, "NoSuchBucket")
                 late_pages["skip"] -= 1
