@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "lifecycle/up.h"
 #include "provider/provider.h"
+#include "run/inputs/input_look.h"
+#include "run/inputs/input_record.h"
 #include "run/inputs/input_stream.h"
 #include "run/monitor.h"
 #include "run/results/results_upload.h"
@@ -70,7 +72,7 @@ static int check_nodes(const struct run *r, struct fleet *f, const char *step, s
 static int start(struct run_start *l, struct fleet *f, struct err *e) {
     struct context *s = l->context;
     struct run *r = &l->run;
-    if (run_save(&s->cluster, r, e) < 0)
+    if (run_save(&s->cluster, r, e) < 0 || input_record_save(l, e) < 0)
         return -1;
     monitor_note(s, r, "made", "run", r->id, NULL);
     fleet_open(f, s, &l->inventory, l->indices, l->node_count);
@@ -178,7 +180,8 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
     if (run_start_files(l, e) < 0)
         return -1;
     int done = reuses_run(l, e);
-    if (done || results_upload_check(s, e) < 0 || run_start_output(l, e) < 0)
+    if (done || input_record_compare(l, e) < 0 || results_upload_check(s, e) < 0 ||
+        run_start_output(l, e) < 0)
         return done > 0 ? 0 : -1;
     train_plan_show(l);
     if (run_start_bundle_show(l, e) < 0)
@@ -230,25 +233,44 @@ int cmd_train_request(struct context *s, const struct run_start_request *request
     return train_up(s, request, &end, e);
 }
 
+static int check_before_up(struct context *s, struct input_look *look, struct err *e) {
+    if (results_upload_check(s, e) < 0 || input_look_open(look, s, e) < 0)
+        return -1;
+    if (s->config->dry_run) // the run's plan needs the nodes
+        train_plan_inputs(s, look);
+    return 0;
+}
+
+static int run_with_cluster(struct context *s, const struct up_down *way, bool up,
+                            struct run_start_request *request, struct err *e) {
+    struct up_down_end end = {0};
+    bool began = false;
+    end.result = up ? up_down_make(s, false, &began, e) : bring_up_local(s, e);
+    if (end.result == 0 && up && s->config->dry_run)
+        return 0;
+    if (end.result == 0) {
+        began = true;
+        end.result = train_up(s, request, &end, e);
+    }
+    return way->down && began && !s->config->dry_run ? up_down_after(s, way, &end, e) : end.result;
+}
+
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct up_down *way = flags;
-    struct run_start_request request = {rest->command, rest->command_count, NULL};
-    struct up_down_end end = {0};
-    bool began = false, up = way->up && !(s->config->dry_run && cluster_exists(&s->cluster));
+    struct input_look look = {0};
+    struct run_start_request request = {
+        .command = rest->command, .command_count = rest->command_count, .looked = NULL};
+    bool up = way->up && !(s->config->dry_run && cluster_exists(&s->cluster));
     if (rest->dashes && rest->command_count == 0)
         return err_set(e, ERR_USAGE, "no command follows '--'; without '--' the trainer runs");
     if (up_down_check(way, s, e) < 0 || run_start_check(s, e) < 0)
         return -1;
-    if (up && results_upload_check(s, e) < 0) // before machines cost anything
-        return -1;
-    end.result = up ? up_down_make(s, false, &began, e) : bring_up_local(s, e);
-    if (end.result == 0 && up && s->config->dry_run)
-        return 0; // the run's plan needs the nodes
-    if (end.result == 0) {
-        began = true;
-        end.result = train_up(s, &request, &end, e);
-    }
-    return way->down && began && !s->config->dry_run ? up_down_after(s, way, &end, e) : end.result;
+    request.looked = up ? &look : NULL;
+    int result = up ? check_before_up(s, &look, e) : 0; // before machines cost anything
+    if (result == 0)
+        result = run_with_cluster(s, way, up, &request, e);
+    input_look_close(&look);
+    return result;
 }
 
 const struct command cmd_train = {

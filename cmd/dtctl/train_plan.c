@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "conf/render_row.h"
+#include "run/inputs/input_record.h"
 #include "run/run_forecast.h"
 #include "ui/screen.h"
 
@@ -75,6 +76,8 @@ static void show_input(const struct run_start *l, const struct run_start_input *
                 config_input_is_streamed(in->config) ? ", streamed" : "");
     if (in->run)
         screen_note(s->screen, "           from run %s", in->run);
+    if (in->changed_since)
+        screen_note(s->screen, "           changed since run %s", in->changed_since);
     if (in->elastic)
         screen_note(s->screen,
                     "           dealt anew when nodes come or go; replicas of each file: %lld",
@@ -83,38 +86,17 @@ static void show_input(const struct run_start *l, const struct run_start_input *
         show_deal(l, in);
 }
 
-// "inputs":[{"name":…,"files":…,"shares":[{"node":…,"files":…,"bytes":…},…]},…]
-static void deal_json(const struct run_start *l, struct json_out *j) {
-    json_array(j, "inputs");
-    for (size_t i = 0; i < l->input_count; i++) {
-        const struct run_start_input *in = &l->inputs[i];
-        json_object(j, NULL);
-        json_str(j, "name", in->name);
-        json_str(j, "mode", in->share ? "sharded" : "replicated");
-        json_int(j, "files", (int64_t)in->manifest->files);
-        json_int(j, "bytes", (int64_t)in->manifest->bytes);
-        if (in->samples)
-            json_int(j, "samples", (int64_t)in->samples);
-        if (in->run)
-            json_str(j, "run", in->run);
-        if (in->elastic)
-            json_int(j, "replicas", in->config->replicas);
-        if (in->share)
-            json_array(j, "shares");
-        for (size_t n = 0; in->share && n < l->node_count; n++) {
-            json_object(j, NULL);
-            json_str(j, "node", l->run.nodes[n]);
-            json_int(j, "files", (int64_t)in->share[n].files);
-            if (in->samples)
-                json_int(j, "samples", (int64_t)in->share[n].samples);
-            json_int(j, "bytes", (int64_t)in->share[n].bytes);
-            json_end(j);
-        }
-        if (in->share)
-            json_end(j);
-        json_end(j);
+void train_plan_inputs(struct context *s, const struct input_look *look) {
+    char size[STR_HUMAN_BYTES_MAX];
+    for (size_t i = 0; i < look->count; i++) {
+        const struct run_start_input *in = &look->inputs[i];
+        if (in->manifest)
+            screen_note(s->screen, "input    %s: %s, %s, %s", in->name,
+                        count_text(s->arena, in->manifest->files, "file"),
+                        str_human_bytes(size, in->manifest->bytes),
+                        config_input_is_sharded(in->config) ? "a share to every node"
+                                                            : "all to every node");
     }
-    json_end(j);
 }
 
 // ---- the plan -----------------------------------------------------------------------------------
@@ -194,7 +176,7 @@ void train_plan_event(const struct run_start *l, const char *kind) {
     json_end(&j);
     json_int(&j, "files", (int64_t)l->common->files);
     json_int(&j, "bytes", (int64_t)l->common->bytes);
-    deal_json(l, &j);
+    input_record_json(l, &j);
     json_str(&j, "bundle", l->spec.bundle_hash);
     json_str(&j, "resumes", l->resume_run);
     if (l->resume_run && l->native) {

@@ -9,6 +9,7 @@
 #include "node_verbs.h"
 #include "scheduler_flags.h"
 #include "shard_range.h"
+#include "wait_path.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -37,7 +38,8 @@ static const struct render_program program = {
         "or as many nodes as there are tasks: then each task is an agent. For Open MPI the "
         "leader is "
         "where mpirun runs; MASTER_ADDR names another.\n\n"
-        "`dtrun shard-range TOTAL` prints this node's part of TOTAL rows.\n\n"
+        "`dtrun shard-range TOTAL` prints this node's part of TOTAL rows. `dtrun wait PATH` waits "
+        "until other processes have written a file.\n\n"
         "Python is PYTHON_EXEC, that of the active virtual environment, or python3.",
 };
 
@@ -152,6 +154,8 @@ int main(int argc, char **argv) {
     }
     if (argc > 1 && strcmp(argv[1], "shard-range") == 0)
         return shard_range_run(argc - 2, (const char *const *)argv + 2, environ);
+    if (argc > 1 && strcmp(argv[1], "wait") == 0)
+        return wait_path_run(argc - 2, (const char *const *)argv + 2, environ);
     take_early_signals(on_early_signal);
     log_open("dtrun", level_wanted(environ), LOG_PLAIN);
     return run(argc, argv, environ);

@@ -76,6 +76,9 @@ static int aws_show(struct context *s, const struct provider_diff *d, struct err
     aws_plan_format(&p, &text);
     screen_out(s->screen, "%s", strbuf_cstr(&text));
     strbuf_fini(&text);
+    if (s->config->aws.sagemaker_type)
+        screen_note(s->screen, "aws.instance_type: '%s' is taken as %s, its name on EC2",
+                    s->config->aws.sagemaker_type, s->config->aws.instance_type);
     if (!p.type) {
         const char *near = aws_instance_types_nearest(s->config->aws.instance_type);
         if (near)
@@ -270,6 +273,11 @@ static int64_t cost_mils(struct context *s, const struct inventory_node *n, int6
     return p.price_mils ? aws_plan_cost_mils(&p, 1, ms) : -1;
 }
 
+static uint64_t disk_bytes(const struct config *c, const char **key) {
+    *key = "aws.root_gb";
+    return (uint64_t)c->aws.root_gb << 30;
+}
+
 static bool discover(struct context *s, struct option_pair *out) {
     struct err ignored = {0};
     out->name = "aws.region";
@@ -303,6 +311,7 @@ const struct provider provider_aws = {
     .make = aws_make,
     .check = aws_check,
     .take_down = aws_take_down,
+    .disk_bytes = disk_bytes,
     .costs = true,
     .cost_mils = cost_mils,
     .lease = &LEASE,

@@ -115,6 +115,13 @@ static void write_kinds(struct strbuf *text, const char *key, unsigned kinds) {
     toml_write_strs(text, key, names, count);
 }
 
+static void write_map(struct strbuf *text, const char *key, const struct option_map *map) {
+    if (map->count)
+        toml_write_table(text, key, NULL);
+    for (size_t i = 0; i < map->count; i++)
+        toml_write_str(text, map->items[i].name, map->items[i].value);
+}
+
 void run_format(const struct run *r, struct strbuf *text) {
     strbuf_adds(text, "# One run, as dtctl keeps it. Written by dtctl.\n");
     toml_write_str(text, "id", r->id);
@@ -164,10 +171,8 @@ void run_format(const struct run *r, struct strbuf *text) {
     toml_write_int(text, "fetch_ms", r->fetch_ms);
     toml_write_int(text, "push_bytes", (int64_t)r->push_bytes);
     toml_write_int(text, "fetch_bytes", (int64_t)r->fetch_bytes);
-    if (r->metrics.count)
-        toml_write_table(text, "metrics", NULL);
-    for (size_t i = 0; i < r->metrics.count; i++)
-        toml_write_str(text, r->metrics.items[i].name, r->metrics.items[i].value);
+    write_map(text, "metrics", &r->metrics);
+    write_map(text, "tags", &r->tags);
 }
 
 int run_save(const struct cluster *c, const struct run *r, struct err *e) {
@@ -180,6 +185,16 @@ int run_save(const struct cluster *c, const struct run *r, struct err *e) {
                                    0600, e);
     strbuf_fini(&out);
     return result;
+}
+
+static void read_map(struct arena *a, const struct toml *t, const char *key,
+                     struct option_map *out) {
+    const struct toml *m = toml_member(t, key);
+    size_t count = m && m->type == TOML_TABLE ? m->len : 0;
+    out->items = arena_new(a, struct option_pair, count + 1);
+    for (const struct toml *v = count ? m->child : NULL; v; v = v->next)
+        if (v->type == TOML_STRING)
+            out->items[out->count++] = (struct option_pair){v->key, v->str};
 }
 
 static int read_lists(struct arena *a, const struct toml *t, struct run *r, struct err *e) {
@@ -196,12 +211,8 @@ static int read_lists(struct arena *a, const struct toml *t, struct run *r, stru
         if (!str_is_name(name, INVENTORY_NAME_BYTES_MAX))
             return err_set(e, ERR_FORMAT, "nodes: '%.80s' is no node name", name);
     }
-    const struct toml *m = toml_member(t, "metrics");
-    size_t count = m && m->type == TOML_TABLE ? m->len : 0;
-    r->metrics.items = arena_new(a, struct option_pair, count + 1);
-    for (const struct toml *v = count ? m->child : NULL; v; v = v->next)
-        if (v->type == TOML_STRING)
-            r->metrics.items[r->metrics.count++] = (struct option_pair){v->key, v->str};
+    read_map(a, t, "metrics", &r->metrics);
+    read_map(a, t, "tags", &r->tags);
     return 0;
 }
 

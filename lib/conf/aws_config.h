@@ -29,7 +29,8 @@ struct aws_config {
     int64_t root_gb, root_iops, root_throughput;      // 0: gp3's own
     const char *s3;                                   // "s3://bucket[/prefix]"
     const char *instance_profile, *permissions_boundary, *kms_key;
-    int closed_metadata; // AWS_CONFIG_METADATA_…
+    int closed_metadata;        // AWS_CONFIG_METADATA_…
+    const char *sagemaker_type; // instance_type as it was given, with "ml."; NULL: without
     struct option_map tags;
     double price;             // USD per node and hour; 0: the list price
     const char *endpoint_url; // of an API server other than AWS

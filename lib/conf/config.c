@@ -111,6 +111,15 @@ static int read_kept(struct config *c, struct err *e) {
     return 0;
 }
 
+// SageMaker's names of instance types are those of EC2 behind "ml.".
+static void take_sagemaker_type(struct aws_config *aws) {
+    static const char prefix[] = "ml.";
+    if (!aws->instance_type || !str_starts(aws->instance_type, prefix))
+        return;
+    aws->sagemaker_type = aws->instance_type;
+    aws->instance_type += strlen(prefix);
+}
+
 int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
                 struct cli_rest *rest, struct err *e) {
     if (v->rows)
@@ -128,7 +137,10 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
     if (missing < 0 || read_kept(c, e) < 0)
         return -1;
     train_recipe_apply(&c->set);
-    return option_set_finish(&c->set, e);
+    if (option_set_finish(&c->set, e) < 0)
+        return -1;
+    take_sagemaker_type(&c->aws);
+    return 0;
 }
 
 const struct config_host *config_host(const struct config *c, size_t i) {

@@ -66,6 +66,9 @@ struct config_host {
 };
 
 // [inputs.NAME], --input NAME=SOURCE[:mode]
+// A source that differs from the one of the task's last run.
+enum config_change { CONFIG_CHANGE_RESEND, CONFIG_CHANGE_REFUSE };
+
 struct config_input {
     const char *name;
     const char *source;  // a file or folder on the operator's side
@@ -78,6 +81,7 @@ struct config_input {
     int64_t window;      // of a streamed one: bytes that are fetched ahead
     int64_t cache_max; // of a streamed one: bytes that stay on a node; 0: the disk alone limits it
     int64_t replicas;  // of a sharded one in a run whose nodes may change: other nodes with a copy
+    int on_change;     // enum config_change
     struct option_list include, exclude;
     struct option_place place;
 };
@@ -139,6 +143,7 @@ struct config_job {
     struct option_list after;   // tasks that must have finished
     bool if_changed;            // a finished run of the same key is reused
     bool force;                 // the task runs even if a finished run could be reused
+    bool clean_state;           // the run begins without the state of earlier runs
     int64_t max_time_ms;        // 0: no limit
     bool detach;
     int64_t max_restarts;

@@ -18,6 +18,7 @@ enum { REPLICAS_DEFAULT = 1 };
 static const char *const modes[] = {"replicated", "sharded", "FullyReplicated", "ShardedByS3Key",
                                     NULL};
 static const char *const units[] = {"file", "sample", NULL};
+static const char *const changes[] = {"resend", "refuse", NULL}; // enum config_change
 
 // ---- checks -------------------------------------------------------------------------------------
 
@@ -155,6 +156,14 @@ static const struct option_row rows[] = {
      .help = "mode = sharded, in a run with --nodes MIN:MAX or spares: other nodes that also keep "
              "the files of a share, so that the files of a lost node can be dealt to the others. "
              "0: they are lost with their node."},
+    {.key = "on_change",
+     .type = OPTION_CHOICE,
+     AT(on_change),
+     .text = "resend",
+     .choices = changes,
+     .help =
+         "When the source is not what the last run of the task had. resend: the run has the new "
+         "content, and the plan says so; refuse: the run does not start."},
     {.key = "include",
      .type = OPTION_LIST,
      AT(include),

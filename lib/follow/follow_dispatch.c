@@ -88,6 +88,8 @@ static void take_worker_line(struct follow_node *n, const struct mirror_file *fi
     struct metric_line at = {n, rank, file->ours};
     if (file->part != MIRROR_PARTIAL)
         metrics_match(&f->metrics, line, len, on_metric, &at);
+    if (rank == 0 && file->ours && file->part == MIRROR_LINE)
+        metrics_count_line(&f->metrics, line, len, file->at <= len + 1);
     if (log_since_hides(&f->since, n->index, from, file->at))
         return;
     if (file->part != MIRROR_LINE) {

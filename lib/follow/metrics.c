@@ -3,6 +3,7 @@
 #include "follow/metrics.h"
 
 #include "base/log.h"
+#include "base/str.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static void note_overrun(struct metric *m) {
 }
 
 static void note_value(struct metric *m, double value) {
+    m->matched = true;
     if (!isfinite(value))
         return;
     m->first = m->count ? m->first : value;
@@ -67,4 +69,24 @@ void metrics_match(struct metric_set *set, const char *line, size_t len, metric_
         case METRIC_OVERRUN: note_overrun(m); break;
         }
     }
+}
+
+void metrics_count_line(struct metric_set *set, const char *line, size_t len, bool is_first) {
+    enum { SHOWN_BYTES_MAX = 200 };
+    struct strbuf names = {0};
+    if (set->lines == 0 && !is_first)
+        set->lines = METRIC_SILENT_LINES_MAX;
+    if (set->lines == METRIC_SILENT_LINES_MAX || ++set->lines < METRIC_SILENT_LINES_MAX)
+        return;
+    for (size_t i = 0; i < set->count; i++)
+        if (!set->metrics[i].matched)
+            strbuf_addf(&names, "%s%s", names.len ? ", " : "", set->metrics[i].name);
+    struct arena a = {0};
+    if (names.len)
+        log_warn("no line of rank 0 has matched the expression of a metric",
+                 "metric=\"%s\" lines=%d newest=\"%s\"", strbuf_cstr(&names),
+                 METRIC_SILENT_LINES_MAX,
+                 str_printable(&a, line, len < SHOWN_BYTES_MAX ? len : SHOWN_BYTES_MAX));
+    arena_fini(&a);
+    strbuf_fini(&names);
 }

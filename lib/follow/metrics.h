@@ -18,7 +18,8 @@
 #include <stdint.h>
 
 enum {
-    METRIC_LINE_BYTES_MAX = 4096, // the rest of a line is not searched
+    METRIC_LINE_BYTES_MAX = 4096,  // the rest of a line is not searched
+    METRIC_SILENT_LINES_MAX = 100, // without a match, until the user is warned
     METRIC_OVERRUNS_MAX =
         16, // lines that may exceed the match limit before an expression is given up
 };
@@ -30,12 +31,14 @@ struct metric {
     size_t literal_len;
     double first, last, min, max;
     uint64_t count;
+    bool matched; // also a value that is no finite number
     int overruns; // lines that were skipped because the search reached a limit
 };
 
 struct metric_set {
     struct metric metrics[METRIC_COUNT_MAX];
     size_t count;
+    int lines; // that were counted; METRIC_SILENT_LINES_MAX: no more are
 };
 
 typedef void metric_cb(void *ctx, const struct metric *m, double value);
@@ -47,5 +50,9 @@ void metrics_fini(struct metric_set *set);
 // Matches one line without its newline. Updates the figures of each metric that matched, then calls
 // cb. Logs the first line on which an expression exceeds the match limit.
 void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
+// Counts a line of rank 0 after its match. The last one that counts logs a warning with the metrics
+// that no line has matched yet. is_first: nothing is in front of the line in its file. Where the
+// first line is not, an earlier one may have matched, and nothing is counted.
+void metrics_count_line(struct metric_set *set, const char *line, size_t len, bool is_first);
 
 #endif

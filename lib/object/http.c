@@ -220,7 +220,7 @@ void http_begin(struct http *h, struct http_call *c) {
 // ---- its end ------------------------------------------------------------------------------------
 
 struct server_error {
-    char message[512];
+    char message[512], time[CLOCK_ISO_BYTES];
     struct http_call *call;
 };
 
@@ -233,9 +233,18 @@ static int on_error_field(void *ctx, const char *path, const char *text, struct 
         copy_value(s->call->code, sizeof s->call->code, text, strlen(text));
     if (strcmp(path, "Error/Message") == 0)
         copy_value(s->message, sizeof s->message, text, strlen(text));
+    if (strcmp(path, "Error/ServerTime") == 0)
+        copy_value(s->time, sizeof s->time, text, strlen(text));
     if (strcmp(path, "Error/Region") == 0 && !s->call->region[0])
         copy_value(s->call->region, sizeof s->call->region, text, strlen(text));
     return 0;
+}
+
+static void hint_at_clock(struct http_call *c, const char *server_time) {
+    char now[CLOCK_ISO_BYTES];
+    clock_iso(now, clock_wall_ms());
+    err_wrap(&c->err, "the clock of this computer has %s%s%s (try: set it)", now,
+             *server_time ? ", that of the server " : "", server_time);
 }
 
 // True when another try may help.
@@ -253,6 +262,8 @@ static bool judge_status(struct http_call *c) {
     err_set(&c->err, code, "the server answers %ld%s%s%s%s%s%s", c->status, *c->code ? " " : "",
             c->code, *s.message ? ": " : "", s.message, *c->request_id ? ", request " : "",
             c->request_id);
+    if (strcmp(c->code, "RequestTimeTooSkewed") == 0)
+        hint_at_clock(c, s.time);
     return http_retry_status(c->status, c->code);
 }
 

@@ -12,7 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PROGRESS_MS = 100, SPARE_BYTES = 64 << 20 /* of the disk */ };
+enum {
+    PROGRESS_MS = 100,
+    SPARE_BYTES = 64 << 20, // of the disk
+    CHECK_BYTES = 4 << 20,  // hashed at a time, between two turns of the transfers
+};
 
 enum ranging { UNTRIED, TRYING, RANGED, WHOLE };
 
@@ -31,6 +35,16 @@ struct slot {
     bool busy;
 };
 
+// A large object whose bytes are all here. Its hashes are computed a piece at a time.
+struct check {
+    bool busy;
+    size_t i;
+    struct cas_part part;
+    bool has_md5; // to compare with its ETag
+    MD5_CTX md5;
+    uint64_t summed; // bytes in md5
+};
+
 struct work {
     struct object_get *g;
     struct arena arena;
@@ -38,6 +52,9 @@ struct work {
     size_t first; // all before it have been asked for
     size_t left;  // objects that are not done
     struct slot slots[OBJECT_CALLS_MAX];
+    struct check check;
+    size_t *complete; // large objects to be checked, in turn
+    size_t complete_begin, complete_end;
     uint64_t done, total;
     struct err err; // the first failure
     int64_t told_ms;
@@ -58,20 +75,20 @@ static int check_md5(const char *etag, MD5_CTX *md5, struct err *e) {
     return object_check_md5(etag, digest, e);
 }
 
-static int check_file(const struct cas_part *p, const char *etag, struct err *e) {
+// 1: all bytes are in the MD5.
+static int add_md5(struct check *c, struct err *e) {
     static unsigned char buf[CAS_PIECE_BYTES];
-    MD5_CTX md5;
-    MD5_Init(&md5);
-    for (uint64_t at = 0; at < p->size;) {
-        ssize_t n = pread(p->fd, buf, sizeof buf, (off_t)at);
+    for (uint64_t most = CHECK_BYTES; most && c->summed < c->part.size;) {
+        ssize_t n = pread(c->part.fd, buf, sizeof buf, (off_t)c->summed);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return err_errno(e, ERR_SYS, "cannot read the received bytes");
-        MD5_Update(&md5, buf, (size_t)n);
-        at += (uint64_t)n;
+        MD5_Update(&c->md5, buf, (size_t)n);
+        c->summed += (uint64_t)n;
+        most -= (uint64_t)n < most ? (uint64_t)n : most;
     }
-    return check_md5(etag, &md5, e);
+    return c->summed >= c->part.size;
 }
 
 static int tell(struct work *w, size_t i, const unsigned char hash[HASH_BYTES], struct err *e) {
@@ -81,26 +98,57 @@ static int tell(struct work *w, size_t i, const unsigned char hash[HASH_BYTES], 
     return g->on_object(g->ctx, i, hash, e);
 }
 
-static int finish_large(struct work *w, size_t i, struct err *e) {
-    struct object_get *g = w->g;
-    const struct object_want *want = &g->wants[i];
-    struct cas_part p;
-    const char *path;
-    if (cas_part_open(g->store, &p, want->id, want->size, e) < 0)
+static int check_begin(struct work *w, size_t i, struct err *e) {
+    const struct object_want *want = &w->g->wants[i];
+    struct check *c = &w->check;
+    *c = (struct check){.i = i, .has_md5 = object_etag_is_md5(want->etag) && !w->objects[i].kms};
+    if (cas_part_open(w->g->store, &c->part, want->id, want->size, e) < 0)
         return -1;
-    int result = cas_part_complete(&p) ? cas_part_hash(&p, UINT64_MAX, e)
-                                       : err_set(e, ERR_HASH, "a part of it is missing");
-    if (result >= 0 && object_etag_is_md5(want->etag) && !w->objects[i].kms)
-        result = check_file(&p, want->etag, e);
-    if (result < 0) {
-        cas_part_discard(g->store, &p);
+    c->busy = true;
+    MD5_Init(&c->md5);
+    return cas_part_complete(&c->part) ? 0 : err_set(e, ERR_HASH, "a part of it is missing");
+}
+
+// 1: the bytes are those of the object, as far as its ETag says; 0: not all of them are hashed.
+static int check_more(struct work *w, struct err *e) {
+    struct check *c = &w->check;
+    int result = c->busy ? 0 : check_begin(w, w->complete[w->complete_begin++], e);
+    if (result == 0)
+        result = cas_part_hash(&c->part, CHECK_BYTES, e);
+    if (result > 0 && c->has_md5)
+        result = add_md5(c, e);
+    return result > 0 && c->has_md5 && check_md5(w->g->wants[c->i].etag, &c->md5, e) < 0 ? -1
+                                                                                         : result;
+}
+
+static int check_end(struct work *w, struct err *e) {
+    struct object_get *g = w->g;
+    struct check *c = &w->check;
+    const struct object_want *want = &g->wants[c->i];
+    const char *path;
+    int result = cas_part_adopt(g->store, &c->part, &path, e);
+    cas_part_close(&c->part);
+    c->busy = false;
+    if (result < 0 || (want->etag[0] && known_add(g->known, want->id, c->part.hash, e) < 0))
+        return -1;
+    return tell(w, c->i, c->part.hash, e);
+}
+
+static bool has_checks(const struct work *w) {
+    return w->check.busy || w->complete_begin < w->complete_end;
+}
+
+static int check_step(struct work *w, struct err *e) {
+    int result = check_more(w, e);
+    if (result < 0 && w->check.busy)
+        cas_part_discard(w->g->store, &w->check.part);
+    if (result < 0)
+        w->check.busy = false;
+    if (result < 0 || (result > 0 && check_end(w, e) < 0)) {
+        fail(w, w->check.i, e);
         return -1;
     }
-    result = cas_part_adopt(g->store, &p, &path, e);
-    cas_part_close(&p);
-    if (result < 0 || (want->etag[0] && known_add(g->known, want->id, p.hash, e) < 0))
-        return -1;
-    return tell(w, i, p.hash, e);
+    return 0;
 }
 
 static int finish_small(struct work *w, struct slot *s, struct err *e) {
@@ -147,7 +195,9 @@ static int end_range(struct work *w, struct slot *s, struct err *e) {
     struct object *o = &w->objects[s->i];
     if (s->range.in_memory)
         return finish_small(w, s, e);
-    return o->next == w->g->wants[s->i].size && o->calls == 0 ? finish_large(w, s->i, e) : 0;
+    if (o->next == w->g->wants[s->i].size && o->calls == 0)
+        w->complete[w->complete_end++] = s->i;
+    return 0;
 }
 
 static void on_end(struct object_range *r, const struct err *e) {
@@ -225,7 +275,9 @@ static int fill(struct work *w, struct slot *s, struct err *e) {
             from = len = o->next = 0;
         else if (!next_range(&g->wants[i], o, &from, &len)) {
             o->ranging = WHOLE; // an earlier time had stopped before the end
-            return o->calls || finish_large(w, i, e) == 0 ? 0 : (fail(w, i, e), -1);
+            if (!o->calls)
+                w->complete[w->complete_end++] = i;
+            return 0;
         }
         if (first)
             o->ranging = len < g->wants[i].size ? TRYING : WHOLE;
@@ -301,7 +353,8 @@ static int step(struct work *w, struct err *e) {
             return -1;
     if (w->left == 0)
         return 0;
-    if (http_step(g->http, PROGRESS_MS, e) < 0)
+    if (http_step(g->http, has_checks(w) ? 0 : PROGRESS_MS, e) < 0 ||
+        (has_checks(w) && check_step(w, e) < 0))
         return -1;
     int64_t now = clock_mono_ms();
     if (now - w->told_ms < PROGRESS_MS)
@@ -315,6 +368,7 @@ int object_get_all(struct object_get *g, struct err *e) {
     w->g = g;
     w->left = g->count;
     w->objects = arena_new(&w->arena, struct object, g->count + 1);
+    w->complete = arena_new(&w->arena, size_t, g->count + 1);
     int result = cas_load(g->store, e);
     if (result == 0)
         result = look(w, e);
@@ -329,6 +383,8 @@ int object_get_all(struct object_get *g, struct err *e) {
             cas_part_close(&w->slots[k].range.part);
         object_range_close(&w->slots[k].range);
     }
+    if (w->check.busy)
+        cas_part_close(&w->check.part);
     struct err second = {0};
     if (cas_flush(g->store, &second) < 0 && result == 0) {
         *e = second;

@@ -83,6 +83,8 @@ struct provider {
     // Optional. Ends all machines, in place of clean + give_back. A provider that has it also
     // removes unwanted machines in make, and writes the inventory itself.
     int (*take_down)(struct context *s, struct provider_down_result *out, struct err *e);
+    // Optional. Bytes of the disk that a node will have; *key: the setting that decides it.
+    uint64_t (*disk_bytes)(const struct config *c, const char **key);
     bool costs; // machines cost money: up asks before it makes them
     // Cost of a node over `ms` milliseconds as it was bought, in thousandths of a dollar by list
     // price; -1: unknown. NULL: machines cost nothing.

@@ -11,6 +11,7 @@
 #include "sys/file.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const INTERPRETERS[] = {"python", "python3", "sh", "bash", "env", "perl", NULL};
@@ -102,6 +103,20 @@ static void add_hyperparameters(struct words *w, struct arena *a, const struct o
     }
 }
 
+// The program of a container for SageMaker: no command, and an executable 'train' in the current
+// folder, or a command of that name alone. SageMaker calls it with its name as the only word;
+// hyperparameters are in a file.
+static const char *const CONTAINER[] = {"./train", NULL};
+
+static bool is_container(const struct config *c, const char *const *command, size_t count) {
+    struct stat st;
+    if (!c->compat_sagemaker || count > 1)
+        return false;
+    if (count)
+        return strcmp(file_base(command[0]), file_base(CONTAINER[0])) == 0;
+    return stat(CONTAINER[0], &st) == 0 && S_ISREG(st.st_mode) && access(CONTAINER[0], X_OK) == 0;
+}
+
 static int check_once(const struct config *c, struct err *e) {
     static const char *const others[] = {"train.nodes", "train.nproc_per_node", "train.spares"};
     if (!c->job.once)
@@ -159,11 +174,17 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
     bool shell = false;
     if (check_once(c, e) < 0 || choose(c, request, &shell, e) < 0)
         return -1;
+    bool container = !shell && is_container(c, command, count);
+    if (container && count == 0)
+        command = CONTAINER;
+    count = container ? 1 : count;
     l->native = r->native = !shell && count == 0;
     l->measures = l->native && request->bench;
     const char *program = l->native ? embedded_program_path(a, "dttrain") : NULL;
     if (l->native && c->compat_sagemaker)
-        return err_set(e, ERR_CONFIG, "%s: it is for commands, not for the native trainer",
+        return err_set(e, ERR_CONFIG,
+                       "%s: it is for commands, not for the native trainer (try: an executable "
+                       "'train' in this folder, or a command after '--')",
                        config_where(c, "compat.sagemaker"));
     if (l->native && c->job.env_bundle[0])
         return err_set(e, ERR_CONFIG, "%s: it is for commands, not for the native trainer",
@@ -185,7 +206,10 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
         add_command(&w, command, count);
         r->name = run_start_task_name(a, command, count);
     }
-    add_hyperparameters(&w, a, hp);
+    if (container)
+        words_add(&w, "train");
+    else
+        add_hyperparameters(&w, a, hp);
     const char *given = c->job.name[0] ? c->job.name : c->job.task;
     r->name = run_make_name(a, given[0] ? given : r->name);
     r->command = w.items;

@@ -168,7 +168,7 @@ static int find_resume(struct run_start *l, struct err *e) {
     const char *wish = s->config->train.resume;
     struct run earlier;
     struct stat st;
-    if (!wish[0] || strcmp(wish, "never") == 0)
+    if (s->config->job.clean_state || !wish[0] || strcmp(wish, "never") == 0)
         return 0;
     if (strcmp(wish, "auto") != 0) {
         if (l->native && strchr(wish, '/') && stat(wish, &st) == 0)
@@ -200,7 +200,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
                    struct err *e) {
     const struct config *c = s->config;
     struct run *r = &l->run;
-    *l = (struct run_start){.context = s};
+    *l = (struct run_start){.context = s, .looked = request->looked};
     if (cluster_load(&s->cluster, &l->inventory, e) < 0 || run_start_command(l, request, e) < 0)
         return -1;
     r->created_ms = clock_wall_ms();
@@ -212,6 +212,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     r->nproc = nproc_text(s->arena, c->job.once ? 1 : c->job.nproc_per_node);
     r->max_restarts = (int)c->job.max_restarts;
     r->metrics = c->metrics;
+    r->tags = c->cluster.provider == CONFIG_AWS ? c->aws.tags : (struct option_map){0};
     r->resumes = "";
     r->bring_work = !l->native && c->output_work;
     r->wanted = result_kinds_of(&c->output_fetch);

@@ -24,16 +24,20 @@ enum {
     RUN_START_NAMES_MAX = 4,              // of a node's files that are named in the plan
 };
 
+struct input_look;
+
 struct run_start_request {
     const char *const *command; // NULL-terminated; NULL or empty: the native trainer
     size_t command_count;
-    const char *const *bench; // flags for the native trainer, which measures; NULL: it trains
+    const char *const *bench;  // flags for the native trainer, which measures; NULL: it trains
+    struct input_look *looked; // inputs that were listed already; NULL: none
 };
 
 struct run_start_share {
     size_t files;
     size_t samples; // 0 unless samples are dealt
     uint64_t bytes;
+    unsigned char digest[HASH_BYTES];       // of its files, in their order
     const char *names[RUN_START_NAMES_MAX]; // of the first files
 };
 
@@ -59,6 +63,7 @@ struct run_start_input {
     const char *name, *source; // source: here
     const struct config_input *config;
     const char *run;               // the earlier run that it is from; NULL: none
+    const char *changed_since;     // the task's last run, which had other content; NULL
     const char *const *ignore;     // patterns of files to leave out; NULL: none
     struct input_remote *remote;   // objects that the nodes read; NULL: files of this computer
     bool elastic;                  // sharded, and dealt anew by every round
@@ -102,6 +107,7 @@ struct run_start {
     uint64_t passed_on;          // bytes of them that nodes got from other nodes
     struct run_start_input *inputs;
     size_t input_count;
+    struct input_look *looked;           // lists from before the nodes were made; NULL: none
     struct input_parts parts;            // of split archives
     const char *resume_run;              // run whose state is sent along; NULL: none
     struct run_start_position resume_at; // the native trainer's position in that state

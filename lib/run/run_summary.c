@@ -88,6 +88,15 @@ static void json_failure(const struct summary *s, struct json_out *j) {
     json_end(j);
 }
 
+static void json_tags(const struct run *r, struct json_out *j) {
+    if (r->tags.count == 0)
+        return;
+    json_object(j, "tags");
+    for (size_t i = 0; i < r->tags.count; i++)
+        json_str(j, r->tags.items[i].name, r->tags.items[i].value);
+    json_end(j);
+}
+
 static void json_metrics(const struct summary *s, struct json_out *j) {
     json_object(j, "metrics");
     for (size_t i = 0; i < s->follow->metrics.count; i++) {
@@ -187,6 +196,7 @@ void run_summary_json(const struct summary *s, struct strbuf *out) {
         json_value(&j, &trainer);
     }
     json_metrics(s, &j);
+    json_tags(r, &j);
     json_history(s, &j);
     json_failure(s, &j);
     json_nodes(s, &j);

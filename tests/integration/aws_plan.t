@@ -41,6 +41,11 @@ END
 run dtctl plan --instance-type g6.xlrage
 like "$status $err" '^0 .*did you mean g6.xlarge' 'a type that is not known has a near name'
 
+run dtctl plan --instance-type ml.g6.12xlarge
+like "$status $out" '^0 .*g6\.12xlarge' "SageMaker's name of a type is taken"
+like "$err" "'ml.g6.12xlarge' is taken as g6.12xlarge, its name on EC2" 'plan says so'
+unlike "$out" 'ml\.' 'nothing is made with that name'
+
 mkdir bin
 # shellcheck disable=SC2016 # for the stand-in
 printf '#!/bin/sh\necho "{\\"terraform_version\\": \\"${VERSION-1.11.4}\\"}"\n' >bin/terraform

@@ -55,13 +55,28 @@ read_big
 is "$(s3_ask /-/log | grep -c 'bytes=.* 206$')" 3 'a large object is read by ranges'
 is "$(find store -name "$BIG_SUM" | wc -l)" 1 \
     'a large object lies in the store under its hash'
-for kind in slow reset; do
+# A transfer that stalls for 30 s is looked at when the other cases are through.
+mkdir stalled still
+ln src/big.bin still/
+dtdata put still s3://bucket/still >put.out
+s3_fault stall still/big.bin
+list s3://bucket/still/big.bin
+dtdata get stalled <list.out >stalled.out &
+stalled=$!
+# shellcheck disable=SC2317 # wait_for calls it
+stalls() { ! s3_ask /-/faults | grep -q stall; }
+ok 'a transfer stalls' wait_for 10 stalls
+for kind in slow reset error; do
     s3_fault $kind $BIG 2
     read_big
     like "$out" '"again":[23]\}' "after a fault the server is asked again ($kind)"
     is "$(got <<<"$out")" "$BIG_SUM" \
         "after a fault the object comes whole ($kind)"
 done
+s3_fault called $BIG 9
+read_big
+is "$(got <<<"$out")" "$BIG_SUM" 'a range that comes as 200 is taken for a range'
+is "$(s3_ask /-/log | grep -c 'bytes=.* 200$')" 3 'three ranges came as 200'
 s3_fault whole $BIG
 read_big
 is "$(got <<<"$out")" "$BIG_SUM" 'a server without ranges will do'
@@ -75,11 +90,45 @@ like "$out" "error.*big.bin': the server sent [0-9]+ bytes of" 'a short range is
 s3_fault denied $BIG
 read_big
 like "$out" '"code":"auth".*big.bin.*403 AccessDenied.*request R1' 'a refusal has its request'
+s3_fault bare '' 9
+s3_fault bare some/pre%2Bfix/middle 9
+list s3://bucket/some/pre+fix/middle
+rm -rf store && mkdir store
+get
+like "$out" '"i":0' 'ETags without quotes will do'
+rm -rf store && mkdir store
+s3_fault bytes some/pre%2Bfix/middle
+get
+like "$out" '"code":"hash".*the received bytes have the MD5' \
+    'an ETag without quotes is compared with the bytes'
+s3_fault slow '' 0
 s3_fault bytes some/pre%2Bfix/middle
 list s3://bucket/some/pre+fix/middle
 get
 like "$out" '"code":"hash".*middle.*the received bytes have the MD5' \
     'an object with an MD5 is compared with it'
+
+# ---- regions, clocks and disks ------------------------------------------------------------------
+run dtdata put src/a s3://far/a
+like "$out" '"end":9' 'a bucket of another region is written there'
+list s3://far/a/part-1
+like "$(cat list.out)" '%2Feu-far-1%2F' 'addresses are signed for the region that the server names'
+rm -rf store && mkdir store
+get
+like "$out" '"i":0' 'an object of another region is read'
+s3_ask '/-/clock?ahead=7200' >/dev/null
+run dtdata list s3://bucket/some/
+s3_ask '/-/clock?ahead=0' >/dev/null
+now='[0-9]{4}-[0-9-]+T[0-9:.]+Z'
+like "$out" "the clock of this computer has $now, that of the server $now .try: set it" \
+    'a clock that is two hours late is named with both times'
+list s3://bucket/some/pre+fix/big.bin
+rm -rf store && mkdir store
+s3_ask /-/forget >/dev/null
+run dtdata get store < <(sed 's/"size":20000000/"size":9000000000000000/' list.out)
+like "$out" 'the disk has .* free, and the input needs 9.0 PB' \
+    'an object that the disk does not hold is refused with both sizes'
+is "$(s3_ask /-/log | grep -c big)" 0 'nothing of it is read'
 
 # An interrupted read continues.
 list s3://bucket/some/pre+fix/big.bin
@@ -108,6 +157,11 @@ head -n 2 list.out >cut.out
 run dtdata get store <cut.out
 like "$out" 'was cut off' 'half a list is none'
 unlike "$(cat list.out)" SECRETTEST 'the list has no secret'
+
+wait "$stalled"
+is "$?" 0 'a transfer that stalls ends well' || diag "$(cat stalled.out)"
+is "$(got <stalled.out)" "$BIG_SUM" 'after 30 s without a byte its range comes again'
+like "$(tail -n 1 stalled.out)" '"again":1\}' 'one request was made again'
 
 # ---- credentials --------------------------------------------------------------------------------
 mkdir -p "$HOME/.aws"

@@ -79,6 +79,11 @@ head -c 3000000 /dev/urandom >set/part-01
 dtdata put set s3://bucket/new >put.out
 s3_fault denied new/part-01 3
 refused "node 'node[012]': 's3://bucket/new/part-01': .*403 AccessDenied" --input x=s3://bucket/new
+s3_fault huge '' 9
+refused 'the disk has .* free, and the input needs [0-9.]+ TB' --input x=s3://bucket/set:sharded
+is "$(grep -cE "node '?node[012]'?: .*the disk has" <<<"$err")" 3 \
+    'every node whose disk is too small is listed'
+s3_fault slow '' 0
 run dtctl train --name good --nodes 3 --input set=s3://bucket/new -- true
 is "$status" 0 'a run starts once the server answers'
 s3_stop

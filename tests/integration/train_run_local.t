@@ -101,11 +101,15 @@ like "$out" '\[node1:1\] part of 1' 'a program in the current folder is sent'
 
 # ---- many lines in the first moment -------------------------------------------------------------
 TIMEFORMAT='%U %S'
-{ time dtctl train -- sh -c 'exec seq 20000' >flood.out 2>flood.err; } 2>flood.time
+{
+    time dtctl train --metric 'loss=loss ([0-9]+)' -- sh -c 'exec seq 20000' >flood.out 2>flood.err
+} 2>flood.time
 is "$(grep -c '^\[node0:0\] ' flood.out)/$(grep -c '^\[node1:1\] ' flood.out)" 20000/20000 \
     'a rank that prints 20,000 lines at once: each is shown, with its rank'
 ok "dtctl needs $(<flood.time) s of processor time for it" \
     awk '{ exit !($1 + $2 < 6) }' flood.time
+is "$(grep -c 'no line of rank 0 has matched.*metric="loss" lines=100 newest="100"' flood.err)" 1 \
+    'one warning has the metric that the first 100 lines do not match'
 
 # ---- two that follow ----------------------------------------------------------------------------
 dtctl train --name two --metric 'n=n=([0-9]+)' -- sh -c 'for i in $(seq 15); do
@@ -280,7 +284,7 @@ like "$out" bye 'the output of the run is shown'
 run timeout -k 5 40 dtctl train --name pipe --max-restarts 0 -- sh -c \
     'rm -f $TORCHELASTIC_ERROR_FILE; mkfifo $TORCHELASTIC_ERROR_FILE; exit 7'
 is "$status" 1 'a worker whose error file is a pipe fails'
-like "$err" 'rank 0 on node0 failed: exit status 7' 'the status of the worker is the reason'
+like "$err" 'rank [01] on node[01] failed: exit status 7' 'the status of the worker is the reason'
 run timeout -k 5 40 dtctl train --name logs --nodes 1 -- sh -c \
     'find $DTCTL_OUTPUT_DIR/../attempt_0 -type f -exec sh -c "rm {}; mkfifo {}; echo {}" \; \
     >$DTCTL_OUTPUT_DIR/made'

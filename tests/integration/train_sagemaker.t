@@ -65,6 +65,24 @@ run dtctl train "${on[@]}" --set train.model=mlp
 is "$status" 2 'the native trainer has no such tree'
 like "$err" 'compat.sagemaker: it is for commands' 'the error has the reason'
 
+# ---- the program of a container ------------------------------------------------------------------
+mkdir container tools
+cat >container/train <<'E2'
+#!/bin/sh
+echo "CONTAINER $# $1 $(cat /opt/ml/input/config/hyperparameters.json 2>/dev/null)"
+E2
+chmod +x container/train
+cp container/train tools/
+run bash -c 'cd container && ln -s ../.dtctl && dtctl train --set compat.sagemaker=true --nodes 1 \
+    --hp epochs=3'
+is "$status" 0 "an executable 'train' in the folder runs without a command" || diag "$err"
+like "$out" 'CONTAINER 1 train \{"epochs": ?"3"\}' \
+    "its only word is 'train', and hyperparameters are in their file"
+run env PATH="$WORK/tools:$PATH" dtctl train "${on[@]}" --nodes 1 -- train
+like "$status $out" "^0 .*CONTAINER 1 train" "a program 'train' on PATH is called the same way"
+run dtctl train "${on[@]}" --nodes 1 -- tools/train now
+like "$status $out" '^0 .*CONTAINER 1 now' 'words of the command are left as they are'
+
 # ---- the peers ----------------------------------------------------------------------------------
 if [ -n "$PEERS" ]; then
     cat >job.py <<'E2'

@@ -96,4 +96,16 @@ run dtrun --node drop --root "$PWD/.dtctl/default/nodes/node0" --input ../runs
 is "$status" 2 'a node removes nothing outside of its inputs'
 run dtrun --node drop --root "$PWD/.dtctl/default/nodes/node0" --run ../../x
 is "$status" 2 'a node removes nothing outside of its runs'
+# ---- anew ---------------------------------------------------------------------------------------
+mark='cat $DTCTL_STATE_DIR/kept 2>/dev/null || echo none; echo "$0" >$DTCTL_STATE_DIR/kept'
+fresh() { # WORD FLAGS…
+    run dtctl train --name fresh --set state.keep=task --nodes 1 "${@:2}" -- sh -c "$mark" "$1"
+}
+fresh one
+fresh two
+like "$status $out" '^0 one' 'with state.keep = task a run has the state of the last one'
+fresh three --clean-state
+like "$status $out" '^0 none' '--clean-state begins without it'
+fresh four
+like "$status $out" '^0 three' 'the next run has the state of that one'
 done_testing

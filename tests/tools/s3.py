@@ -10,6 +10,12 @@ POST /-/fault?kind=KIND&key=KEY&count=N makes the next N requests for a key (*EN
   slow     503 SlowDown               reset   the connection ends half way
   short    fewer bytes than promised  whole   all of the object in place of a range, as 200
   bytes    one wrong byte             denied  403 AccessDenied
+  error    500 InternalError          stall   half of the bytes, then nothing for two minutes
+  called   a range, as 200            bare    the ETag without quotes
+  huge     a list with objects of 9 TB each (key: empty)
+The bucket "far" is in the region eu-far-1: requests that are signed for another one get 301.
+POST /-/clock?ahead=S: the server's clock is S seconds ahead.
+GET /-/faults is one line for each key whose faults have not all come.
 POST /-/hold?key=KEY holds the answers to requests for a key (*END: of that end) back until /-/release.
 POST /-/refuse?peer=ADDRESS: requests from there get 403 AccessDenied from now on; no peer: from nobody.
 POST /-/lists?pause=S&skip=N: each page of a list comes S seconds late, after the next N pages.
@@ -37,7 +43,9 @@ PAGE = int(os.environ.get("PAGE", "1000"))
 objects, uploads, faults, log = {}, {}, {}, []
 given, refused = {}, set()  # by client
 revoked = set()  # key IDs
-BUCKETS = ("bucket", "public")  # exist from the start
+BUCKETS = ("bucket", "public", "far")  # exist from the start
+FAR = "eu-far-1"
+clock = {"ahead": 0.0}
 lock = threading.Lock()
 HOLD_S = 120  # at most
 held, released = set(), threading.Condition()
@@ -64,6 +72,7 @@ class Refused(Exception):
     def __init__(self, status, code):
         super().__init__(code)
         self.status, self.code = status, code
+        self.text, self.headers = "", []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -102,9 +111,17 @@ class Handler(BaseHTTPRequestHandler):
         if token not in (None, "TOKEN"):
             raise Refused(403, "InvalidToken")
         made = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
-        age = time.time() - made.timestamp()
+        now = time.time() + clock["ahead"]
+        age = now - made.timestamp()
         if age > limit or age < -900:
-            raise Refused(403, "RequestTimeTooSkewed")
+            why = Refused(403, "RequestTimeTooSkewed")
+            now = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            why.text = f"<RequestTime>{stamp}</RequestTime><ServerTime>{now}</ServerTime>"
+            raise why
+        if path.startswith("/far") and f"/{FAR}/" not in scope:
+            why = Refused(301, "PermanentRedirect")
+            why.headers = [("x-amz-bucket-region", FAR)]
+            raise why
         if key_id in revoked:
             raise Refused(403, "ExpiredToken")
         if "host" not in names or key_id not in SECRETS:
@@ -128,20 +145,21 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def refuse(self, status, code):
-        self.answer(status, f"<Error><Code>{code}</Code><Message>by the test</Message></Error>"
-                    .encode(), [("x-amz-request-id", "R1")])
+    def refuse(self, why):
+        self.answer(why.status, f"<Error><Code>{why.code}</Code><Message>by the test</Message>"
+                    f"{why.text}</Error>".encode(), [("x-amz-request-id", "R1")] + why.headers)
 
     def list(self, bucket, fields):
         prefix = fields.get("prefix", "")
         keys = sorted(k for b, k in objects if b == bucket and k.startswith(prefix))
         start, most = fields.get("continuation-token", ""), int(fields.get("max-keys", PAGE))
         keys = [k for k in keys if k > start]
-        page, text = keys[:min(most, PAGE)], ""
+        page, text, mark = keys[:min(most, PAGE)], "", "" if self.fault == "bare" else "&quot;"
         for key in page:
             data, etag = objects[bucket, key]
-            text += (f"<Contents><Key>{escape(quote(key))}</Key><Size>{len(data)}</Size>"
-                     f"<ETag>&quot;{etag}&quot;</ETag></Contents>")
+            size = 9 * 10**12 if self.fault == "huge" else len(data)
+            text += (f"<Contents><Key>{escape(quote(key))}</Key><Size>{size}</Size>"
+                     f"<ETag>{mark}{etag}{mark}</ETag></Contents>")
         if len(page) < len(keys):
             text += (f"<IsTruncated>true</IsTruncated><NextContinuationToken>"
                      f"{escape(page[-1])}</NextContinuationToken>")
@@ -152,7 +170,7 @@ class Handler(BaseHTTPRequestHandler):
         match, span = self.headers.get("If-Match"), self.headers.get("Range")
         if match and match.strip('"') != etag:
             raise Refused(412, "PreconditionFailed")
-        status, headers = 200, [("ETag", f'"{etag}"')]
+        status, headers = 200, [("ETag", etag if fault == "bare" else f'"{etag}"')]
         if span and fault != "whole":
             first, last = span[6:].split("-")
             first, last = int(first), min(int(last), len(data) - 1)
@@ -164,15 +182,21 @@ class Handler(BaseHTTPRequestHandler):
             data = bytes([data[0] ^ 1]) + data[1:]
         if fault == "short":
             data = data[:-1]
+        if fault == "called":
+            status = 200
         with lock:
             given[self.client_address[0]] = given.get(self.client_address[0], 0) + len(data)
-        if fault != "reset":
+        if fault not in ("reset", "stall"):
             return self.answer(status, data, headers)
         self.send_response(status)
         for name, value in headers + [("Content-Length", str(len(data)))]:
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data[:len(data) // 2])
+        self.wfile.flush()
+        if fault == "stall":
+            with released:
+                released.wait(HOLD_S)
         self.close_connection = True
 
     def post(self, bucket, key, fields, body):
@@ -214,6 +238,10 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/-/refuse":
             refused.clear()
             refused.add(fields.get("peer", ""))
+        elif path == "/-/faults":
+            return self.answer(200, "\n".join(f"{k} {q}" for k, q in faults.items() if q).encode())
+        elif path == "/-/clock":
+            clock.update(ahead=float(fields["ahead"]))
         elif path == "/-/lists":
             late_pages.update(pause=float(fields["pause"]), skip=int(fields.get("skip", "0")))
         elif path == "/-/revoke":
@@ -252,6 +280,8 @@ class Handler(BaseHTTPRequestHandler):
                 fault = queue.pop() if queue else ""
             if fault == "slow":
                 raise Refused(503, "SlowDown")
+            if fault == "error":
+                raise Refused(500, "InternalError")
             if fault == "denied" or self.client_address[0] in refused:
                 raise Refused(403, "AccessDenied")
             if bucket != "public":
@@ -264,6 +294,7 @@ class Handler(BaseHTTPRequestHandler):
                 uploads.pop(fields.get("uploadId"), None)
                 return self.answer(204)
             if "list-type" in fields:
+                self.fault = fault
                 if bucket not in BUCKETS and not any(b == bucket for b, _ in objects):
                     raise Refused(404, "NoSuchBucket")
                 late_pages["skip"] -= 1
@@ -275,7 +306,7 @@ class Handler(BaseHTTPRequestHandler):
                 raise Refused(404, "NoSuchKey")
             return self.read(*objects[bucket, key], fault)
         except Refused as e:
-            return self.refuse(e.status, e.code)
+            return self.refuse(e)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_all
 

@@ -3,12 +3,12 @@
 #include "run/inputs/input_add.h"
 
 #include "content/deal.h"
-#include "content/ignore.h"
 #include "fleet/hashing.h"
 #include "run/inputs/input_elastic.h"
 #include "run/inputs/input_fanout.h"
 #include "run/inputs/input_from_run.h"
 #include "run/inputs/input_lists.h"
+#include "run/inputs/input_look.h"
 #include "run/inputs/input_remote.h"
 #include "run/inputs/input_samples.h"
 #include "run/inputs/input_stream.h"
@@ -18,55 +18,6 @@
 #include <sys/stat.h>
 
 enum { DIGEST_DIGITS = 16 };
-
-// ---- include ------------------------------------------------------------------------------------
-
-// True when a pattern matches the path or a folder above it.
-static bool is_included(const struct ignore *patterns, struct arena *a, const char *path) {
-    char *copy = arena_strdup(a, path);
-    for (char *p = strchr(copy, '/'); p; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        if (ignore_match(patterns, copy, true))
-            return true;
-        *p = '/';
-    }
-    return ignore_match(patterns, path, false);
-}
-
-static bool is_below(const char *path, const char *folder) {
-    size_t len = strlen(folder);
-    return strncmp(path, folder, len) == 0 && path[len] == '/';
-}
-
-// Keeps the matching files and the folders that lead to them; with `but` those that do not match.
-static int keep_included(struct run_start_input *in, const struct option_list *list, bool but,
-                         struct err *e) {
-    struct manifest *all = in->manifest, *kept = manifest_new();
-    struct arena a = {0};
-    struct ignore patterns = {0};
-    const char *last = "";
-    int result = manifest_sort(all, e);
-    for (size_t i = 0; result == 0 && i < list->count; i++)
-        result = ignore_add(&a, &patterns, "", list->items[i], strlen(list->items[i]), e);
-    // A folder is in front of its content, so its content is seen first.
-    for (size_t i = all->count; result == 0 && i-- > 0;) {
-        const struct manifest_entry *entry = &all->entries[i];
-        bool index = !but && input_stream_is_index(entry); // it goes with its shards
-        if (entry->kind == MANIFEST_FOLDER
-                ? !is_below(last, entry->path)
-                : !index && is_included(&patterns, &a, entry->path) == but)
-            continue;
-        last = entry->path;
-        result = manifest_append(kept, entry, e);
-    }
-    if (result == 0 && kept->count == 0)
-        result = err_set(e, ERR_CONFIG, "no file of '%s' %s", in->source,
-                         but ? "is left by exclude" : "matches include");
-    arena_fini(&a);
-    in->manifest = kept;
-    manifest_free(all);
-    return result;
-}
 
 // ---- the deal -----------------------------------------------------------------------------------
 
@@ -98,6 +49,15 @@ static void count_file(struct run_start_share *share, const struct manifest_entr
         share->names[share->files] = entry->path;
     share->files++;
     share->bytes += bytes;
+    struct hash h;
+    hash_init(&h);
+    hash_add(&h, share->digest, sizeof share->digest);
+    hash_add(&h, entry->path, strlen(entry->path) + 1);
+    if (entry->kind == MANIFEST_LINK)
+        hash_add(&h, entry->target, strlen(entry->target));
+    else
+        hash_add(&h, entry->hash, sizeof entry->hash);
+    hash_final(&h, share->digest);
 }
 
 struct deal_rule input_add_rule(const struct run_start_input *in) {
@@ -231,36 +191,6 @@ static const char *node_path(const struct run_start *l, const struct run_start_i
                : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
 }
 
-// Patterns of files that are left out: exclude, and files that are no part of the results of a run.
-static const char *const *patterns_of(const struct run_start *l, const struct run_start_input *in) {
-    const struct option_list *exclude = &in->config->exclude;
-    size_t count = 0;
-    while (in->ignore && in->ignore[count])
-        count++;
-    const char **all = arena_new(l->context->arena, const char *, count + exclude->count + 1);
-    for (size_t i = 0; i < count; i++)
-        all[i] = in->ignore[i];
-    for (size_t i = 0; i < exclude->count; i++)
-        all[count + i] = exclude->items[i];
-    return all;
-}
-
-static int find_files(struct run_start *l, struct run_start_input *in, bool folder, struct err *e) {
-    struct manifest_rules rules = {.ignore_default = !in->run, .ignore = patterns_of(l, in)};
-    if (!folder && (in->config->include.count || in->config->exclude.count))
-        return err_set(e, ERR_CONFIG, "'%s' is one file; include and exclude are for a folder",
-                       in->source);
-    in->manifest = manifest_new();
-    if (manifest_add_path(in->manifest, in->source, folder ? "" : file_base(in->source), &rules,
-                          e) < 0 ||
-        (in->config->include.count && keep_included(in, &in->config->include, false, e) < 0))
-        return -1;
-    if (in->run && in->manifest->files == 0)
-        return err_set(e, ERR_CONFIG, "'%s': run '%s' left no file there", in->config->source,
-                       in->run);
-    return manifest_sort(in->manifest, e) < 0 ? -1 : hashing_run(l->context, in->manifest, e);
-}
-
 static int give_to_all(struct run_start *l, struct run_start_input *in, struct err *e) {
     in->path = in->path ? in->path : input_stream_path(l, in);
     for (size_t n = 0; n < l->node_count; n++)
@@ -271,20 +201,11 @@ static int give_to_all(struct run_start *l, struct run_start_input *in, struct e
     return 0;
 }
 
-// Lists the objects. Every node reads its own part.
+// Every node reads its own part.
 static int add_remote(struct run_start *l, struct run_start_input *in, struct err *e) {
-    const struct option_list *include = &in->config->include, *exclude = &in->config->exclude;
     bool sharded = config_input_is_sharded(in->config);
-    in->manifest = manifest_new();
-    if (input_remote_list(l->context, in->source, &in->remote, in->manifest, e) < 0 ||
+    if ((!in->remote && input_look_remote(l->context, in, e) < 0) ||
         input_remote_add_program(l, e) < 0)
-        return -1;
-    if (!in->remote->folder && (sharded || include->count || exclude->count))
-        return err_set(e, ERR_CONFIG, "'%s' is one object; %s is for a folder", in->source,
-                       sharded ? "mode = sharded" : "include or exclude");
-    if ((exclude->count && keep_included(in, exclude, true, e) < 0) ||
-        (include->count && keep_included(in, include, false, e) < 0) ||
-        manifest_sort(in->manifest, e) < 0)
         return -1;
     bool streamed = config_input_is_streamed(in->config);
     if (streamed && input_stream_check(l, in, e) < 0)
@@ -324,7 +245,8 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
     bool folder = S_ISDIR(st.st_mode), sharded = config_input_is_sharded(in->config);
     if (sharded && !folder)
         return err_set(e, ERR_CONFIG, "'%s' is one file; only a folder can be sharded", in->source);
-    if (find_files(l, in, folder, e) < 0)
+    if (input_look_here(l->context, in, folder, e) < 0 ||
+        hashing_run(l->context, in->manifest, e) < 0)
         return -1;
     if (config_input_is_streamed(in->config) &&
         (input_stream_check(l, in, e) < 0 || input_remote_add_program(l, e) < 0))
@@ -360,6 +282,8 @@ int input_add_all(struct run_start *l, struct err *e) {
         const struct config_input *from = config_input(c, i);
         struct run_start_input *in = &l->inputs[l->input_count++];
         *in = (struct run_start_input){.name = from->name, .source = from->source, .config = from};
+        if (l->looked)
+            input_look_take(l->looked, i, in);
         if (add_input(l, in, e) < 0)
             return err_wrap(e, "input '%s'", from->name);
         l->spec.inputs[l->spec.input_count++] =

@@ -190,6 +190,39 @@ static void overruns(void) {
     ok(overran >= 3, "the limits are reached (%d)", overran);
 }
 
+// `first`: the line that matches "loss"; -1: none.
+static const char *warned_after(int lines, int first, bool from_start) {
+    struct arena a = {0};
+    struct metric_set *set = arena_new(&a, struct metric_set, 1);
+    struct err e = {0};
+    struct seen s = {0};
+    metrics_add(set, &a, "loss", "loss=(\\S+)", &e);
+    metrics_add(set, &a, "acc", "acc=([0-9]+)", &e);
+    metrics_add(set, &a, "step", "step ([0-9]+)", &e);
+    logged[0] = 0;
+    for (int i = 0; i < lines; i++) {
+        const char *line =
+            arena_printf(&a, "step %d%s%s", i, i == first ? " loss=5" : "", i == 5 ? "\x1b" : "");
+        metrics_match(set, line, strlen(line), on_value, &s);
+        metrics_count_line(set, line, strlen(line), from_start && i == 0);
+    }
+    metrics_fini(set);
+    arena_fini(&a);
+    return logged;
+}
+
+static void silent_metrics(void) {
+    is_str(warned_after(METRIC_SILENT_LINES_MAX - 1, -1, true), "", "99 lines warn of nothing");
+    has_str(warned_after(METRIC_SILENT_LINES_MAX, -1, true), "metric=\"loss, acc\" lines=100",
+            "line 100 names the metrics without a match");
+    has_str(logged, "newest=\"step 99\"", "the warning has the newest line");
+    char *said = strstr(warned_after(5 * METRIC_SILENT_LINES_MAX, -1, true), "newest=");
+    ok(said && !strstr(said + 1, "newest="), "the warning comes once");
+    has_str(warned_after(200, 99, true), "metric=\"acc\"",
+            "a metric that line 100 matches is none");
+    is_str(warned_after(500, -1, false), "", "lines from the middle of a file warn of nothing");
+}
+
 static void python_forms(void) {
     finds("Epoch:.*Loss\\s+([e\\-+0-9\\\\.]*) \\(", "Epoch: [3][10/98]\tLoss 2.3e-01 (2.4e-01)",
           0.23);
@@ -244,6 +277,7 @@ int main(void) {
     parts();
     log_sink(keep_log);
     overruns();
+    silent_metrics();
     log_sink(NULL);
     return done_testing();
 }

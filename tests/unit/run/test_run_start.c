@@ -42,6 +42,7 @@ static void records(const char *dir) {
     const char *command[] = {"sh", "-c", "echo \"$X\"\n", NULL}, *nodes[] = {"n0", "n1", NULL};
     const char *run = NULL;
     struct option_pair metrics[] = {{"loss", "Loss ([0-9.]+)"}};
+    struct option_pair tags[] = {{"cost center", "a:\"7\""}};
     struct run r = {.name = "t",
                     .cluster = "c",
                     .provider = "local",
@@ -55,6 +56,7 @@ static void records(const char *dir) {
                     .output_dir = "/out",
                     .state = "started",
                     .metrics = {metrics, 1},
+                    .tags = {tags, 1},
                     .created_ms = 5},
                back;
     is_int(cluster_open(&c, &a, dir, "c", &e), 0, "the folder of a cluster opens %s", e.text);
@@ -70,6 +72,8 @@ static void records(const char *dir) {
     is_str(back.command[2], "echo \"$X\"\n", "the record has the command unchanged");
     is_str(back.nodes[1], "n1", "the nodes are read back");
     is_str(back.metrics.items[0].value, "Loss ([0-9.]+)", "the metrics are read back");
+    is_str(back.tags.items[0].name, "cost center", "the names of tags are read back");
+    is_str(back.tags.items[0].value, "a:\"7\"", "the values of tags are read back");
     ok(!run_is_over(&back), "a new run is not over");
     back.state = "stopped";
     ok(run_is_over(&back), "a final state is");
