@@ -54,7 +54,7 @@ like "$out" 'ok [0-9]+ - kernels: test_cuda_layers agrees' 'other programs are r
 like "$out" 'ok [0-9]+ - kernels: test_cuda_product agrees' 'products are right on the driver'
 like "$out" 'not ok [0-9]+ - racecheck finds nothing in test_cuda_rows' 'a finding is a failure'
 like "$out" 'SKIP synccheck of test_cuda_rows did not end within' 'a tool that is late is skipped'
-is "$(grep -c 'device test_cuda_' sanitized)" 9 'three tools look at three programs'
+is "$(grep -c 'device test_cuda_' sanitized)" 12 'three tools look at four programs'
 like "$(last_line)" '^[0-9]+ passed, 2 failed, 1 skipped$' 'the last line has the counts'
 is "$(objects '"result":"failed"')" 2 'failures are in the result for machines'
 is "$(objects '"event":"end","passed":[0-9]*,"failed":2,"skipped":1,')" 1 \

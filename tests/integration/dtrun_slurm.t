@@ -151,7 +151,7 @@ beside() { # NODE RANK SIZE LOCAL_SIZE NAMESPACE ARGUMENT…
         timeout 60 "$dtrun" "${@:6}"
 }
 pair() { # SECOND_NODE SIZE LOCAL_SIZE NAMESPACE ARGUMENT…: both processes; the first is on node1
-    beside "$1" 1 "${@:2}" >second.out 2>&1 &
+    beside "$1" 1 "${@:2}" >second.out 2>second.err &
     run beside 1 0 "${@:2}"
     wait $!
     status+=" $?"
