@@ -51,7 +51,7 @@ static int look(struct aws_cluster *c, struct aws_boot_node *nodes, size_t count
     if (terraform_apply(&c->terraform, "infra", refresh, NULL, NULL, &r, e) < 0)
         return -1;
     if (r.interrupted)
-        return aws_cluster_failure(&c->terraform, &r, "up", e);
+        return terraform_failure(&c->terraform, &r, "up", e);
     if (r.status != 0 || terraform_state(&c->terraform, "infra", &state, e) < 0) {
         err_clear(e); // the failures are reported all the same
         return 0;
@@ -84,7 +84,7 @@ static int drop(struct aws_cluster *c, const struct aws_boot_node *nodes, size_t
     if (terraform_apply(&c->terraform, "infra", args, NULL, NULL, &r, e) < 0)
         return -1;
     if (r.status != 0)
-        return aws_cluster_failure(&c->terraform, &r, "ending failed nodes", e);
+        return terraform_failure(&c->terraform, &r, "ending failed nodes", e);
     if (all)
         unlink(c->terraform.vars_path);
     return 0;

@@ -246,8 +246,8 @@ int aws_cluster_write(struct aws_cluster *c, struct err *e) {
 
 // ---- failures -----------------------------------------------------------------------------------
 
-bool aws_cluster_setting_refused(const struct terraform *t, const struct terraform_result *r,
-                                 struct err *e) {
+bool aws_cluster_refused(const struct terraform *t, const struct terraform_result *r,
+                         struct err *e) {
     const struct config *config = t->context->config;
     const char *variable, *rule;
     if (!aws_refusal_variable(t->context->arena, r->problem, &variable, &rule))
@@ -258,16 +258,9 @@ bool aws_cluster_setting_refused(const struct terraform *t, const struct terrafo
     return true;
 }
 
-int aws_cluster_failure(const struct terraform *t, const struct terraform_result *r,
-                        const char *what, struct err *e) {
-    if (!r->interrupted && aws_cluster_setting_refused(t, r, e))
-        return err_wrap(e, "%s", what);
-    terraform_failure(t, r, what, e);
-    struct aws_refusal refusal = aws_refusal_of(t->context->arena, r->problem);
-    if (e->code == ERR_FAILED &&
-        (refusal.kind == AWS_REFUSAL_CREDENTIALS || refusal.kind == AWS_REFUSAL_PERMISSION)) {
-        const char *text = arena_strdup(t->context->arena, e->text);
-        err_set(e, e->code, "%.1200s; %s", text, refusal.next);
-    }
-    return -1;
+const char *aws_cluster_next_step(const struct context *s, const char *problem) {
+    struct aws_refusal refusal = aws_refusal_of(s->arena, problem);
+    bool may_not =
+        refusal.kind == AWS_REFUSAL_CREDENTIALS || refusal.kind == AWS_REFUSAL_PERMISSION;
+    return may_not ? refusal.next : "";
 }

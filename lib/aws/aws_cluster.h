@@ -62,13 +62,10 @@ bool aws_cluster_same_key(const char *one, const char *other); // comments are i
 void aws_cluster_remember(struct context *s, const struct inventory *before, const char *launched,
                           struct inventory *now);
 
-// Formats the result of a failed Terraform as an error, with a next step where AWS refused the
-// credentials or a permission.
-int aws_cluster_failure(const struct terraform *t, const struct terraform_result *r,
-                        const char *what, struct err *e);
-// True when the module refused a setting, before anything was created; *e names the option.
-bool aws_cluster_setting_refused(const struct terraform *t, const struct terraform_result *r,
-                                 struct err *e);
+// Hooks of aws_terraform.
+bool aws_cluster_refused(const struct terraform *t, const struct terraform_result *r,
+                         struct err *e);
+const char *aws_cluster_next_step(const struct context *s, const char *problem);
 
 // ---- state in S3, for several folders: aws_state_s3.c
 bool aws_shared(const struct context *s);

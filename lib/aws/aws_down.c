@@ -31,7 +31,7 @@ static int destroy(struct aws_cluster *c, struct err *e) {
         aws_gone_add_state(&c->gone, c->context->arena, &state);
         return 0;
     }
-    aws_cluster_failure(&c->terraform, &r, "down", e);
+    terraform_failure(&c->terraform, &r, "down", e);
     return err_wrap(e, "instances may still run and cost money");
 }
 

@@ -155,7 +155,7 @@ static int undo(struct make *m, const struct inventory *before, struct err *e) {
         terraform_apply(&c->terraform, "infra", m->fresh ? destroy : NULL, NULL, NULL, &r, e) < 0)
         return -1;
     if (m->begun && r.status != 0)
-        return aws_cluster_failure(&c->terraform, &r, "taking back what was made", e);
+        return terraform_failure(&c->terraform, &r, "taking back what was made", e);
     if (m->fresh)
         unlink(c->terraform.vars_path);
     return 0;
@@ -315,8 +315,8 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     if (is_new && r->not_locked) // another command made the cluster; these variables do not apply
         unlink(c->terraform.vars_path);
     if (r->interrupted || r->status >= 128 || r->not_locked)
-        return aws_cluster_failure(&c->terraform, r, "up", e);
-    if (aws_cluster_setting_refused(&c->terraform, r, e)) {
+        return terraform_failure(&c->terraform, r, "up", e);
+    if (aws_cluster_refused(&c->terraform, r, e)) {
         struct err put = {0};
         if (put_vars_back(m, &put) < 0)
             *e = put;
@@ -325,7 +325,7 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     struct aws_refusal refusal =
         m->refusal.kind == AWS_REFUSAL_NONE ? aws_refusal_of(s->arena, r->problem) : m->refusal;
     if (refusal.kind == AWS_REFUSAL_OTHER && !refusal.code[0] && !m->fresh)
-        return aws_cluster_failure(&c->terraform, r, "up", e);
+        return terraform_failure(&c->terraform, r, "up", e);
     learn(m);
     if (!aws_tries_next(&m->tries, &refusal))
         return give_up(m, &refusal, before, e);

@@ -180,7 +180,7 @@ int aws_lease_tag(struct context *s, int64_t wall_ms, struct err *e) {
     if (terraform_apply(&t, "infra", args, NULL, NULL, &r, e) < 0)
         return -1;
     if (r.interrupted)
-        return aws_cluster_failure(&t, &r, "extend", e);
+        return terraform_failure(&t, &r, "extend", e);
     if (r.status != 0)
         log_warn(
             "the nodes have the new end, but their tag dtctl-expires has the old one until the "

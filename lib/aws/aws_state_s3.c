@@ -281,4 +281,7 @@ static void backend(struct strbuf *out, const struct context *s, const char *reg
                      path);
 }
 
-const struct terraform_cloud aws_terraform = {.backend = backend, .explain = explain};
+const struct terraform_cloud aws_terraform = {.backend = backend,
+                                              .explain = explain,
+                                              .refused = aws_cluster_refused,
+                                              .next_step = aws_cluster_next_step};

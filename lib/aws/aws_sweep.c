@@ -210,13 +210,13 @@ static int find_in(struct search *f, struct aws_found *out, struct err *e) {
         if (r.status == 0)
             return read_found(f, &r, out, e);
         if (r.interrupted)
-            return aws_cluster_failure(t, &r, "looking for leftovers", e);
+            return terraform_failure(t, &r, "looking for leftovers", e);
         if (f->other == 0 && f->found_gone)
             continue;
         bool settles =
             f->other == 0 && f->not_there && clock_mono_ms() - f->started_ms < SETTLE_MS_MAX;
         if (!settles && !leave_out(f, &r))
-            return aws_cluster_failure(t, &r, "looking for leftovers", e);
+            return terraform_failure(t, &r, "looking for leftovers", e);
         if (!settles)
             continue;
         screen_note(s->screen, "AWS still lists removed resources; asking again …");
@@ -270,7 +270,7 @@ int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct 
     if (terraform_apply(t, ROOT, args, NULL, NULL, &r, e) < 0)
         return -1;
     if (r.status != 0)
-        return aws_cluster_failure(t, &r, "removing leftovers", e);
+        return terraform_failure(t, &r, "removing leftovers", e);
     aws_gone_add_state(gone, a, &ended);
     aws_sweep_forget(t);
     return 0;

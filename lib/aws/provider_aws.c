@@ -141,7 +141,7 @@ static int aws_compare(struct context *s, const struct provider_diff *d, size_t 
     unlink(c.terraform.vars_path);
     c.terraform.vars_path = vars_path;
     if (result == 0 && r.status != 0)
-        result = aws_cluster_failure(&c.terraform, &r, "plan", e);
+        result = terraform_failure(&c.terraform, &r, "plan", e);
     // A change of the lease is sent to running nodes by up itself.
     bool told = d->current.count && c.has_before &&
                 (c.before.ttl_s != c.vars.ttl_s || c.before.idle_s != c.vars.idle_s);

@@ -304,8 +304,8 @@ int terraform_apply(struct terraform *t, const char *root, const char *const *fu
     return 0;
 }
 
-int terraform_failure(const struct terraform *t, const struct terraform_result *r, const char *what,
-                      struct err *e) {
+static int describe(const struct terraform *t, const struct terraform_result *r, const char *what,
+                    struct err *e) {
     if (r->interrupted)
         return err_set(e, ERR_INTERRUPTED,
                        "%s was stopped; dtctl up continues it, dtctl down removes what was "
@@ -323,6 +323,19 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
                        what, proc_signal_name(r->status - 128), t->log_path);
     return err_set(e, ERR_FAILED, "%s: %s (log: %s)", what,
                    r->problem[0] ? r->problem : "terraform failed without a reason", t->log_path);
+}
+
+int terraform_failure(const struct terraform *t, const struct terraform_result *r, const char *what,
+                      struct err *e) {
+    if (!r->interrupted && t->cloud->refused(t, r, e))
+        return err_wrap(e, "%s", what);
+    describe(t, r, what, e);
+    const char *next = e->code == ERR_FAILED ? t->cloud->next_step(t->context, r->problem) : "";
+    if (*next) {
+        const char *text = arena_strdup(t->context->arena, e->text);
+        err_set(e, e->code, "%.1200s; %s", text, next);
+    }
+    return -1;
 }
 
 int terraform_state(struct terraform *t, const char *root, struct terraform_state *out,

@@ -36,6 +36,9 @@ enum { TERRAFORM_VARS_BYTES_MAX = 8 << 20 };
 // meet AWS's limits of requests sooner.
 #define TERRAFORM_PARALLELISM "-parallelism=30"
 
+struct terraform;
+struct terraform_result;
+
 // The hooks of the cloud whose resources the module describes.
 struct terraform_cloud {
     // Writes backend_override.tf.json: the place of the state. region NULL: the local file `path`,
@@ -45,6 +48,11 @@ struct terraform_cloud {
     // True when the error text of a failed command concerns the place of the state; *e then names
     // the fault and a remedy.
     bool (*explain)(const struct context *s, const char *words, struct err *e);
+    // True when the module refused a setting, before anything was created; *e then names the
+    // option.
+    bool (*refused)(const struct terraform *t, const struct terraform_result *r, struct err *e);
+    // The advice for the error text of a failed command; "": none.
+    const char *(*next_step)(const struct context *s, const char *problem);
 };
 
 struct terraform {
@@ -119,8 +127,8 @@ void terraform_set_clean(const struct terraform *t);
 // Reads the state, local or remote (`state pull`).
 int terraform_state(struct terraform *t, const char *root, struct terraform_state *out,
                     struct err *e);
-// Formats the result as an error: the failed operation, Terraform's message, and the path of the
-// log.
+// Formats the result as an error: the failed operation, Terraform's message, the path of the log,
+// and the cloud's next step.
 int terraform_failure(const struct terraform *t, const struct terraform_result *r, const char *what,
                       struct err *e);
 
