@@ -46,7 +46,6 @@ static void add_files(struct hash *h, const struct run_start *l) {
 }
 
 static void add_inputs(struct hash *h, const struct run_start *l) {
-    unsigned char digest[HASH_BYTES];
     for (size_t i = 0; i < l->input_count; i++) {
         add_text(h, l->inputs[i].name);
         const struct config_input *in = l->inputs[i].config;
@@ -58,8 +57,7 @@ static void add_inputs(struct hash *h, const struct run_start *l) {
             add_number(h, (uint64_t)in->uneven);
             add_text(h, in->order);
         }
-        manifest_digest(l->inputs[i].manifest, digest);
-        hash_add(h, digest, sizeof digest);
+        hash_add(h, l->inputs[i].digest, sizeof l->inputs[i].digest);
     }
 }
 

@@ -172,7 +172,7 @@ static const char *node_path(const struct run_start *l, const struct run_start_i
     const struct config_input *c = in->config;
     unsigned char digest[HASH_BYTES];
     char hex[HASH_HEX_BYTES];
-    manifest_digest(in->manifest, digest);
+    memcpy(digest, in->digest, sizeof digest);
     if (in->share) {
         const char *rule =
             arena_printf(a, "%d %d %d %s", config_input_shard(c), c->unit, c->uneven, c->order);
@@ -207,6 +207,7 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
     if ((!in->remote && input_look_remote(l->context, in, e) < 0) ||
         input_remote_add_program(l, e) < 0)
         return -1;
+    manifest_digest(in->manifest, in->digest);
     bool streamed = config_input_is_streamed(in->config);
     if (streamed && input_stream_check(l, in, e) < 0)
         return -1;
@@ -248,6 +249,7 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
     if (input_look_here(l->context, in, folder, e) < 0 ||
         hashing_run(l->context, in->manifest, e) < 0)
         return -1;
+    manifest_digest(in->manifest, in->digest);
     if (config_input_is_streamed(in->config) &&
         (input_stream_check(l, in, e) < 0 || input_remote_add_program(l, e) < 0))
         return -1;

@@ -8,15 +8,6 @@
 
 static const char FILE_NAME[] = "inputs.json";
 
-// Of an object from a server the digest has its identity: server, name, ETag and size.
-static const char *digest_of(struct arena *a, const struct run_start_input *in) {
-    unsigned char digest[HASH_BYTES];
-    char hex[HASH_HEX_BYTES];
-    manifest_digest(in->manifest, digest);
-    hash_hex(hex, digest);
-    return arena_strdup(a, hex);
-}
-
 static void add_shares(const struct run_start *l, const struct run_start_input *in,
                        struct json_out *j) {
     char hex[HASH_HEX_BYTES];
@@ -38,15 +29,17 @@ static void add_shares(const struct run_start *l, const struct run_start_input *
 
 void input_record_json(const struct run_start *l, struct json_out *j) {
     json_array(j, "inputs");
+    char hex[HASH_HEX_BYTES];
     for (size_t i = 0; i < l->input_count; i++) {
         const struct run_start_input *in = &l->inputs[i];
+        hash_hex(hex, in->digest); // of objects from a server: of their names, ETags and sizes
         json_object(j, NULL);
         json_str(j, "name", in->name);
         json_str(j, "source", in->config->source);
         json_str(j, "mode", in->share ? "sharded" : "replicated");
         json_int(j, "files", (int64_t)in->manifest->files);
         json_int(j, "bytes", (int64_t)in->manifest->bytes);
-        json_str(j, "digest", digest_of(l->context->arena, in));
+        json_str(j, "digest", hex);
         if (in->samples)
             json_int(j, "samples", (int64_t)in->samples);
         if (in->run)
@@ -100,10 +93,12 @@ static const char *digest_before(const struct json *inputs, const char *name) {
 
 static int compare(struct run_start *l, const struct run *before, const struct json *inputs,
                    struct err *e) {
+    char hex[HASH_HEX_BYTES];
     for (size_t i = 0; i < l->input_count; i++) {
         struct run_start_input *in = &l->inputs[i];
         const char *old = digest_before(inputs, in->name);
-        if (!old || strcmp(old, digest_of(l->context->arena, in)) == 0)
+        hash_hex(hex, in->digest);
+        if (!old || strcmp(old, hex) == 0)
             continue;
         in->changed_since = before->id;
         if (in->config->on_change == CONFIG_CHANGE_REFUSE)
