@@ -8,8 +8,7 @@
 #include "launch/launch.h"
 #include "node_verbs.h"
 #include "scheduler_flags.h"
-#include "shard_range.h"
-#include "wait_path.h"
+#include "verb.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -152,10 +151,10 @@ int main(int argc, char **argv) {
         log_open("dtrun", LOG_WARN, LOG_PLAIN);
         return node_verbs_run(argc - 2, argv + 2, environ);
     }
-    if (argc > 1 && strcmp(argv[1], "shard-range") == 0)
-        return shard_range_run(argc - 2, (const char *const *)argv + 2, environ);
-    if (argc > 1 && strcmp(argv[1], "wait") == 0)
-        return wait_path_run(argc - 2, (const char *const *)argv + 2, environ);
+    static const struct verb *const verbs[] = {&verb_shard_range, &verb_wait};
+    for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(argv[1], verbs[i]->name) == 0)
+            return verb_main(verbs[i], argc - 2, (const char *const *)argv + 2, environ);
     take_early_signals(on_early_signal);
     log_open("dtrun", level_wanted(environ), LOG_PLAIN);
     return run(argc, argv, environ);

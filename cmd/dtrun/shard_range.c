@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun shard-range`: arithmetic and command line.
-#include "shard_range.h"
+// `dtrun shard-range TOTAL`: this node's part of a range of rows, for programs that divide their
+// work by themselves.
+#include "verb.h"
 
+#include "base/str.h"
 #include "build_info.h"
-#include "conf/cli.h"
-#include "conf/render.h"
+#include "conf/option.h"
 
 #include <stddef.h>
 #include <stdio.h>
 
 enum { PARTS_MAX = 1 << 20 };
+#define TOTAL_MAX ((int64_t)1 << 53) // integers that a double holds
 
-struct shard_range_flags {
+static struct shard_range_flags {
     int64_t rank, world;
     bool help;
-};
+} flags;
 
 #define AT(field) .offset = offsetof(struct shard_range_flags, field)
 
@@ -50,55 +52,31 @@ static const struct render_program program = {
             "    read -r first end < <(dtrun shard-range 1000)",
 };
 
-int64_t shard_range_start(int64_t total, int64_t i, int64_t count) {
+// The first row of part i of count: i * total / count, rounded, halves to the even number (as
+// Python's round).
+static int64_t start_of(int64_t total, int64_t i, int64_t count) {
     __extension__ typedef __int128 wide;
     wide product = (wide)total * i, twice = 2 * (product % count);
     int64_t whole = (int64_t)(product / count);
     return whole + (twice > count || (twice == count && whole % 2 == 1));
 }
 
-static int fail(const struct err *e) {
-    fprintf(stderr, "dtrun: shard-range: %s\n", e->text);
-    return 2; // every error here is an error of usage
-}
-
-static int print_help(const struct option_set *set) {
-    struct strbuf text = {0};
-    render_help(&text, set, &program, 0);
-    fputs(strbuf_cstr(&text), stdout);
-    strbuf_fini(&text);
-    return 0;
-}
-
-int shard_range_run(int argc, const char *const *argv, char *const *env) {
-    static struct arena arena; // until the process ends
-    struct shard_range_flags flags = {0};
-    struct option_set set;
-    struct cli_rest rest;
-    struct err e;
+static int run(const char *const *words, size_t count, struct err *e) {
     int64_t total;
-    option_set_init(&set, &arena, "dtrun shard-range", "", env);
-    option_set_add(&set, &table, &flags);
-    cli_scan(&set, NULL, 0, argc, argv, &rest);
-    option_set_env(&set, env);
-    cli_apply(&set);
-    if (flags.help)
-        return print_help(&set);
-    if (option_set_finish(&set, &e) < 0)
-        return fail(&e);
-    if (rest.count + rest.command_count != 1)
-        err_set(&e, ERR_USAGE, "give the number of rows (dtrun shard-range --help)");
-    else if (str_parse_i64(rest.count ? rest.args[0] : rest.command[0], 0, SHARD_RANGE_TOTAL_MAX,
-                           &total, &e) < 0)
-        err_wrap(&e, "the number of rows");
+    if (count != 1)
+        err_set(e, ERR_USAGE, "give the number of rows (dtrun shard-range --help)");
+    else if (str_parse_i64(words[0], 0, TOTAL_MAX, &total, e) < 0)
+        err_wrap(e, "the number of rows");
     else if (flags.rank < 0 || flags.world < 1)
-        err_set(&e, ERR_USAGE, "outside of a run, --rank and --world are needed");
+        err_set(e, ERR_USAGE, "outside of a run, --rank and --world are needed");
     else if (flags.rank >= flags.world)
-        err_set(&e, ERR_USAGE, "there is no part %lld of %lld", (long long)flags.rank,
+        err_set(e, ERR_USAGE, "there is no part %lld of %lld", (long long)flags.rank,
                 (long long)flags.world);
     else
-        return printf("%lld %lld\n", (long long)shard_range_start(total, flags.rank, flags.world),
-                      (long long)shard_range_start(total, flags.rank + 1, flags.world)) < 0 ||
+        return printf("%lld %lld\n", (long long)start_of(total, flags.rank, flags.world),
+                      (long long)start_of(total, flags.rank + 1, flags.world)) < 0 ||
                fflush(stdout) != 0;
-    return fail(&e);
+    return 2; // every error here is a usage error
 }
+
+const struct verb verb_shard_range = {"shard-range", &program, &table, &flags, run};

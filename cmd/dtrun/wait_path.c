@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun wait`: command line, and looks at the paths.
-#include "wait_path.h"
+// `dtrun wait PATH…`: blocks until other processes have written files of this node. A file is there
+// when it has not changed between two looks and no process of this node has it open for writing. A
+// folder is there when it exists.
+#include "verb.h"
 
 #include "base/clock.h"
 #include "build_info.h"
-#include "conf/cli.h"
-#include "conf/render.h"
+#include "conf/option.h"
 #include "sys/file_writers.h"
 
 #include <signal.h>
@@ -14,10 +15,12 @@
 #include <sys/stat.h>
 #include <time.h>
 
-struct wait_path_flags {
+enum { TICK_MS = 100 };
+
+static struct wait_path_flags {
     int64_t timeout_ms;
     bool help;
-};
+} flags;
 
 #define AT(field) .offset = offsetof(struct wait_path_flags, field)
 
@@ -45,19 +48,6 @@ static const struct render_program program = {
             "    dtrun wait --timeout 10m \"$DTCTL_OUTPUT_DIR/vocabulary.json\"",
 };
 
-static int fail(const struct err *e, int status) {
-    fprintf(stderr, "dtrun: wait: %s\n", e->text);
-    return status;
-}
-
-static int print_help(const struct option_set *set) {
-    struct strbuf text = {0};
-    render_help(&text, set, &program, 0);
-    fputs(strbuf_cstr(&text), stdout);
-    strbuf_fini(&text);
-    return 0;
-}
-
 // `last` has the state at the look before.
 static bool is_there(const char *path, struct stat *last) {
     struct stat st;
@@ -73,7 +63,7 @@ static bool is_there(const char *path, struct stat *last) {
 }
 
 static int wait_for(const char *path, int64_t end_ms, struct err *e) {
-    static const struct timespec tick = {.tv_nsec = WAIT_PATH_TICK_MS * 1000000L};
+    static const struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
     struct stat last = {0};
     while (!is_there(path, &last)) {
         if (end_ms && clock_mono_ms() >= end_ms)
@@ -84,33 +74,18 @@ static int wait_for(const char *path, int64_t end_ms, struct err *e) {
     return 0;
 }
 
-int wait_path_run(int argc, const char *const *argv, char *const *env) {
-    static struct arena arena; // until the process ends
-    struct wait_path_flags flags = {0};
-    struct option_set set;
-    struct cli_rest rest;
-    struct err e;
-    option_set_init(&set, &arena, "dtrun wait", "", env);
-    option_set_add(&set, &table, &flags);
-    cli_scan(&set, NULL, 0, argc, argv, &rest);
-    option_set_env(&set, env);
-    cli_apply(&set);
-    if (flags.help)
-        return print_help(&set);
-    if (option_set_finish(&set, &e) < 0)
-        return fail(&e, 2);
-    if (rest.count + rest.command_count == 0) {
-        err_set(&e, ERR_USAGE, "give a path (dtrun wait --help)");
-        return fail(&e, 2);
+static int run(const char *const *words, size_t count, struct err *e) {
+    if (count == 0) {
+        err_set(e, ERR_USAGE, "give a path (dtrun wait --help)");
+        return 2;
     }
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGIO, &ignore, NULL); // of leases, by which writers are found
     int64_t end_ms = flags.timeout_ms ? clock_mono_ms() + flags.timeout_ms : 0;
-    for (size_t i = 0; i < (size_t)rest.count; i++)
-        if (wait_for(rest.args[i], end_ms, &e) < 0)
-            return fail(&e, 1);
-    for (size_t i = 0; i < (size_t)rest.command_count; i++)
-        if (wait_for(rest.command[i], end_ms, &e) < 0)
-            return fail(&e, 1);
+    for (size_t i = 0; i < count; i++)
+        if (wait_for(words[i], end_ms, e) < 0)
+            return 1;
     return 0;
 }
+
+const struct verb verb_wait = {"wait", &program, &table, &flags, run};
