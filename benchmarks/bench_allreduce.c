@@ -8,6 +8,7 @@
 // buffer. nodes > 1 puts the ranks on so many "nodes" that talk over loopback TCP. JSON lines: us
 // (median), us_best, cpu_us (of one rank, user and system), gbytes (of buffer per second), copy_us,
 // copy_ratio (copy_us / us).
+#include "benchmarks/median.h"
 #include "comm/comm.h"
 
 #include "base/arena.h"
@@ -69,11 +70,6 @@ static int table_get(void *ctx, const char *key, void *value, size_t cap, size_t
                 return 0;
             }
     return err_set(e, ERR_TIMEOUT, "no key '%s'", key);
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 static void die(const struct err *e) {

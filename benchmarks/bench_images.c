@@ -7,6 +7,7 @@
 //
 // One JSON line per way: images_per_s, floor_images_per_s, ratio.
 #include "base/philox.h"
+#include "benchmarks/median.h"
 #include "data/dataset_store.h"
 #include "data/jpeg_write.h"
 #include "sys/file.h"
@@ -26,22 +27,6 @@ struct file {
 static void die(const struct err *e) {
     fprintf(stderr, "bench_images: %s\n", e->text);
     exit(1);
-}
-
-static double cpu_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *v, int n) {
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return v[n / 2];
 }
 
 // Slopes, soft spots and fine noise: about as many bytes as a photograph of this size.

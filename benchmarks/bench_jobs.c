@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "benchmarks/median.h"
 #include "content/deal.h"
 #include "follow/metrics.h"
 
@@ -24,21 +25,6 @@ static struct err e;
 static void die(const char *what) {
     fprintf(stderr, "bench_jobs: %s: %s\n", what, e.text);
     exit(1);
-}
-
-static double cpu_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-static double median(double *v) {
-    qsort(v, ROUNDS, sizeof *v, by_value);
-    return v[ROUNDS / 2];
 }
 
 // ---- the deal ----------------------------------------------------------------------------------
@@ -78,7 +64,7 @@ static void deal(void) {
             floor[r] = cpu_s() - began;
             took[r] = deal_once(all, (enum deal_shard)shard);
         }
-        double ms = median(took) * 1e3, least = median(floor) * 1e3;
+        double ms = median(took, ROUNDS) * 1e3, least = median(floor, ROUNDS) * 1e3;
         printf("{\"bench\":\"deal\",\"by\":\"%s\",\"objects\":%d,\"nodes\":%d,\"ms\":%.0f,"
                "\"floor_ms\":%.0f,\"ratio\":%.2f}\n",
                names[shard], OBJECTS, NODES, ms, least, ms / least);
@@ -134,10 +120,10 @@ static void metrics(const char *what, int count, const char *regex, int numbered
         floor[r] = (cpu_s() - began) * scale;
         took[r] = match_all(set, text, len) * scale;
     }
-    double s = median(took);
+    double s = median(took, ROUNDS);
     printf("{\"bench\":\"metrics\",\"what\":\"%s\",\"expressions\":%d,\"seconds_of_100_mb\":%.2f,"
            "\"floor_s\":%.4f,\"million_lines_per_s\":%.2f}\n",
-           what, count, s, median(floor), LINES * scale / s / 1e6);
+           what, count, s, median(floor, ROUNDS), LINES * scale / s / 1e6);
     metrics_fini(set);
     arena_fini(&a);
 }

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "benchmarks/machine_peak.h"
+#include "benchmarks/median.h"
 #include "kernels/kernels.h"
 
 enum { peak_rounds = 400000, runs_max = 200, runs_min = 5 };
@@ -70,11 +71,6 @@ static int bf16_times(void) {
     return strcmp(k->isa(ctx), "avx512-bf16") == 0 ? 2 : 1;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct job {
     void (*run)(void *arg);
     void *arg;
@@ -89,9 +85,9 @@ static double median_seconds(struct job job) {
         job.run(job.arg);
         took[n++] = now() - t;
     }
-    qsort(took, (size_t)n, sizeof took[0], by_value);
-    best_seconds = took[0];
-    return took[n / 2];
+    double s = median(took, n);
+    best_seconds = took[0]; // they are sorted now
+    return s;
 }
 
 static void *new_real(size_t n) {

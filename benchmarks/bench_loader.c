@@ -5,6 +5,7 @@
 //
 // Everything runs on one thread and is counted in its processor time, so what else the machine does
 // matters little. JSON lines: images_per_s, floor_images_per_s, ratio.
+#include "benchmarks/median.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 
@@ -21,22 +22,6 @@ enum { IMAGES = 20000, BATCH = 64, ROUNDS = 7 };
 static void die(const struct err *e) {
     fprintf(stderr, "bench_loader: %s\n", e->text);
     exit(1);
-}
-
-static double cpu_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *v, int n) {
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return v[n / 2];
 }
 
 // Images per second of copying what a batch writes from one place in memory to another.
