@@ -272,10 +272,11 @@ static const char *nearest_for_set(const struct option_set *s, const char *key) 
                                  (int)(last - dot), dot, field);
 }
 
-// The hint for TABLE.KEY where the table is a map with tables of keys among its names.
-static const char *nearest_below(const struct option_set *s, const char *table, const char *key) {
+// The hint for TABLE.KEY where the table is a map: a key of a table among its names, else `form`.
+static const char *hint_below(const struct option_set *s, const char *table, const char *key,
+                              const char *form) {
     const char *near = option_nearest_key(s, key);
-    return str_starts(near, arena_printf(s->arena, " (did you mean '%s.", table)) ? near : "";
+    return str_starts(near, arena_printf(s->arena, " (did you mean '%s.", table)) ? near : form;
 }
 
 static const char *nearest_record(const struct option_set *s, const struct option_row *r,
@@ -339,9 +340,8 @@ void option_set_text(struct option_set *s, const char *assignment, struct option
     else if (!r && map && !option_is_scalar(map->type))
         option_problem(
             s, place, "unknown key '%.100s'%s", key,
-            *nearest_below(s, table, key)
-                ? nearest_below(s, table, key)
-                : arena_printf(s->arena, " (try: %s=%s=%.100s)", table, dot + 1, equals + 1));
+            hint_below(s, table, key,
+                       arena_printf(s->arena, " (try: %s=%s=%.100s)", table, dot + 1, equals + 1)));
     else if (!r)
         option_problem(s, place, "unknown key '%.100s'%s", key, nearest_for_set(s, key));
     else
