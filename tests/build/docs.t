@@ -5,10 +5,10 @@
 source "${0%/*}/../lib.sh"
 cd "$SRC" || exit 1
 
-ok 'the tables of README.md and docs/ are current (else: make docs)' docs/tables --check
+ok 'the tables of docs/ are current (else: make docs)' docs/tables --check
 
 # A copy in which one cell differs is refused, and made current again.
-mkdir "$WORK/copy" && cp -r README.md docs tests "$WORK/copy/"
+mkdir "$WORK/copy" && cp -r docs tests "$WORK/copy/"
 # shellcheck disable=SC2016 # Markdown's backquotes
 sed -i 's/^| 2 | `usage` | /&wrongly: /' "$WORK/copy/docs/files.md"
 run "$WORK/copy/docs/tables" --check

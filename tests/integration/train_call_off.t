@@ -66,6 +66,20 @@ rm "$root/node0/stop" "$root/node1/start"
 run dtctl stop "$deaf"
 ok 'dtctl stop ends the agent' wait_for 30 no_agent || diag "$err"
 
+# called_off NAME POINT END: a signal at a point that node1 marks with begun and leaves with go
+called_off() {
+    local pid
+    dtctl train --name "$1" -- sleep 600 >"$1.out" 2>"$1.err" &
+    pid=$!
+    ok "$2" wait_for 30 test -e "$root/node1/begun"
+    kill -TERM $pid
+    ok "$1: the run is called off" wait_for 30 grep -q 'calling the run off on 2 nodes' "$1.err"
+    : >"$root/node1/go"
+    wait $pid
+    is $? 143 "$1: the command ends with the signal" || diag "$(cat "$1.err")"
+    is "$(agents) $(state_of "$(newest "$1")")" '0 failed' "$3"
+}
+
 # ---- a signal while the last agent begins -------------------------------------------------------
 # Its answer comes when the file go is there; the agent works before that.
 echo '"$real" --node "$@" | {
@@ -75,16 +89,7 @@ echo '"$real" --node "$@" | {
     echo "$line"
 }
 exit' >"$root/node1/start"
-dtctl train --name asked -- sleep 600 >asked.out 2>asked.err &
-pid=$!
-ok 'the last agent begins' wait_for 30 test -e "$root/node1/begun"
-kill -TERM $pid
-ok 'the run is called off' wait_for 30 grep -q 'calling the run off on 2 nodes' asked.err
-: >"$root/node1/go"
-wait $pid
-is $? 143 'the command ends with the signal' || diag "$(cat asked.err)"
-is "$(agents) $(state_of "$(newest asked)")" '0 failed' \
-    'no agent works, and the run has failed'
+called_off asked 'the last agent begins' 'no agent works, and the run has failed'
 rm "$root/node1/begun" "$root/node1/go"
 
 # ---- a signal before the last agent begins ------------------------------------------------------
@@ -109,15 +114,7 @@ for record in "job", "nodes":
     os.write(1, head + body)
 END
 echo "python3 '$PWD/hold.py' \"\$here\" | \"\$real\" --node \"\$@\"; exit" >"$root/node1/start"
-dtctl train --name early -- sleep 600 >early.out 2>early.err &
-pid=$!
-ok 'the list of nodes is on its way' wait_for 30 test -e "$root/node1/begun"
-kill -TERM $pid
-ok 'the run is called off early' wait_for 30 grep -q 'calling the run off on 2 nodes' early.err
-: >"$root/node1/go"
-wait $pid
-is $? 143 'the command that was called off early ends with the signal' || diag "$(cat early.err)"
-is "$(agents) $(state_of "$(newest early)")" '0 failed' 'no agent begins later'
+called_off early 'the list of nodes is on its way' 'no agent begins later'
 rm "$root/node1/start"
 run dtctl down -y
 is "$status" 0 'nothing is in the way of down' || diag "$err"
