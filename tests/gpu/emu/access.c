@@ -37,8 +37,7 @@ static u64 in_window(u64 *address, enum space *s) {
 
 u8 *space_read(struct warp *w, enum space s, u64 address, u32 bytes, int lane) {
     in_window(&address, &s);
-    w->lane = (u32)lane;
-    return s == SP_SHARED  ? shared_read(w, address, bytes)
+    return s == SP_SHARED  ? shared_read(w, address, bytes, (u32)lane)
            : s == SP_LOCAL ? local_bytes(w, address, bytes, lane)
                            : global_read(w, address, bytes);
 }
@@ -47,8 +46,7 @@ u8 *space_write(struct warp *w, enum space s, u64 address, u32 bytes, int lane) 
     if (s == SP_CONST || s == SP_PARAM)
         fault("write to constant memory");
     in_window(&address, &s);
-    w->lane = (u32)lane;
-    return s == SP_SHARED  ? shared_write(w, address, bytes)
+    return s == SP_SHARED  ? shared_write(w, address, bytes, (u32)lane)
            : s == SP_LOCAL ? local_bytes(w, address, bytes, lane)
                            : global_write(w, address, bytes);
 }
@@ -234,8 +232,7 @@ static u64 combined(const struct insn *i, u64 old, u64 b, u64 c) {
 static void atomic(struct warp *w, const struct insn *i, u32 mask, int at) {
     u32 bytes = (u32)type_bytes((enum type)i->type);
     EACH(u64 a = lane_address(w, i, at, l); enum space s = (enum space)i->space; in_window(&a, &s);
-         w->lane = (u32)l;
-         u8 *p = s == SP_SHARED ? shared_atomic(w, a, bytes) : global_atomic(w, a, bytes);
+         u8 *p = s == SP_SHARED ? shared_atomic(w, a, bytes, (u32)l) : global_atomic(w, a, bytes);
          u64 old = 0; memcpy(&old, p, bytes); u64 b = lane_value(w, &i->op[at + 1], 0, l);
          u64 c = i->n_operands > at + 2 ? lane_value(w, &i->op[at + 2], 0, l) : 0;
          u64 v = combined(i, old, b, c); memcpy(p, &v, bytes);

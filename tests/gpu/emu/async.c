@@ -25,8 +25,7 @@ void async_complete(struct warp *w, struct copy *c) {
         for (u32 n = 0; n < c->from_bytes; n += whole)
             memcpy(b->shared + c->to + n, global_read(w, c->from + n, whole), whole);
         memset(b->shared + c->to + c->from_bytes, 0, c->bytes - c->from_bytes);
-        w->lane = c->lane;
-        shared_arrived(w, c->to, c->bytes);
+        shared_arrived(w, c->to, c->bytes, c->lane);
         return;
     }
     struct mbarrier *m = &b->mbarrier[c->mbarrier]; // the arrival behind the copies
@@ -51,8 +50,7 @@ static void cp_async(struct warp *w, const struct insn *i, u32 mask) {
          if (from_bytes == bytes) {
              reads |= 1u << l;
              global_read(w, source[l], bytes);
-         } w->lane = (u32)l;
-         shared_begin(w, to, bytes);
+         } shared_begin(w, to, bytes, (u32)l);
          append(&w->copies, &w->n_copies, &w->copies_cap,
                 (struct copy){(u32)to, bytes, from_bytes, source[l], w->committed, -1, (u32)l}));
     count_global(source, reads, bytes);
@@ -135,8 +133,7 @@ static void init(struct warp *w, const struct insn *i, u32 mask) {
     u32 count = (u32)lane_value(w, &i->op[1], 0, first(mask));
     if (count == 0 || count > MBARRIER_COUNT_MAX)
         fault("an mbarrier for %u arrivals", count);
-    w->lane = who(mask);
-    shared_write(w, at, MBARRIER_BYTES);
+    shared_write(w, at, MBARRIER_BYTES, who(mask));
     for (u32 n = 0; n < b->n_mbarriers; n++)
         if (b->mbarrier[n].address == at)
             fault("the mbarrier at shared offset %llu is initialised twice",
@@ -160,8 +157,7 @@ static void inval(struct warp *w, const struct insn *i, u32 mask) {
 static struct mbarrier *used(struct warp *w, const struct insn *i, int k, u32 mask) {
     u64 at = where(w, i, k, mask);
     struct mbarrier *m = mbarrier_at(w->b, at);
-    w->lane = who(mask);
-    shared_read(w, at, MBARRIER_BYTES);
+    shared_read(w, at, MBARRIER_BYTES, who(mask));
     return m;
 }
 
@@ -217,9 +213,9 @@ static void bulk(struct warp *w, const struct insn *i, u32 mask) {
         struct mbarrier *m = mbarrier_at(b, shared_offset(i, lane_address(w, i, 3, l)));
         if (bytes == 0 || bytes % 16 || to % 16 || from % 16)
             fault("cp.async.bulk of %u bytes: size and addresses must be multiples of 16", bytes);
-        w->lane = (u32)l; for (u32 n = 0; n < bytes; n += 16) {
+        for (u32 n = 0; n < bytes; n += 16) {
             global_read(w, from + n, 16);
-            shared_begin(w, to + n, 16);
+            shared_begin(w, to + n, 16, (u32)l);
         } append(&b->bulk, &b->n_bulk, &b->bulk_cap,
                  (struct copy){(u32)to, bytes, bytes, from, w->id, (s32)(m - b->mbarrier), LANES}));
 }
@@ -242,8 +238,7 @@ bool bulk_complete_one(struct block *b) {
     struct mbarrier *m = &b->mbarrier[c.mbarrier];
     for (u32 q = 0; q < c.bytes; q += 16)
         memcpy(b->shared + c.to + q, global_read(w, c.from + q, 16), 16);
-    w->lane = c.lane;
-    shared_arrived(w, c.to, c.bytes);
+    shared_arrived(w, c.to, c.bytes, c.lane);
     clock_join(m->clock, w->clock);
     clock_tick(w);
     m->bytes -= c.bytes;

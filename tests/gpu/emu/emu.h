@@ -246,7 +246,6 @@ struct warp {
     u32 clock[WARPS_MAX]; // what it has seen of each warp: every access up to this time
     u32 floor;            // what it has seen of every warp, or an earlier time
     u32 span;             // number of the time since its lanes last waited for each other
-    u32 lane;             // that accesses shared memory; LANES: all of them
     struct copy *copies;
     u32 n_copies, copies_cap, committed;
     const struct insn *at;
@@ -289,12 +288,13 @@ u32 random_below(u64 *state, u32 n);
 extern struct ptx_counts counts;
 
 // Offsets are into shared memory; each checks bounds, alignment, and the shadow.
-u8 *shared_read(struct warp *w, u64 offset, u32 bytes);
-u8 *shared_write(struct warp *w, u64 offset, u32 bytes);
-u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes);
+// lane: that accesses them; LANES: all of the warp together.
+u8 *shared_read(struct warp *w, u64 offset, u32 bytes, u32 lane);
+u8 *shared_write(struct warp *w, u64 offset, u32 bytes, u32 lane);
+u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane);
 // An asynchronous write begins (its bytes are in flight), and is complete.
-void shared_begin(struct warp *w, u64 offset, u32 bytes);
-void shared_arrived(struct warp *w, u32 offset, u32 bytes);
+void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane);
+void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane);
 void shadow_clear(struct block *b); // before each block
 // Clocks have seen what others have; w has; and w begins a time that no other warp has seen.
 void clock_join(u32 *to, const u32 *from);

@@ -126,8 +126,8 @@ INLINED void no_read_unseen(const struct warp *w, const char *what, u64 offset, 
 }
 
 // Has another lane of this warp accessed one of these bytes in this span?
-INLINED bool apart(const struct warp *w, const u32 *in, u32 bytes) {
-    u32 me = w->span * LANE_MAX + w->lane, all = w->lane == LANES, found = 0;
+INLINED bool apart(const struct warp *w, const u32 *in, u32 bytes, u32 lane) {
+    u32 me = w->span * LANE_MAX + lane, all = lane == LANES, found = 0;
     for (u32 n = 0; n < bytes; n++) {
         u32 other = in[n] ^ me;
         found |= (other < LANE_MAX) & ((other | all) != 0);
@@ -135,15 +135,15 @@ INLINED bool apart(const struct warp *w, const u32 *in, u32 bytes) {
     return found;
 }
 INLINED void no_lane_apart(const struct warp *w, const char *what, const char *did, const u32 *in,
-                           u64 offset, u32 bytes) {
-    if (apart(w, in + offset, bytes))
+                           u64 offset, u32 bytes, u32 lane) {
+    if (apart(w, in + offset, bytes, lane))
         fault("race: %s at shared offset %llu, which another lane of the warp %s without a barrier "
               "between",
               what, (unsigned long long)offset, did);
 }
 
-INLINED void written(struct warp *w, u64 offset, u32 bytes, bool atomic) {
-    u32 now = w->clock[w->id], me = w->span * LANE_MAX + w->lane;
+INLINED void written(struct warp *w, u64 offset, u32 bytes, u32 lane, bool atomic) {
+    u32 now = w->clock[w->id], me = w->span * LANE_MAX + lane;
     for (u64 n = offset; n < offset + bytes; n++) {
         shadow.wrote[n] = now;
         shadow.wrote_in[n] = me;
@@ -153,8 +153,8 @@ INLINED void written(struct warp *w, u64 offset, u32 bytes, bool atomic) {
     memset(shadow.atomic + offset, atomic, bytes);
 }
 
-INLINED void may_read(struct warp *w, u64 offset, u32 bytes) {
-    u32 unwritten = 0, now = w->clock[w->id], me = w->span * LANE_MAX + w->lane;
+INLINED void may_read(struct warp *w, u64 offset, u32 bytes, u32 lane) {
+    u32 unwritten = 0, now = w->clock[w->id], me = w->span * LANE_MAX + lane;
     within(w, "read", offset, bytes);
     settled("read", offset, bytes);
     for (u64 n = offset; n < offset + bytes; n++) {
@@ -168,63 +168,64 @@ INLINED void may_read(struct warp *w, u64 offset, u32 bytes) {
         fault("read of %u bytes of shared memory that nobody wrote, at offset %llu", bytes,
               (unsigned long long)offset);
     no_write_unseen(w, "read", offset, bytes, false);
-    no_lane_apart(w, "read", "wrote", shadow.wrote_in, offset, bytes);
+    no_lane_apart(w, "read", "wrote", shadow.wrote_in, offset, bytes, lane);
 }
 
-u8 *shared_read(struct warp *w, u64 offset, u32 bytes) {
+u8 *shared_read(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     switch (bytes) {
-    case 2: may_read(w, offset, 2); break;
-    case 4: may_read(w, offset, 4); break;
-    case 8: may_read(w, offset, 8); break;
-    case 16: may_read(w, offset, 16); break;
-    default: may_read(w, offset, bytes);
+    case 2: may_read(w, offset, 2, lane); break;
+    case 4: may_read(w, offset, 4, lane); break;
+    case 8: may_read(w, offset, 8, lane); break;
+    case 16: may_read(w, offset, 16, lane); break;
+    default: may_read(w, offset, bytes, lane);
     }
     return w->b->shared + offset;
 }
 
-INLINED void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, bool atomic) {
+INLINED void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, u32 lane,
+                       bool atomic) {
     within(w, what, offset, bytes);
     settled(what, offset, bytes);
     no_write_unseen(w, what, offset, bytes, atomic);
     no_read_unseen(w, what, offset, bytes);
-    no_lane_apart(w, what, "read", shadow.read_in, offset, bytes);
+    no_lane_apart(w, what, "read", shadow.read_in, offset, bytes, lane);
 }
 
-INLINED void written_by(struct warp *w, u64 offset, u32 bytes) {
-    may_write(w, "write", offset, bytes, false);
-    written(w, offset, bytes, false);
+INLINED void written_by(struct warp *w, u64 offset, u32 bytes, u32 lane) {
+    may_write(w, "write", offset, bytes, lane, false);
+    written(w, offset, bytes, lane, false);
 }
-u8 *shared_write(struct warp *w, u64 offset, u32 bytes) {
+u8 *shared_write(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     switch (bytes) {
-    case 2: written_by(w, offset, 2); break;
-    case 4: written_by(w, offset, 4); break;
-    case 8: written_by(w, offset, 8); break;
-    case 16: written_by(w, offset, 16); break;
-    default: written_by(w, offset, bytes);
+    case 2: written_by(w, offset, 2, lane); break;
+    case 4: written_by(w, offset, 4, lane); break;
+    case 8: written_by(w, offset, 8, lane); break;
+    case 16: written_by(w, offset, 16, lane); break;
+    default: written_by(w, offset, bytes, lane);
     }
     return w->b->shared + offset;
 }
 
-u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes) {
-    may_write(w, "atomic", offset, bytes, true);
+u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane) {
+    may_write(w, "atomic", offset, bytes, lane, true);
     for (u32 n = 0; n < bytes; n++)
         if (shadow.state[offset + n] == UNWRITTEN)
             fault("atomic on shared memory that nobody wrote, at offset %llu",
                   (unsigned long long)offset);
-    written(w, offset, bytes, true);
+    written(w, offset, bytes, lane, true);
     return w->b->shared + offset;
 }
 
-void shared_begin(struct warp *w, u64 offset, u32 bytes) {
-    may_write(w, "asynchronous copy", offset, bytes & -bytes, false);
+void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane) {
+    may_write(w, "asynchronous copy", offset, bytes & -bytes, lane, false);
     within(w, "asynchronous copy", offset + bytes - 1, 1);
     settled("asynchronous copy", offset, bytes);
     no_write_unseen(w, "asynchronous copy", offset, bytes, false);
     no_read_unseen(w, "asynchronous copy", offset, bytes);
-    no_lane_apart(w, "asynchronous copy", "read", shadow.read_in, offset, bytes);
+    no_lane_apart(w, "asynchronous copy", "read", shadow.read_in, offset, bytes, lane);
     memset(shadow.state + offset, IN_FLIGHT, bytes);
 }
 
-void shared_arrived(struct warp *w, u32 offset, u32 bytes) {
-    written(w, offset, bytes, false);
+void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane) {
+    written(w, offset, bytes, lane, false);
 }

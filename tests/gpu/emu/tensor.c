@@ -35,13 +35,12 @@ static void ldmatrix(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *d = &i->op[0];
     all_lanes(i, mask);
     parts(i, d);
-    w->lane = LANES;
     u16 part[4][PART][PART];
     for (u32 p = 0; p < d->n; p++) {
         u64 address[PART];
         for (int r = 0; r < PART; r++) {
             address[r] = shared_offset(i, lane_address(w, i, 1, (int)p * PART + r));
-            memcpy(part[p][r], shared_read(w, address[r], ROW_BYTES), ROW_BYTES);
+            memcpy(part[p][r], shared_read(w, address[r], ROW_BYTES, LANES), ROW_BYTES);
         }
         count_rows(address);
     }
@@ -59,7 +58,6 @@ static void stmatrix(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *s = &i->op[1];
     all_lanes(i, mask);
     parts(i, s);
-    w->lane = LANES;
     bool turned = HAS(TRANS);
     for (u32 p = 0; p < s->n; p++) {
         u16 part[PART][PART];
@@ -72,7 +70,7 @@ static void stmatrix(struct warp *w, const struct insn *i, u32 mask) {
         }
         for (int r = 0; r < PART; r++) {
             address[r] = shared_offset(i, lane_address(w, i, 0, (int)p * PART + r));
-            memcpy(shared_write(w, address[r], ROW_BYTES), part[r], ROW_BYTES);
+            memcpy(shared_write(w, address[r], ROW_BYTES, LANES), part[r], ROW_BYTES);
         }
         count_rows(address);
     }
