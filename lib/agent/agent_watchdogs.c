@@ -221,9 +221,9 @@ static void look_at_devices(struct agent *a, bool first) {
     if (first) {
         log_warn("a GPU of the last round is not free yet", "device=%s pid=%d name=%s", h.device,
                  (int)h.pid, h.name);
-        a->devices_until_ms = loop_now_ms(a->loop) + AGENT_DEVICES_MS_MAX;
+        a->devices_until_ms = clock_mono_ms() + AGENT_DEVICES_MS_MAX;
     }
-    if (loop_now_ms(a->loop) >= a->devices_until_ms)
+    if (clock_mono_ms() >= a->devices_until_ms)
         fail_held(a, &h);
     else
         timer_start(a->loop, &a->devices, AGENT_DEVICES_LOOK_MS, on_devices_look);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The I/O functions of libssh2: buffers in front of the socket, or of the channel of a jump host
 // (see ssh_impl.h), and the marks between the output of login scripts and of a command.
+#include "base/clock.h"
 #include "base/hash.h"
 #include "remote/ssh_impl.h"
 
@@ -70,7 +71,7 @@ static ssize_t receive(struct ssh *s, void *p, size_t len) {
     else if ((n = recv(s->fd, p, len, 0)) < 0)
         n = -errno;
     if (n > 0) {
-        s->heard_ms = loop_now_ms(s->env->loop);
+        s->heard_ms = clock_mono_ms();
     } else if (n == 0) {
         s->far_end_closed = true;
     } else if (n == -EINTR || n == -EWOULDBLOCK) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session: connecting, key exchange, login, keepalive, end.
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "remote/ssh_impl.h"
@@ -226,7 +227,7 @@ static void on_keepalive(struct timer *t) {
     struct ssh *s = container_of(t, struct ssh, keepalive);
     struct err e;
     int next;
-    int64_t silent_ms = loop_now_ms(s->env->loop) - s->heard_ms;
+    int64_t silent_ms = clock_mono_ms() - s->heard_ms;
     enter(s);
     if (silent_ms > SSH_KEEPALIVES_MISSED_MAX * keepalive_ms(s) + keepalive_ms(s) / 2) {
         (void)err_set(&e, ERR_TIMEOUT,
@@ -316,7 +317,7 @@ static void on_connect(struct watch *w, unsigned events) {
     } else {
         (void)setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         (void)setsockopt(s->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-        s->heard_ms = loop_now_ms(s->env->loop);
+        s->heard_ms = clock_mono_ms();
         rc = watch_start(s->env->loop, &s->watch, s->fd, LOOP_READ, on_socket, &e);
         if (rc == 0 && (rc = start_session(s, &e)) == 0)
             ssh_step(s);
@@ -344,7 +345,7 @@ static int connect_next(struct ssh *s, struct err *e) {
 void ssh_tunnel_ready(struct ssh *s) {
     struct err e;
     enter(s);
-    s->heard_ms = loop_now_ms(s->env->loop);
+    s->heard_ms = clock_mono_ms();
     if (start_session(s, &e) < 0)
         ssh_fail(s, &e);
     else

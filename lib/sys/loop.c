@@ -22,7 +22,6 @@ enum { BATCH_EVENTS_MAX = 256 };
 struct loop {
     int epoll_fd;
     bool stopping;
-    int64_t now_ms;
     size_t watches; // registered, the signal watch not counted
     struct epoll_event batch[BATCH_EVENTS_MAX];
     int batch_len, batch_next;
@@ -64,7 +63,6 @@ struct loop *loop_open(struct err *e) {
     }
     struct loop *loop = heap_alloc(sizeof *loop);
     loop->epoll_fd = fd;
-    loop->now_ms = clock_mono_ms();
     loop->deferred_end = &loop->deferred;
     return loop;
 }
@@ -79,10 +77,6 @@ void loop_close(struct loop *loop) {
     close(loop->epoll_fd);
     free(loop->heap);
     free(loop);
-}
-
-int64_t loop_now_ms(const struct loop *loop) {
-    return loop->now_ms;
 }
 
 void loop_stop(struct loop *loop) {
@@ -161,7 +155,6 @@ static void heap_down(struct loop *loop, size_t i) {
 void timer_start(struct loop *loop, struct timer *t, int64_t delay_ms, timer_cb *cb) {
     timer_stop(t);
     array_grow(loop->heap, &loop->heap_room, loop->timers + 1);
-    // Not loop->now_ms: a callback may have run for long, and the delay counts from now.
     *t = (struct timer){.loop = loop, .cb = cb, .due_ms = clock_mono_ms() + delay_ms};
     heap_put(loop, loop->timers++, t);
     heap_up(loop, t->heap_index);
@@ -183,7 +176,7 @@ void timer_stop(struct timer *t) {
 
 // Timers started by a callback without delay wait for the next batch, so that this loop ends.
 static void run_timers(struct loop *loop) {
-    int64_t limit = loop->now_ms;
+    int64_t limit = clock_mono_ms();
     for (size_t budget = loop->timers; budget > 0 && loop->timers > 0; budget--) {
         struct timer *t = loop->heap[0];
         if (t->due_ms > limit)
@@ -248,7 +241,6 @@ void loop_once(struct loop *loop, int timeout_ms) {
     if (n == 0)
         n = epoll_wait(loop->epoll_fd, loop->batch, BATCH_EVENTS_MAX, wait_ms(loop, timeout_ms));
     must(n >= 0 || errno == EINTR);
-    loop->now_ms = clock_mono_ms();
     loop->batch_len = n > 0 ? n : 0;
     loop->batch_next = 0;
     while (loop->batch_next < loop->batch_len) {

@@ -75,7 +75,6 @@ void loop_once(struct loop *loop, int timeout_ms);
 // For a driver that waits for other things too: readable when loop_once has events to deliver.
 // Timers are not seen in it.
 int loop_fd(const struct loop *loop);
-int64_t loop_now_ms(const struct loop *loop); // monotonic, read once per batch
 // For a callback that has just answered a client which usually asks again at once. Before the loop
 // sleeps it polls for LOOP_LINGER_NS, since sleeping and waking take longer than most requests.
 // Each time no event arrives, twice as many later calls have no effect (LOOP_LINGER_SKIP_MAX at

@@ -235,18 +235,14 @@ static void on_kill(struct timer *t) {
 void workers_stop(struct workers *w, int signal, int64_t grace_ms) {
     if (workers_is_idle(w))
         return;
-    if (w->stopping && w->kill.loop && w->kill.due_ms <= loop_now_ms(w->loop) + grace_ms)
-        return;
-    // A second stop only shortens the grace period. Sending the same signal again could look like
-    // impatience to a worker that is writing its checkpoint.
-    bool news = !w->stopping || w->stop_signal != signal;
-    w->stopping = true;
-    w->stop_signal = signal;
+    // A second stop only shortens the grace period. Another signal could end a worker that is
+    // writing its checkpoint.
     if (grace_ms <= 0)
         guard_kill(&w->guard);
-    else if (news)
+    else if (!w->stopping)
         guard_stop(&w->guard, signal);
-    if (grace_ms > 0)
+    w->stopping = true;
+    if (grace_ms > 0 && (!w->kill.loop || w->kill.due_ms > clock_mono_ms() + grace_ms))
         timer_start(w->loop, &w->kill, grace_ms, on_kill);
 }
 

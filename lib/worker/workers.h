@@ -75,7 +75,6 @@ struct workers {
     struct worker *list;
     int count, reported, round;
     bool stopping;
-    int stop_signal; // the last signal sent while stopping
     void *ctx;
 };
 
@@ -83,8 +82,8 @@ void workers_init(struct workers *w, struct loop *loop, const struct workers_con
                   const struct workers_events *events);
 void workers_fini(struct workers *w); // must be idle
 int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease_ms, struct err *e);
-// Sends the signal, and SIGKILL after grace_ms. A repeated call with a shorter grace period
-// shortens it.
+// Sends the signal, and SIGKILL after grace_ms. A repeated call sends no signal; a shorter grace
+// period replaces the longer one.
 void workers_stop(struct workers *w, int signal, int64_t grace_ms);
 void workers_signal(struct workers *w, int signal); // to every worker, without stopping it
 void workers_lease(struct workers *w, int64_t mono_ms);
