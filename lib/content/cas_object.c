@@ -179,20 +179,25 @@ bool cas_part_complete(const struct cas_part *p) {
 }
 
 int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e) {
-    static unsigned char buf[CAS_PIECE_BYTES];
+    unsigned char *buf = heap_alloc(CAS_PIECE_BYTES); // several threads may be here
+    int result = 0;
     while (p->hashed < p->size && most > 0) {
-        size_t want = p->size - p->hashed < sizeof buf ? (size_t)(p->size - p->hashed) : sizeof buf;
+        uint64_t left = p->size - p->hashed;
+        size_t want = left < CAS_PIECE_BYTES ? (size_t)left : CAS_PIECE_BYTES;
         ssize_t n = pread(p->fd, buf, want, (off_t)p->hashed);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
-            return n < 0 ? err_errno(e, ERR_SYS, "cannot read the received file")
-                         : err_set(e, ERR_HASH, "the received file has become shorter");
+        if (n <= 0) {
+            result = n < 0 ? err_errno(e, ERR_SYS, "cannot read the received file")
+                           : err_set(e, ERR_HASH, "the received file has become shorter");
+            break;
+        }
         hash_add(&p->running, buf, (size_t)n);
         p->hashed += (uint64_t)n;
         most -= (uint64_t)n < most ? (uint64_t)n : most;
     }
-    return p->hashed == p->size;
+    free(buf);
+    return result < 0 ? -1 : p->hashed == p->size;
 }
 
 // Removes the part unless its name is another's by now. The map goes first: a part without a map

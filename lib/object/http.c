@@ -19,6 +19,8 @@ struct http {
     struct http_call *waiting; // for their next try
     size_t waiting_count;
     uint64_t again;
+    bool begun;  // a call that libcurl has not worked for yet
+    int running; // calls that libcurl works for
 };
 
 struct http *http_open(const char *ca, size_t ca_len, struct err *e) {
@@ -76,7 +78,7 @@ static void forget_answer(struct http_call *c) {
     c->length = -1;
     c->etag[0] = c->range[0] = c->region[0] = c->request_id[0] = c->code[0] = '\0';
     c->kms = false;
-    strbuf_fini(&c->body);
+    strbuf_clear(&c->body);
 }
 
 static size_t on_header(char *p, size_t size, size_t count, void *user) {
@@ -208,6 +210,7 @@ static void begin_try(struct http *h, struct http_call *c) {
     c->tries++;
     must(curl_multi_add_handle(h->multi, c->easy) == CURLM_OK);
     h->active++;
+    h->begun = true;
 }
 
 void http_begin(struct http *h, struct http_call *c) {
@@ -319,16 +322,17 @@ static void wake_waiting(struct http *h) {
 
 int http_step_or(struct http *h, int fd, int timeout_ms, struct err *e) {
     struct curl_waitfd also = {.fd = fd, .events = CURL_WAIT_POLLIN};
-    int running = 0, left = 0;
+    int left = 0;
     enum { WAITING_STEP_MS = 20 };
     if (h->waiting && timeout_ms > WAITING_STEP_MS)
         timeout_ms = WAITING_STEP_MS;
-    CURLMcode code = curl_multi_perform(h->multi, &running);
+    CURLMcode code = h->begun ? curl_multi_perform(h->multi, &h->running) : CURLM_OK;
+    h->begun = false;
     // A call that has ended already is not waited for.
-    if (code == CURLM_OK && (size_t)running == h->active)
+    if (code == CURLM_OK && (size_t)h->running == h->active)
         code = curl_multi_poll(h->multi, &also, fd >= 0, timeout_ms, NULL);
     if (code == CURLM_OK)
-        code = curl_multi_perform(h->multi, &running);
+        code = curl_multi_perform(h->multi, &h->running);
     if (code != CURLM_OK)
         return err_set(e, ERR_NET, "libcurl: %s", curl_multi_strerror(code));
     for (CURLMsg *m; (m = curl_multi_info_read(h->multi, &left));) {
@@ -345,6 +349,10 @@ int http_step_or(struct http *h, int fd, int timeout_ms, struct err *e) {
 
 int http_step(struct http *h, int timeout_ms, struct err *e) {
     return http_step_or(h, -1, timeout_ms, e);
+}
+
+void http_wake(struct http *h) {
+    (void)curl_multi_wakeup(h->multi);
 }
 
 int http_run(struct http *h, struct http_call *c, struct err *e) {

@@ -84,6 +84,7 @@ void http_begin(struct http *h, struct http_call *c);
 int http_step(struct http *h, int timeout_ms, struct err *e);
 // The same, and it returns as soon as `fd` is readable.
 int http_step_or(struct http *h, int fd, int timeout_ms, struct err *e);
+void http_wake(struct http *h); // from any thread: http_step returns at once
 // One call to its end.
 int http_run(struct http *h, struct http_call *c, struct err *e);
 void http_call_close(struct http_call *c);       // frees the answer

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads many objects: the order of ranges, the places of their bytes, and the check of each object.
-#define OPENSSL_SUPPRESS_DEPRECATED
 #include "object/object_get.h"
 
 #include "base/clock.h"
+#include "object/object_check.h"
 #include "sys/file.h"
 
-#include <errno.h>
-#include <openssl/md5.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     PROGRESS_MS = 100,
     SPARE_BYTES = 64 << 20, // of the disk
-    CHECK_BYTES = 4 << 20,  // hashed at a time, between two turns of the transfers
 };
 
 enum ranging { UNTRIED, TRYING, RANGED, WHOLE };
@@ -28,21 +24,14 @@ struct object {
     unsigned char *have; // bits of units from an earlier time
 };
 
+// A request for a range, then the check of the object if it has become complete.
 struct slot {
     struct object_range range;
+    struct cas_part part; // a large object that is checked
+    struct object_check check;
     struct work *work;
     size_t i; // of the object
-    bool busy;
-};
-
-// A large object whose bytes are all here. Its hashes are computed a piece at a time.
-struct check {
-    bool busy;
-    size_t i;
-    struct cas_part part;
-    bool has_md5; // to compare with its ETag
-    MD5_CTX md5;
-    uint64_t summed; // bytes in md5
+    bool busy, has_part;
 };
 
 struct work {
@@ -52,9 +41,7 @@ struct work {
     size_t first; // all before it have been asked for
     size_t left;  // objects that are not done
     struct slot slots[OBJECT_CALLS_MAX];
-    struct check check;
-    size_t *complete; // large objects to be checked, in turn
-    size_t complete_begin, complete_end;
+    struct object_checks checks;
     uint64_t done, total;
     struct err err; // the first failure
     int64_t told_ms;
@@ -69,28 +56,6 @@ static void fail(struct work *w, size_t i, const struct err *e) {
 
 // ---- a whole object -----------------------------------------------------------------------------
 
-static int check_md5(const char *etag, MD5_CTX *md5, struct err *e) {
-    unsigned char digest[MD5_DIGEST_LENGTH];
-    MD5_Final(digest, md5);
-    return object_check_md5(etag, digest, e);
-}
-
-// 1: all bytes are in the MD5.
-static int add_md5(struct check *c, struct err *e) {
-    static unsigned char buf[CAS_PIECE_BYTES];
-    for (uint64_t most = CHECK_BYTES; most && c->summed < c->part.size;) {
-        ssize_t n = pread(c->part.fd, buf, sizeof buf, (off_t)c->summed);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return err_errno(e, ERR_SYS, "cannot read the received bytes");
-        MD5_Update(&c->md5, buf, (size_t)n);
-        c->summed += (uint64_t)n;
-        most -= (uint64_t)n < most ? (uint64_t)n : most;
-    }
-    return c->summed >= c->part.size;
-}
-
 static int tell(struct work *w, size_t i, const unsigned char hash[HASH_BYTES], struct err *e) {
     struct object_get *g = w->g;
     w->objects[i].done = true;
@@ -98,78 +63,66 @@ static int tell(struct work *w, size_t i, const unsigned char hash[HASH_BYTES], 
     return g->on_object(g->ctx, i, hash, e);
 }
 
-static int check_begin(struct work *w, size_t i, struct err *e) {
-    const struct object_want *want = &w->g->wants[i];
-    struct check *c = &w->check;
-    *c = (struct check){.i = i, .has_md5 = object_etag_is_md5(want->etag) && !w->objects[i].kms};
-    if (cas_part_open(w->g->store, &c->part, want->id, want->size, e) < 0)
-        return -1;
-    c->busy = true;
-    MD5_Init(&c->md5);
-    return cas_part_complete(&c->part) ? 0 : err_set(e, ERR_HASH, "a part of it is missing");
-}
-
-// 1: the bytes are those of the object, as far as its ETag says; 0: not all of them are hashed.
-static int check_more(struct work *w, struct err *e) {
-    struct check *c = &w->check;
-    int result = c->busy ? 0 : check_begin(w, w->complete[w->complete_begin++], e);
-    if (result == 0)
-        result = cas_part_hash(&c->part, CHECK_BYTES, e);
-    if (result > 0 && c->has_md5)
-        result = add_md5(c, e);
-    return result > 0 && c->has_md5 && check_md5(w->g->wants[c->i].etag, &c->md5, e) < 0 ? -1
-                                                                                         : result;
-}
-
-static int check_end(struct work *w, struct err *e) {
-    struct object_get *g = w->g;
-    struct check *c = &w->check;
-    const struct object_want *want = &g->wants[c->i];
-    const char *path;
-    int result = cas_part_adopt(g->store, &c->part, &path, e);
-    cas_part_close(&c->part);
-    c->busy = false;
-    if (result < 0 || (want->etag[0] && known_add(g->known, want->id, c->part.hash, e) < 0))
-        return -1;
-    return tell(w, c->i, c->part.hash, e);
-}
-
-static bool has_checks(const struct work *w) {
-    return w->check.busy || w->complete_begin < w->complete_end;
-}
-
-static int check_step(struct work *w, struct err *e) {
-    int result = check_more(w, e);
-    if (result < 0 && w->check.busy)
-        cas_part_discard(w->g->store, &w->check.part);
-    if (result < 0)
-        w->check.busy = false;
-    if (result < 0 || (result > 0 && check_end(w, e) < 0)) {
-        fail(w, w->check.i, e);
-        return -1;
+// All bytes of the slot's object are here. The slot stays busy, so that transfers wait where
+// hashing is slower than they are.
+static int check_begin(struct work *w, struct slot *s, struct err *e) {
+    const struct object_want *want = &w->g->wants[s->i];
+    const struct strbuf *body = &s->range.call.body;
+    s->check = (struct object_check){
+        .http = w->g->http, .etag = want->etag, .kms = w->objects[s->i].kms, .ctx = s};
+    if (want->size <= OBJECT_SMALL_BYTES_MAX) {
+        s->check.p = strbuf_cstr(body);
+        s->check.len = body->len;
+    } else {
+        if (cas_part_open(w->g->store, &s->part, want->id, want->size, e) < 0)
+            return -1;
+        s->has_part = true;
+        s->check.part = &s->part;
+        if (!cas_part_complete(&s->part))
+            return err_set(e, ERR_HASH, "a part of it is missing");
     }
+    s->busy = true;
+    object_check_begin(&w->checks, &s->check);
     return 0;
 }
 
-static int finish_small(struct work *w, struct slot *s, struct err *e) {
+static int keep(struct work *w, struct slot *s, struct err *e) {
+    struct cas *store = w->g->store;
+    const struct object_check *k = &s->check;
+    const char *path;
+    if (s->has_part)
+        return cas_part_adopt(store, &s->part, &path, e);
+    return cas_has_small(store, k->hash, k->len) ? 0
+                                                 : cas_add_small(store, k->hash, k->p, k->len, e);
+}
+
+static int check_end(struct work *w, struct slot *s, struct err *e) {
     struct object_get *g = w->g;
     const struct object_want *want = &g->wants[s->i];
-    const struct strbuf *body = &s->range.call.body;
-    const void *p = strbuf_cstr(body);
-    unsigned char hash[HASH_BYTES];
-    if (object_etag_is_md5(want->etag) && !s->range.kms) {
-        MD5_CTX md5;
-        MD5_Init(&md5);
-        MD5_Update(&md5, p, body->len);
-        if (check_md5(want->etag, &md5, e) < 0)
-            return -1;
-    }
-    hash_of(hash, p, body->len);
-    if ((!cas_has_small(g->store, hash, want->size) &&
-         cas_add_small(g->store, hash, p, body->len, e) < 0) ||
-        (want->etag[0] && known_add(g->known, want->id, hash, e) < 0))
+    if (s->check.err.code) {
+        *e = s->check.err;
+        if (s->has_part)
+            cas_part_discard(g->store, &s->part);
+        s->has_part = false;
         return -1;
-    return tell(w, s->i, hash, e);
+    }
+    if (keep(w, s, e) < 0 || (want->etag[0] && known_add(g->known, want->id, s->check.hash, e) < 0))
+        return -1;
+    if (s->has_part)
+        cas_part_close(&s->part);
+    s->busy = s->has_part = false;
+    return tell(w, s->i, s->check.hash, e);
+}
+
+static int end_checks(struct work *w, struct err *e) {
+    for (struct object_check *k; (k = object_check_next(&w->checks));) {
+        struct slot *s = k->ctx;
+        if (check_end(w, s, e) == 0)
+            continue;
+        fail(w, s->i, e);
+        return -1;
+    }
+    return 0;
 }
 
 // ---- one request --------------------------------------------------------------------------------
@@ -192,12 +145,9 @@ static void on_bytes(struct object_range *r, int64_t bytes) {
 }
 
 static int end_range(struct work *w, struct slot *s, struct err *e) {
-    struct object *o = &w->objects[s->i];
-    if (s->range.in_memory)
-        return finish_small(w, s, e);
-    if (o->next == w->g->wants[s->i].size && o->calls == 0)
-        w->complete[w->complete_end++] = s->i;
-    return 0;
+    const struct object *o = &w->objects[s->i];
+    bool complete = o->next == w->g->wants[s->i].size && o->calls == 0;
+    return complete ? check_begin(w, s, e) : 0;
 }
 
 static void on_end(struct object_range *r, const struct err *e) {
@@ -205,32 +155,33 @@ static void on_end(struct object_range *r, const struct err *e) {
     struct work *w = s->work;
     struct err why = *e;
     w->objects[s->i].calls--;
+    s->busy = false;
     if (!r->in_memory)
         cas_part_close(&r->part);
     if (why.code || end_range(w, s, &why) < 0)
         fail(w, s->i, &why);
-    s->busy = false;
 }
 
 static int begin(struct work *w, struct slot *s, size_t i, uint64_t from, uint64_t len,
                  struct err *e) {
     const struct object_want *want = &w->g->wants[i];
-    object_range_close(&s->range);
-    *s = (struct slot){.work = w, .i = i, .busy = true};
-    s->range = (struct object_range){.want = want,
-                                     .from = from,
-                                     .len = len,
-                                     .may_be_whole = w->objects[i].ranging == TRYING,
-                                     .in_memory = want->size <= OBJECT_SMALL_BYTES_MAX,
-                                     .on_answer = on_answer,
-                                     .on_bytes = on_bytes,
-                                     .on_end = on_end,
-                                     .ctx = s};
-    if (!s->range.in_memory &&
-        cas_part_open(w->g->store, &s->range.part, want->id, want->size, e) < 0)
+    struct object_range *r = &s->range;
+    object_range_reset(r);
+    r->want = want;
+    r->from = from;
+    r->len = len;
+    r->may_be_whole = w->objects[i].ranging == TRYING;
+    r->in_memory = want->size <= OBJECT_SMALL_BYTES_MAX;
+    r->on_answer = on_answer;
+    r->on_bytes = on_bytes;
+    r->on_end = on_end;
+    r->ctx = s;
+    if (!r->in_memory && cas_part_open(w->g->store, &r->part, want->id, want->size, e) < 0)
         return -1;
+    s->i = i;
+    s->busy = true;
     w->objects[i].calls++;
-    object_range_begin(&s->range, w->g->http);
+    object_range_begin(r, w->g->http);
     return 0;
 }
 
@@ -275,9 +226,8 @@ static int fill(struct work *w, struct slot *s, struct err *e) {
             from = len = o->next = 0;
         else if (!next_range(&g->wants[i], o, &from, &len)) {
             o->ranging = WHOLE; // an earlier time had stopped before the end
-            if (!o->calls)
-                w->complete[w->complete_end++] = i;
-            return 0;
+            s->i = i;
+            return o->calls || check_begin(w, s, e) == 0 ? 0 : (fail(w, i, e), -1);
         }
         if (first)
             o->ranging = len < g->wants[i].size ? TRYING : WHOLE;
@@ -353,8 +303,7 @@ static int step(struct work *w, struct err *e) {
             return -1;
     if (w->left == 0)
         return 0;
-    if (http_step(g->http, has_checks(w) ? 0 : PROGRESS_MS, e) < 0 ||
-        (has_checks(w) && check_step(w, e) < 0))
+    if (http_step(g->http, PROGRESS_MS, e) < 0 || end_checks(w, e) < 0)
         return -1;
     int64_t now = clock_mono_ms();
     if (now - w->told_ms < PROGRESS_MS)
@@ -363,12 +312,22 @@ static int step(struct work *w, struct err *e) {
     return g->on_progress(g->ctx, w->done, w->total, e);
 }
 
+static void slot_close(struct slot *s) {
+    if (s->has_part)
+        cas_part_close(&s->part);
+    else if (s->busy && !s->range.in_memory)
+        cas_part_close(&s->range.part);
+    object_range_close(&s->range);
+}
+
 int object_get_all(struct object_get *g, struct err *e) {
     struct work *w = heap_alloc(sizeof *w);
     w->g = g;
     w->left = g->count;
     w->objects = arena_new(&w->arena, struct object, g->count + 1);
-    w->complete = arena_new(&w->arena, size_t, g->count + 1);
+    object_checks_open(&w->checks);
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++)
+        w->slots[k].work = w;
     int result = cas_load(g->store, e);
     if (result == 0)
         result = look(w, e);
@@ -378,13 +337,9 @@ int object_get_all(struct object_get *g, struct err *e) {
         *e = w->err;
         result = -1;
     }
-    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) {
-        if (w->slots[k].busy && !w->slots[k].range.in_memory)
-            cas_part_close(&w->slots[k].range.part);
-        object_range_close(&w->slots[k].range);
-    }
-    if (w->check.busy)
-        cas_part_close(&w->check.part);
+    object_checks_close(&w->checks);
+    for (size_t k = 0; k < OBJECT_CALLS_MAX; k++)
+        slot_close(&w->slots[k]);
     struct err second = {0};
     if (cas_flush(g->store, &second) < 0 && result == 0) {
         *e = second;

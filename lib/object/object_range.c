@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -36,7 +37,7 @@ static int on_try(struct http_call *c, struct err *e) {
     (void)e;
     if (r->got)
         r->on_bytes(r, -(int64_t)r->got); // a try begins anew
-    r->got = 0;
+    r->got = r->held = 0;
     r->seen = false;
     return 0;
 }
@@ -70,22 +71,38 @@ static int check_answer(struct object_range *r, struct err *e) {
     return 0;
 }
 
+static int write_piece(struct object_range *r, struct err *e) {
+    uint64_t at = r->from + r->got - r->held;
+    size_t len = r->held;
+    r->held = 0;
+    return cas_part_write(&r->part, at, r->piece, len, e);
+}
+
+// The bytes come in small parts, of 16 KiB with TLS. Each write to the store costs four calls of
+// the system, so it is a whole piece. A piece ends where a unit of the store does.
 static int keep(struct object_range *r, const void *p, size_t len, struct err *e) {
-    if (r->in_memory) {
-        r->got += len;
-        strbuf_add(&r->call.body, p, len);
-        return 0;
-    }
-    for (const char *from = p; len;) { // a piece ends where a unit of the store does
-        uint64_t at = r->from + r->got, left = CAS_UNIT_BYTES - at % CAS_UNIT_BYTES;
-        size_t n = len < left ? len : (size_t)left;
-        if (cas_part_write(&r->part, at, from, n, e) < 0)
-            return -1;
+    _Static_assert(CAS_UNIT_BYTES % CAS_PIECE_BYTES == 0, "a unit is whole pieces");
+    if (!r->piece)
+        r->piece = heap_alloc(CAS_PIECE_BYTES);
+    for (const char *from = p; len;) {
+        size_t left = CAS_PIECE_BYTES - (size_t)((r->from + r->got) % CAS_PIECE_BYTES);
+        size_t n = len < left ? len : left;
+        memcpy(r->piece + r->held, from, n);
+        r->held += n;
         r->got += n;
         from += n;
         len -= n;
+        if ((n == left || r->got == r->len) && write_piece(r, e) < 0)
+            return -1;
     }
     return 0;
+}
+
+static void keep_in_memory(struct object_range *r, const void *p, size_t len) {
+    if (!r->call.body.len)
+        strbuf_reserve(&r->call.body, (size_t)r->len); // growing costs more than the bytes
+    strbuf_add(&r->call.body, p, len);
+    r->got += len;
 }
 
 static int add(struct object_range *r, const void *p, size_t len, struct err *e) {
@@ -94,7 +111,9 @@ static int add(struct object_range *r, const void *p, size_t len, struct err *e)
                        "the server sent more than the %" PRIu64 " bytes it has "
                        "(did it change?)",
                        r->want->size);
-    if (keep(r, p, len, e) < 0)
+    if (r->in_memory)
+        keep_in_memory(r, p, len);
+    else if (keep(r, p, len, e) < 0)
         return -1;
     r->on_bytes(r, (int64_t)len);
     return 0;
@@ -102,7 +121,7 @@ static int add(struct object_range *r, const void *p, size_t len, struct err *e)
 
 void object_range_expect(struct object_range *r) {
     r->call = (struct http_call){.http = NULL};
-    r->got = 0;
+    r->got = r->held = 0;
     r->seen = r->whole = r->kms = false;
     r->ranged = true;
 }
@@ -137,9 +156,16 @@ static void on_end(struct http_call *c, const struct err *e) {
     r->on_end(r, &why);
 }
 
+void object_range_reset(struct object_range *r) {
+    struct object_range kept = {.piece = r->piece, .call.body = r->call.body};
+    strbuf_clear(&kept.call.body);
+    *r = kept;
+}
+
 void object_range_begin(struct object_range *r, struct http *http) {
     const struct object_want *want = r->want;
-    r->call = (struct http_call){.method = "GET",
+    r->call = (struct http_call){.body = r->call.body,
+                                 .method = "GET",
                                  .url = want->url,
                                  .follow = true,
                                  .body_max = OBJECT_SMALL_BYTES_MAX,
@@ -147,7 +173,7 @@ void object_range_begin(struct object_range *r, struct http *http) {
                                  .on_data = on_data,
                                  .on_end = on_end,
                                  .ctx = r};
-    r->got = 0;
+    r->got = r->held = 0;
     r->seen = r->ranged = r->whole = r->kms = false;
     r->range[0] = '\0';
     if (r->len < want->size) {
@@ -164,4 +190,6 @@ void object_range_begin(struct object_range *r, struct http *http) {
 
 void object_range_close(struct object_range *r) {
     http_call_close(&r->call);
+    free(r->piece);
+    r->piece = NULL;
 }

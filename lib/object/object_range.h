@@ -47,14 +47,18 @@ struct object_range {
 
     // Of object_range.c.
     bool seen;
+    unsigned char *piece; // bytes for the part that are not written yet; NULL: none has come
+    size_t held;          // bytes in it
     char range[64], match[176];
 };
 
+// Forgets an earlier request, but keeps its memory for the next one.
+void object_range_reset(struct object_range *r);
 void object_range_begin(struct object_range *r, struct http *http);
 // The same for bytes that come by another way than http: object_range_take gives them, in order.
 void object_range_expect(struct object_range *r);
 int object_range_take(struct object_range *r, const void *p, size_t len, struct err *e);
-void object_range_close(struct object_range *r); // frees the answer; no callback any more
+void object_range_close(struct object_range *r); // frees its memory; no callback any more
 
 // True when an ETag of that text is the MD5 of the content, unless a key of KMS was used.
 bool object_etag_is_md5(const char *etag);

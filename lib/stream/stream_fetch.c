@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fetching objects from their servers, and the check of those that have come.
-#define OPENSSL_SUPPRESS_DEPRECATED
 #include "stream/stream_store_impl.h"
 
 #include "base/str.h"
 
-#include <errno.h>
-#include <openssl/md5.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum ranging { UNTRIED, TRYING, RANGED, ALL };
 
@@ -19,9 +15,8 @@ struct stream_coming {
     bool kms, checks;
     uint32_t calls;
     uint64_t units, absent; // absent: units that have not come
-    MD5_CTX md5;
+    struct object_check check;
     struct stream_object *object;
-    struct stream_coming *next;  // to be checked
     unsigned char *have, *asked; // bits by unit; asked: come, or under way
 };
 
@@ -64,8 +59,9 @@ uint64_t stream_coming_ready(const struct stream_store *s, const struct stream_o
     for (size_t k = 0; k < OBJECT_CALLS_MAX; k++) {
         const struct object_range *r = &s->slots[k].range;
         bool units = s->slots[k].object == o && !s->slots[k].alone; // else not in the part
-        if (units && at >= r->from && at < r->from + r->got)
-            return r->from + r->got - at;
+        uint64_t written = r->from + r->got - r->held;
+        if (units && at >= r->from && at < written)
+            return written - at;
     }
     return 0;
 }
@@ -73,74 +69,32 @@ uint64_t stream_coming_ready(const struct stream_store *s, const struct stream_o
 // ---- the check ----------------------------------------------------------------------------------
 
 static void check_begin(struct stream_store *s, struct stream_object *o) {
-    struct stream_coming *c = o->coming, **end = &s->checking;
+    struct stream_coming *c = o->coming;
     o->state = STREAM_CHECKING;
     c->checks = true;
-    MD5_Init(&c->md5);
-    while (*end)
-        end = &(*end)->next;
-    *end = c;
+    c->check = (struct object_check){
+        .http = s->http, .etag = o->want.etag, .kms = c->kms, .part = &c->part, .ctx = c};
+    object_check_begin(&s->checks, &c->check);
 }
 
-static int add_md5(struct stream_coming *c, uint64_t from, uint64_t to, struct err *e) {
-    static unsigned char buf[CAS_PIECE_BYTES];
-    while (from < to) {
-        size_t want = to - from < sizeof buf ? (size_t)(to - from) : sizeof buf;
-        ssize_t n = pread(c->part.fd, buf, want, (off_t)from);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return err_errno(e, ERR_SYS, "cannot read what came");
-        MD5_Update(&c->md5, buf, (size_t)n);
-        from += (uint64_t)n;
-    }
-    return 0;
-}
-
-// One unit of it: 1 at the end.
-static int check_some(struct stream_coming *c, struct err *e) {
-    const char *etag = c->object->want.etag;
-    bool is_md5 = object_etag_is_md5(etag) && !c->kms;
-    unsigned char digest[OBJECT_MD5_BYTES];
-    uint64_t before = c->part.hashed;
-    int ended = cas_part_hash(&c->part, CAS_UNIT_BYTES, e);
-    if (ended < 0 || (is_md5 && add_md5(c, before, c->part.hashed, e) < 0))
-        return -1;
-    if (ended && is_md5) {
-        MD5_Final(digest, &c->md5);
-        return object_check_md5(etag, digest, e) < 0 ? -1 : 1;
-    }
-    return ended;
-}
-
-// The part has the hash of its content once the store has adopted it: until then, its name.
 static bool is_wanted(const struct stream_coming *c) {
     const struct object_want *want = &c->object->want;
-    struct hash content = c->part.running;
-    unsigned char digest[HASH_BYTES];
-    hash_final(&content, digest);
-    return !want->hashed || memcmp(want->hash, digest, HASH_BYTES) == 0;
+    return !want->hashed || memcmp(want->hash, c->check.hash, HASH_BYTES) == 0;
 }
 
-static void check_step(struct stream_store *s) {
-    struct stream_coming *c = s->checking;
+static void check_end(struct stream_store *s, struct stream_coming *c) {
     struct stream_object *o = c->object;
     const char *path;
-    struct err e = {0};
-    int ended = check_some(c, &e);
-    if (ended == 0)
-        return;
-    s->checking = c->next;
-    if (ended > 0 && !is_wanted(c))
-        ended = err_set(&e, ERR_HASH, "its content has changed since it was listed (try again)");
-    if (ended < 0)
+    struct err e = c->check.err;
+    if (!e.code && !is_wanted(c))
+        err_set(&e, ERR_HASH, "its content has changed since it was listed (try again)");
+    if (e.code)
         cas_part_discard(&s->cas, &c->part);
-    else if (cas_part_adopt(&s->cas, &c->part, &path, &e) < 0 ||
-             (o->want.etag[0] && known_add(&s->known, o->want.id, c->part.hash, &e) < 0))
-        ended = -1;
-    memcpy(o->hash, c->part.hash, HASH_BYTES);
+    else if (cas_part_adopt(&s->cas, &c->part, &path, &e) == 0 && o->want.etag[0])
+        (void)known_add(&s->known, o->want.id, c->check.hash, &e);
+    memcpy(o->hash, c->check.hash, HASH_BYTES);
     stream_coming_close(s, o);
-    if (ended > 0) {
+    if (!e.code) {
         stream_object_whole(s, o);
         return;
     }
@@ -469,8 +423,8 @@ int stream_store_step(struct stream_store *s, int fd, int timeout_ms, struct err
         if (!s->slots[k].object)
             break; // nothing is left to ask for
     }
-    if (s->checking)
-        check_step(s);
+    for (struct object_check *k; (k = object_check_next(&s->checks));)
+        check_end(s, k->ctx);
     cas_forget_paths(&s->cas);
-    return http_step_or(s->http, fd, s->checking ? 0 : timeout_ms, e) < 0 ? -1 : 0;
+    return http_step_or(s->http, fd, timeout_ms, e) < 0 ? -1 : 0;
 }

@@ -19,11 +19,13 @@ static int open_folder(struct stream_store *s, const char *dir, struct err *e) {
 
 int stream_store_open(struct stream_store *s, const char *dir, struct err *e) {
     *s = (struct stream_store){.http = NULL};
+    object_checks_open(&s->checks);
     return open_folder(s, dir, e);
 }
 
 void stream_store_close(struct stream_store *s) {
     struct err ignored;
+    object_checks_close(&s->checks);
     for (size_t k = 0; k < OBJECT_CALLS_MAX; k++)
         object_range_close(&s->slots[k].range);
     http_close(s->http);

@@ -18,6 +18,7 @@
 #define STREAM_STREAM_STORE_H
 
 #include "object/known_hashes.h"
+#include "object/object_check.h"
 #include "object/object_range.h"
 
 #include <sys/types.h>
@@ -109,7 +110,7 @@ struct stream_store {
     size_t count, room;
     struct stream_slot slots[OBJECT_CALLS_MAX];
     struct stream_reader *first, *last; // readers, in the order of their turns
-    struct stream_coming *checking;
+    struct object_checks checks;
     uint64_t to_come;               // bytes of the missing units of objects that come
     uint64_t read, evicted, served; // bytes: from servers, removed, to readers
     // Asks the operator's computer for the range of a slot; NULL: it cannot be reached now.

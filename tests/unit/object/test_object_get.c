@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading many objects: the check of a large one does not stop the transfers of the others. A
-// server of zeros stands in for libcurl.
+// Reading many objects: their checks do not stop the transfers, and a failure ends them. A server
+// of zeros stands in for libcurl.
 #include "object/object_get.h"
 #include "sys/file.h"
 #include "tests/tap.h"
@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { CALLS_MAX = 64, MIB = 1 << 20 };
@@ -21,6 +23,7 @@ static int held_until;   // the step that answers requests for "held"
 static uint64_t given;   // bytes of the large object
 static int step_of_last; // the step that gave the last of them
 static char spoilt;      // the first byte of every answer
+static bool held_fails;
 
 void http_begin(struct http *h, struct http_call *c) {
     (void)h;
@@ -36,6 +39,11 @@ static void answer(struct http_call *c) {
     static char zeros[MIB];
     struct err none = {0};
     bool large = strcmp(c->url, "large") == 0;
+    if (!large && held_fails) {
+        err_set(&none, ERR_NET, "no route");
+        c->on_end(c, &none);
+        return;
+    }
     uint64_t from = 0, to = strcmp(c->url, "held") == 0 ? 10 : LARGE_BYTES - 1;
     c->status = 200;
     for (size_t i = 0; i < c->header_count; i++)
@@ -69,6 +77,10 @@ int http_step(struct http *h, int timeout_ms, struct err *e) {
         answer(c);
     }
     return 0;
+}
+
+void http_wake(struct http *h) {
+    (void)h;
 }
 
 void http_call_close(struct http_call *c) {
@@ -122,7 +134,7 @@ static int get(const char *etag, struct err *e) {
     int result = object_get_all(&g, e);
     known_close(&known);
     (void)cas_close(&store, true, &ignored);
-    is_int(file_remove_tree(dir, &ignored), 0, "the store is removed");
+    must(file_remove_tree(dir, &ignored) == 0);
     return result;
 }
 
@@ -136,6 +148,33 @@ static void steps_go_on(const char *etag, const char *what) {
     ok(step_of[1] >= 4 && step_of[1] < step_of[0], "another object comes meanwhile (%s)", what);
 }
 
+// The thread of the check ends with the transfers, long before it has hashed the whole object.
+static void ends_with_a_failure(void) {
+    struct err e = {0};
+    held_until = 2;
+    held_fails = true;
+    is_int(get("not-an-md5", &e), -1, "a failure of one object ends all");
+    has_str(e.text, "'held': no route", "the error names it");
+    ok(step_of[0] == 0, "the large one was not complete");
+    held_fails = false;
+}
+
+// The kernel refuses a thread to a user who has a process already.
+static void works_without_threads(void) {
+    enum { NOBODY = 65534 };
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct err e = {0};
+        struct rlimit one = {1, 1};
+        held_until = 1;
+        must(setrlimit(RLIMIT_NPROC, &one) == 0 && (getuid() != 0 || setuid(NOBODY) == 0));
+        _exit(get("ec8bb3b24d5b0f1b5bdf8c8f0f541ee6", &e) != 0 || step_of[0] > step_of_last + 1);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    is_int(status, 0, "without threads the objects are checked in turn");
+}
+
 int main(void) {
     char hex[HASH_HEX_BYTES];
     struct err e = {0};
@@ -144,6 +183,8 @@ int main(void) {
     is_str(hex, "80a3721188e40218b08b26776bc53bdae81e4784fff71d71450a197319cba113",
            "the hash is that of 40 MiB of zeros");
     steps_go_on("ec8bb3b24d5b0f1b5bdf8c8f0f541ee6", "SHA-256 and MD5");
+    ends_with_a_failure();
+    works_without_threads();
     spoilt = 1;
     is_int(get("ec8bb3b24d5b0f1b5bdf8c8f0f541ee6", &e), -1, "wrong bytes are refused");
     has_str(e.text, "'large': the received bytes have the MD5", "the error has object and MD5");
