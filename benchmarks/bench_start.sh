@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # From the command to the moment the last rank has started, on two namespace hosts with real sshd:
 # `dtctl train` on a cluster that is up, beside torchrun started on both hosts over ssh. The workers
-# of both do the same: they print the time and end. Interleaved; median of REPEATS.
+# of both do the same: they print the time and end. Interleaved; median of REPEATS. Then a task that
+# is skipped, because nothing has changed, with an input of FILES files, beside `dtctl version`.
 source "${0%/*}/../tests/lib.sh"
 hosts_up 2
-REPEATS=5
+REPEATS=5 FILES=10000
 [ -n "$PYTHON" ] || { echo 'bench_start needs a python3 with torch in DTCTL_PYTHON' >&2; exit 1; }
 
 hosts_config
@@ -48,7 +49,26 @@ ours=$(median <dtctl.ms) theirs=$(median <torchrun.ms)
 printf '{"bench":"start","what":"train on 2 hosts over SSH until the last rank has started"'
 printf ',"dtctl_ms":%d,"torchrun_ms":%d,"ratio":%s,"repeats":%d}\n' "$ours" "$theirs" \
     "$(awk -v a="$theirs" -v b="$ours" 'BEGIN { printf "%.1f", a / b }')" "$REPEATS"
+
+mkdir data && (cd data && seq "$FILES" | split -l 1 -a 3 -)
+skipped() { dtctl train --if-changed --input data=data -- true; }
+ms_of() { # COMMAND…
+    local start
+    start=$(now_ns)
+    "$@" >/dev/null 2>&1
+    echo $((($(now_ns) - start) / 1000000))
+}
+skipped >/dev/null 2>&1
+for _ in $(seq "$REPEATS"); do
+    ms_of skipped >>skip.ms
+    ms_of dtctl version >>version.ms
+done
+run skipped
+printf '{"bench":"start","what":"a task that is skipped, %d files","dtctl_ms":%d' "$FILES" \
+    "$(median <skip.ms)"
+printf ',"version_ms":%d,"repeats":%d}\n' "$(median <version.ms)" "$REPEATS"
 {
+    like "$err" 'is reused, nothing has changed' 'the task was skipped'
     ok 'both started on both hosts' test "$ours" -gt 0 -a "$theirs" -gt 0
     done_testing
 } >&2
