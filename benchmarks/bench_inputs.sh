@@ -11,12 +11,8 @@ NODES=${INPUT_NODES:-8} MEGABYTES=${INPUT_MB:-128} MBIT=${INPUT_MBIT:-100}
 hosts_up "$NODES"
 hosts_config
 s3_start ADDRESS=10.77.0.254
-bad=0
-quiet() {
-    "$@" >command.log 2>&1 && return
-    bad=$((bad + 1))
-    diag "$* failed: $(tail -n 5 command.log)"
-}
+figures=0
+quiet() { "$@" >command.log 2>&1 || bail_out "$* failed: $(tail -n 5 command.log)"; }
 quiet dtctl up
 for ((i = 1; i <= NODES; i++)); do
     tc qdisc replace dev "veth$i" root tbf rate "${MBIT}mbit" burst 256k latency 100ms
@@ -48,6 +44,7 @@ measure() { # WHAT NODES SHARE COMMAND dtctl-ARGUMENT…: JSON; SHARE: of the by
     floor=$(awk -v m="$MEGABYTES" -v s="$share" -v r="$MBIT" \
         'BEGIN { printf "%.3f", m * s * 8 / r }')
     bytes=$(s3_ask /-/bytes | awk '{ sum += $2 } END { print sum + 0 }')
+    figures=$((figures + 1))
     printf '{"bench":"inputs","what":"%s","nodes":%d,"megabytes":%d,"mbit":%d,"seconds":%s,' \
         "$what" "$nodes" "$MEGABYTES" "$MBIT" "${seconds:-0}"
     printf '"floor_s":%s,"speed_of_floor":%s,"copies_read":%s}\n' "$floor" \
@@ -65,6 +62,6 @@ input() { echo --input "set=s3://bucket/$1"; }
         $(input streamed-by-one) --set inputs.set.deliver=stream
 }
 {
-    is "$bad" 0 'every command ended with 0'
+    is "$figures" 4 'every command ended with 0'
     done_testing
 } >&2

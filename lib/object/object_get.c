@@ -103,7 +103,7 @@ static int check_end(struct work *w, struct slot *s, struct err *e) {
         *e = s->check.err;
         if (s->has_part)
             cas_part_discard(g->store, &s->part);
-        s->has_part = false;
+        s->busy = s->has_part = false;
         return -1;
     }
     if (keep(w, s, e) < 0 || (want->etag[0] && known_add(g->known, want->id, s->check.hash, e) < 0))
