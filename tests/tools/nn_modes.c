@@ -9,6 +9,11 @@
 
 enum { SAMPLES = 48, TEXTS = 16, TEXT_BYTES = 96, LAYERS_MAX = 9 };
 static const double RELATIVE = 1e-5;
+// A ReLU whose input is a rounding difference from 0 passes a gradient in one mode alone, and Adam
+// makes a step of it: all later losses differ by about as much. It is rare.
+enum { MODELS_PER_GATE_MIN = 100 };
+static const double RELATIVE_GATE = 1e-4;
+static int gates;
 
 static uint64_t state;
 
@@ -102,6 +107,11 @@ static void describe(const struct run *r) {
         diag("--set %s", r->set[i]);
 }
 
+static bool is_near(double worst) {
+    gates += worst >= RELATIVE && worst < RELATIVE_GATE;
+    return worst < RELATIVE_GATE;
+}
+
 // A round: one process, and two modes that share out its steps.
 static void go(int round) {
     double losses[STEPS_MAX + 1];
@@ -123,9 +133,10 @@ static void go(int round) {
         int64_t end = shared->steps[0];
         for (int64_t s = at + 1; s <= end; s++)
             worst = fmax(worst, fabs(shared->loss[0][s] / losses[s] - 1));
-        if (!ok(!failed && end > at && worst < RELATIVE && (!part || end == steps),
+        if (!ok(!failed && end > at && is_near(worst) && (!part || end == steps),
                 "round %d: %d ranks, steps %d to %d of %d (%.1e)", round, r->world, (int)at + 1,
-                (int)end, (int)steps, worst))
+                (int)end, (int)steps, worst) ||
+            worst >= RELATIVE)
             describe(r);
         at = end;
         if (at == steps)
@@ -145,6 +156,9 @@ int main(int argc, char **argv) {
         go(rounds++);
         file_remove_tree(dir, &e);
     }
+    // A model has two modes, which share the gate.
+    ok(gates <= 2 + 2 * rounds / MODELS_PER_GATE_MIN,
+       "%d of %d modes differ by more than rounding, and a gate explains few", gates, 2 * rounds);
     diag("nn_modes: seed=%s, %d models in %d modes", argv[2], rounds, 2 * rounds);
     return done_testing();
 }
