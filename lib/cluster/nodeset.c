@@ -207,7 +207,8 @@ static bool follows(const char *a, const char *b) {
 }
 
 char *nodeset_fold(struct arena *a, const char **names, size_t count) {
-    qsort(names, count, sizeof names[0], compare_names);
+    if (count)
+        qsort(names, count, sizeof names[0], compare_names);
     struct strbuf out = {0};
     for (size_t i = 0; i < count;) {
         size_t run = 1;

@@ -171,8 +171,14 @@ void run_format(const struct run *r, struct strbuf *text) {
     toml_write_int(text, "fetch_ms", r->fetch_ms);
     toml_write_int(text, "push_bytes", (int64_t)r->push_bytes);
     toml_write_int(text, "fetch_bytes", (int64_t)r->fetch_bytes);
+    if (r->version && r->version[0])
+        toml_write_str(text, "version", r->version);
+    if (r->types && r->types[0])
+        toml_write_str(text, "instance_types", r->types);
     write_map(text, "metrics", &r->metrics);
     write_map(text, "tags", &r->tags);
+    write_map(text, "settings", &r->settings);
+    write_map(text, "env_digests", &r->env);
 }
 
 int run_save(const struct cluster *c, const struct run *r, struct err *e) {
@@ -213,6 +219,8 @@ static int read_lists(struct arena *a, const struct toml *t, struct run *r, stru
     }
     read_map(a, t, "metrics", &r->metrics);
     read_map(a, t, "tags", &r->tags);
+    read_map(a, t, "settings", &r->settings);
+    read_map(a, t, "env_digests", &r->env);
     return 0;
 }
 
@@ -281,6 +289,8 @@ int run_parse(struct arena *a, const char *text, size_t len, const char *path, s
         return err_wrap(e, "'%s'", path);
     r->key = toml_get_str(t, "task_hash", "");
     r->resumes = toml_get_str(t, "resumes", "");
+    r->version = toml_get_str(t, "version", "");
+    r->types = toml_get_str(t, "instance_types", "");
     r->exit_status = (int)toml_get_int(t, "exit_status", 0);
     r->push_ms = toml_get_int(t, "push_ms", 0);
     r->setup_ms = toml_get_int(t, "setup_ms", 0);

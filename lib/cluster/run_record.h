@@ -39,12 +39,16 @@ struct run {
     const char *s3;         // where the results are uploaded to; "": nowhere
     bool uploaded;          // they all are there
     struct option_map metrics;
-    struct option_map tags; // of the instances (aws.tags)
-    const char *state;      // "made", "started", or a final state of node_protocol.h
-    bool fetched;           // the wanted results are on this side, except those of `lost`
-    unsigned wanted;        // kinds of results (enum result_kind) that come by themselves
-    unsigned left;          // once fetched: kinds of which some are on the nodes only
-    const char **lost;      // nodes whose results are lost
+    struct option_map tags;     // of the instances (aws.tags)
+    const char *version;        // of the dtctl that made the run; "": without the next three
+    const char *types;          // types of its instances, with commas; "": none
+    struct option_map settings; // that the command does not show: of the native trainer, …
+    struct option_map env;      // digests of the values of environment variables, by their names
+    const char *state;          // "made", "started", or a final state of node_protocol.h
+    bool fetched;               // the wanted results are on this side, except those of `lost`
+    unsigned wanted;            // kinds of results (enum result_kind) that come by themselves
+    unsigned left;              // once fetched: kinds of which some are on the nodes only
+    const char **lost;          // nodes whose results are lost
     size_t lost_count;
     unsigned lost_kinds;     // their kinds of results that are lost
     int64_t work_left;       // number of new files in working folders that are on the nodes only

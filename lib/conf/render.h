@@ -60,5 +60,8 @@ void render_kept(struct strbuf *out, const struct option_set *s);
 // restricted to the rows of those tables (NULL-terminated).
 void render_toml(struct strbuf *out, const struct option_set *s,
                  const struct option_table *const *tables);
+// The same rows as texts, by their keys. All memory is in the arena.
+struct option_map render_map(struct arena *a, const struct option_set *s,
+                             const struct option_table *const *tables);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files made from the tables: `dtctl init`, and one table's share with its values.
+#include "base/array.h"
 #include "conf/option_value.h"
 #include "conf/render.h"
 #include "conf/render_row.h"
@@ -195,6 +196,23 @@ void render_toml(struct strbuf *out, const struct option_set *s,
         strbuf_addc(out, '\n');
     }
     arena_fini(&a);
+}
+
+struct option_map render_map(struct arena *a, const struct option_set *s,
+                             const struct option_table *const *tables) {
+    struct option_map out = {0};
+    size_t room = 0;
+    for (struct render_each x = {0}; render_next(&x, s);) {
+        struct strbuf text = {0};
+        if (!is_in(tables, x.bound->table) || !x.row->key || !x.value || is_table_row(x.row))
+            continue;
+        option_format(&text, x.row, x.value);
+        array_grow_in(a, out.items, &room, out.count + 1);
+        out.items[out.count++] =
+            (struct option_pair){x.row->key, arena_strndup(a, strbuf_cstr(&text), text.len)};
+        strbuf_fini(&text);
+    }
+    return out;
 }
 
 void render_kept(struct strbuf *out, const struct option_set *s) {

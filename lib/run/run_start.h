@@ -136,6 +136,8 @@ void run_start_close(struct run_start *l);
 // Parts of run_start_plan: the command and name of l->run; the variables of every worker.
 int run_start_command(struct run_start *l, const struct run_start_request *request, struct err *e);
 void run_start_env(struct run_start *l);
+// Sets the settings that the record keeps for comparisons. Of variables it keeps digests only.
+void run_start_settings(struct run_start *l);
 
 // Adds the state of l->resume_run to the manifests. Without any state, l->resume_run becomes NULL;
 // this is an error when the user named the run.

@@ -119,6 +119,13 @@ void task_key(struct run_start *l) {
     l->run.key = key;
 }
 
+const char *task_key_part(struct arena *a, const char *key, const char *part) {
+    const char *name = arena_printf(a, " %s=", part), *at = strstr(key, name);
+    return at && strlen(at) >= strlen(name) + KEY_DIGITS
+               ? arena_strndup(a, at + strlen(name), KEY_DIGITS)
+               : NULL;
+}
+
 // The first part in which two keys differ, for a message; NULL: none.
 static const char *differing_part(struct arena *a, const char *one, const char *other) {
     for (size_t i = 0; i < PARTS_COUNT; i++) {

@@ -13,6 +13,9 @@
 
 // Sets l->run.key; call after run_start_files.
 void task_key(struct run_start *l);
+// The hash of a part of a run's key: command, files, inputs, setup, env, outputs or after. NULL:
+// the key has no such part.
+const char *task_key_part(struct arena *a, const char *key, const char *part);
 // Adds DTCTL_TASK, and DTCTL_TASK_<NAME> for each of task.after, to the workers' environment, which
 // has room. ERR_NOT_FOUND names a task without a finished run.
 int task_env(struct run_start *l, struct err *e);

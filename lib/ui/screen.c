@@ -337,6 +337,21 @@ void screen_fit(struct strbuf *text, int columns) {
     }
 }
 
+size_t screen_cut(const char *text, size_t len, int columns, int *used) {
+    const unsigned char *p = (const unsigned char *)text;
+    size_t at = 0;
+    *used = 0;
+    while (at < len) {
+        size_t n = str_utf8(p + at, len - at);
+        int width = n ? cells(p + at) : 1;
+        if (at && *used + width > columns)
+            break;
+        *used += width;
+        at += n ? n : 1;
+    }
+    return at;
+}
+
 void screen_foreign(struct strbuf *out, const char *line, size_t len) {
     while (len > 0 && (line[len - 1] == '\r' || line[len - 1] == '\n'))
         len--;

@@ -78,6 +78,14 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("here", "fetch", "run to lost", "the results of a run are on this side")                     \
     X("path", "path", "run name state path here s3 uploaded left lost",                            \
       "where the results of a run are")                                                            \
+    X("compared", "compare",                                                                       \
+      "run name state active exit_status created_ms train_ms nodes world_size restarts settings "  \
+      "results metrics problems",                                                                  \
+      "one run; metrics: count, not_finite, goal and best of each, last, min and max with value, " \
+      "number, step and epoch")                                                                    \
+    X("left-out", "compare", "run code text", "the record of this run cannot be read")             \
+    X("differences", "compare", "runs settings equal",                                             \
+      "settings in which the runs differ, name and values; how many are equal")                    \
     X("state", "state ls", "run name node copy_of files bytes changed_ms",                         \
       "the state of a run on a node; node null: the copy here, or with copy_of that of a "         \
       "node, by state.every")                                                                      \
@@ -163,5 +171,8 @@ int screen_rows(const struct screen *s);
 void screen_foreign(struct strbuf *out, const char *line, size_t len);
 // Cuts one line of such text to the given number of cells, with an ellipsis.
 void screen_fit(struct strbuf *text, int columns);
+// The bytes of text without colours that fit into so many cells, at least one character; *used: the
+// cells that they take.
+size_t screen_cut(const char *text, size_t len, int columns, int *used);
 
 #endif

@@ -10,10 +10,10 @@ ok 'the tables of docs/ are current (else: make docs)' docs/tables --check
 # A copy in which one cell differs is refused, and made current again.
 mkdir "$WORK/copy" && cp -r docs tests "$WORK/copy/"
 # shellcheck disable=SC2016 # Markdown's backquotes
-sed -i 's/^| 2 | `usage` | /&wrongly: /' "$WORK/copy/docs/files.md"
+sed -i 's/^| 2 | `usage` | /&wrongly: /' "$WORK/copy/docs/errors.md"
 run "$WORK/copy/docs/tables" --check
 is "$status" 1 'a table that differs is refused'
-like "$err" 'docs/files.md is not current; run: make docs' \
+like "$err" 'docs/errors.md is not current; run: make docs' \
     'the error names the table and the remedy'
 ok 'docs/tables writes the table' "$WORK/copy/docs/tables"
 ok 'a written table equals the original' diff -r docs "$WORK/copy/docs"

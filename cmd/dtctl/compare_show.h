@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `dtctl compare` shows of its runs: as tables, or as JSON events.
+#ifndef DTCTL_COMPARE_SHOW_H
+#define DTCTL_COMPARE_SHOW_H
+
+#include "run/compare/compare.h"
+
+struct compare_flags {
+    struct option_list metrics;
+    const char *sort;
+    bool all;
+};
+
+struct left_out {
+    const char *name;
+    struct err why;
+};
+
+struct comparison {
+    struct context *context;
+    const struct compare_flags *flags;
+    struct option_list wanted; // metrics to read: those of the flags
+    struct compare_run *runs;
+    size_t count;
+    struct left_out *left; // runs whose records cannot be read
+    size_t left_count;
+    const char **metrics; // names of the metrics that are shown, in the order of the runs
+    size_t metric_count;
+};
+
+// All settings of the runs.
+struct compared_settings {
+    struct compare_row *rows;
+    size_t count, equal; // equal: rows in which no runs differ
+};
+
+void compare_show_text(const struct comparison *c, const struct compared_settings *t);
+void compare_show_json(const struct comparison *c, const struct compared_settings *t);
+
+#endif
