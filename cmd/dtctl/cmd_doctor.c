@@ -119,7 +119,7 @@ static void add_error(struct findings *d, enum findings_verdict v, const char *w
 
 // Whether anything here is done with an AWS account.
 static bool needs_account(const struct config *c) {
-    bool needs = provider_of(c)->aws_profile || c->output_s3[0];
+    bool needs = provider_of(c)->account || c->output_s3[0];
     const struct config_input *inputs = c->inputs.items;
     for (size_t i = 0; i < c->inputs.count; i++)
         needs = needs || str_starts(inputs[i].source, "s3://");

@@ -7,10 +7,11 @@
 static void find_program(struct findings *f) {
     const char *program = NULL, *version = NULL;
     struct err e = {0};
-    if (terraform_program(f->context, &program, &e) < 0)
+    struct terraform_settings set = aws_terraform.settings(f->context->config);
+    if (terraform_program(f->context, &set, &program, &e) < 0)
         findings_add(f, FINDING_BAD, "terraform", "install it, or name it in aws.terraform", "%s",
                      e.text);
-    else if (terraform_version(f->context, program, &version, &e) < 0)
+    else if (terraform_version(f->context, &set, program, &version, &e) < 0)
         findings_add(f, FINDING_BAD, "terraform", "install another, or name it in aws.terraform",
                      "%s", e.text);
     else

@@ -281,7 +281,13 @@ static void backend(struct strbuf *out, const struct context *s, const char *reg
                      path);
 }
 
-const struct terraform_cloud aws_terraform = {.backend = backend,
+static struct terraform_settings settings(const struct config *c) {
+    return (struct terraform_settings){
+        .program = c->aws.terraform, .profile = c->aws.profile, .in_s3 = c->aws.state[0] != '\0'};
+}
+
+const struct terraform_cloud aws_terraform = {.settings = settings,
+                                              .backend = backend,
                                               .explain = explain,
                                               .refused = aws_cluster_refused,
                                               .next_step = aws_cluster_next_step};

@@ -295,8 +295,9 @@ static const char *replaced(const struct config *c) {
     return c->aws.replace;
 }
 
-static const char *profile(const struct config *c) {
-    return c->aws.profile;
+static struct provider_account account(const struct config *c) {
+    return (struct provider_account){
+        .profile = c->aws.profile, .region = c->aws.region, .tags = c->aws.tags};
 }
 
 const struct provider provider_aws = {
@@ -322,5 +323,5 @@ const struct provider provider_aws = {
     .discover = discover,
     .makes_keys = true,
     .replaced = replaced,
-    .aws_profile = profile,
+    .account = account,
 };

@@ -20,6 +20,11 @@ const struct provider *provider_of(const struct config *c) {
     return PROVIDERS[c->cluster.provider];
 }
 
+struct provider_account provider_account(const struct config *c) {
+    const struct provider *p = provider_of(c);
+    return p->account ? p->account(c) : (struct provider_account){.profile = "", .region = ""};
+}
+
 const struct provider *provider_named(const char *name) {
     for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++)
         if (strcmp(PROVIDERS[i]->name, name) == 0)

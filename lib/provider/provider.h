@@ -45,6 +45,13 @@ struct provider_leftovers {
     size_t in_use; // machines of other folders' clusters whose lease has not ended
 };
 
+// The AWS account of the machines, as the configuration has it.
+struct provider_account {
+    const char *profile;    // counts for s3:// as well; "": the default one
+    const char *region;     // "": that of the profile
+    struct option_map tags; // of all resources
+};
+
 struct provider_adopted {
     struct inventory inventory;
     size_t runs;
@@ -107,14 +114,16 @@ struct provider {
     bool makes_keys; // make creates the key for the login on its machines
     // Optional. Names of nodes, as a node set, whose machines make replaces; "": none.
     const char *(*replaced)(const struct config *c);
-    // Optional. The profile of the AWS account that has the machines, which counts for s3:// as
-    // well; "": the default one.
-    const char *(*aws_profile)(const struct config *c);
+    // Optional: machines of an AWS account.
+    struct provider_account (*account)(const struct config *c);
 };
 
 #define PROVIDER_EXTERN(id, word, object) extern const struct provider object;
 CONFIG_PROVIDERS(PROVIDER_EXTERN)
 #undef PROVIDER_EXTERN
+
+// All fields are empty where machines belong to no account.
+struct provider_account provider_account(const struct config *c);
 
 const struct provider *provider_at(size_t i); // NULL past the last one
 

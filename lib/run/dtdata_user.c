@@ -18,9 +18,7 @@ static char *account; // JSON with its newline; NULL: none was found yet
 
 // AWS_PROFILE of the environment is the value, too, and counts there as AWS's tools let it count.
 const char *dtdata_user_profile(const struct context *s) {
-    const struct config *c = s->config;
-    const struct provider *p = provider_of(c);
-    const char *profile = p->aws_profile ? p->aws_profile(c) : "";
+    const char *profile = provider_account(s->config).profile;
     return profile[0] && !str_eq(profile, env_get(s->env, "AWS_PROFILE")) ? profile : NULL;
 }
 

@@ -212,7 +212,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     r->nproc = nproc_text(s->arena, c->job.once ? 1 : c->job.nproc_per_node);
     r->max_restarts = (int)c->job.max_restarts;
     r->metrics = c->metrics;
-    r->tags = c->cluster.provider == CONFIG_AWS ? c->aws.tags : (struct option_map){0};
+    r->tags = provider_account(c).tags;
     r->resumes = "";
     r->bring_work = !l->native && c->output_work;
     r->wanted = result_kinds_of(&c->output_fetch);

@@ -3,6 +3,7 @@
 #include "run/run_sagemaker.h"
 
 #include "base/json.h"
+#include "provider/provider.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
@@ -122,10 +123,13 @@ void run_sagemaker_fill(struct run_start *l) {
     const char *type = l->inventory.nodes[l->indices[0]].instance_type;
     bool on_aws = type && type[0];
     const struct job_pair pairs[] = {
-        {"hyperparameters", as_texts(a, hp)},    {"hps", run_sagemaker_values(a, hp)},
-        {"user_args", as_arguments(a, hp)},      {"metrics", metric_definitions(a, &c->metrics)},
-        {"entry_point", entry_point(l)},         {"instance_type", on_aws ? type : "local"},
-        {"region", on_aws ? c->aws.region : ""},
+        {"hyperparameters", as_texts(a, hp)},
+        {"hps", run_sagemaker_values(a, hp)},
+        {"user_args", as_arguments(a, hp)},
+        {"metrics", metric_definitions(a, &c->metrics)},
+        {"entry_point", entry_point(l)},
+        {"instance_type", on_aws ? type : "local"},
+        {"region", on_aws ? provider_account(c).region : ""},
     };
     if (!c->compat_sagemaker)
         return;

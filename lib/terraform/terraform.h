@@ -39,8 +39,15 @@ enum { TERRAFORM_VARS_BYTES_MAX = 8 << 20 };
 struct terraform;
 struct terraform_result;
 
+struct terraform_settings {
+    const char *program; // of option aws.terraform; "": terraform or tofu on PATH
+    const char *profile; // AWS_PROFILE of Terraform; "": none
+    bool in_s3;          // the state
+};
+
 // The hooks of the cloud whose resources the module describes.
 struct terraform_cloud {
+    struct terraform_settings (*settings)(const struct config *c);
     // Writes backend_override.tf.json: the place of the state. region NULL: the local file `path`,
     // whatever the configuration says.
     void (*backend)(struct strbuf *out, const struct context *s, const char *region,
@@ -84,12 +91,14 @@ struct terraform_result {
 bool terraform_was_used(struct context *s);
 const char *terraform_vars_path(struct context *s);
 // Finds the program: aws.terraform, else terraform or tofu on PATH. terraform_program.c
-int terraform_program(struct context *s, const char **program, struct err *e);
+int terraform_program(struct context *s, const struct terraform_settings *set, const char **program,
+                      struct err *e);
 // The environment of Terraform; context's arena. terraform_workdir.c
-char **terraform_env(struct context *s);
+char **terraform_env(struct context *s, const struct terraform_settings *set);
 // Reads its version. ERR_CONFIG, which names the version, when it is unsupported. Strings are in
 // the context's arena.
-int terraform_version(struct context *s, const char *program, const char **version, struct err *e);
+int terraform_version(struct context *s, const struct terraform_settings *set, const char *program,
+                      const char **version, struct err *e);
 // Finds the program, updates the folder, and runs `init` after a change.
 int terraform_open(struct terraform *t, struct context *s, const struct terraform_cloud *cloud,
                    const char *region, struct err *e);

@@ -31,8 +31,9 @@ static const char *on_path(struct context *s, const char *name) {
     return NULL;
 }
 
-int terraform_program(struct context *s, const char **program, struct err *e) {
-    const char *wanted = s->config->aws.terraform;
+int terraform_program(struct context *s, const struct terraform_settings *set, const char **program,
+                      struct err *e) {
+    const char *wanted = set->program;
     if (wanted[0]) {
         *program = strchr(wanted, '/') ? wanted : on_path(s, wanted);
         if (*program && access(*program, X_OK) == 0)
@@ -53,9 +54,10 @@ int terraform_program(struct context *s, const char **program, struct err *e) {
 }
 
 // The version of `version -json`; NULL: unreadable.
-static const char *version_of(struct context *s, const char *program, struct err *e) {
+static const char *version_of(struct context *s, const struct terraform_settings *set,
+                              const char *program, struct err *e) {
     const char *const argv[] = {program, "version", "-json", NULL};
-    struct proc_spec spec = {.argv = argv, .env = terraform_env(s), .in = -1, .err = -1};
+    struct proc_spec spec = {.argv = argv, .env = terraform_env(s, set), .in = -1, .err = -1};
     struct arena *a = s->arena;
     struct json *said = NULL;
     char *text = NULL;
@@ -71,20 +73,20 @@ static const char *version_of(struct context *s, const char *program, struct err
     return version;
 }
 
-int terraform_version(struct context *s, const char *program, const char **version, struct err *e) {
+int terraform_version(struct context *s, const struct terraform_settings *set, const char *program,
+                      const char **version, struct err *e) {
     int major = 0, minor = 0;
-    bool in_s3 = s->config->aws.state[0] != 0;
-    *version = version_of(s, program, e);
+    *version = version_of(s, set, program, e);
     if (!*version || sscanf(*version, "%4d.%4d", &major, &minor) != 2)
         return err_set(e, ERR_CONFIG,
                        "'%s version -json' does not say which version of Terraform it is; name the "
                        "program in aws.terraform",
                        program);
-    if (major == MAJOR && minor >= (in_s3 ? MINOR_S3_MIN : MINOR_MIN))
+    if (major == MAJOR && minor >= (set->in_s3 ? MINOR_S3_MIN : MINOR_MIN))
         return 0;
     return err_set(e, ERR_CONFIG,
                    "'%s' is version %s; dtctl needs %d.%d or newer, and below %d.0%s; install one, "
                    "or name it in aws.terraform",
-                   program, *version, MAJOR, in_s3 ? MINOR_S3_MIN : MINOR_MIN, MAJOR + 1,
-                   in_s3 ? " (with aws.state)" : "");
+                   program, *version, MAJOR, set->in_s3 ? MINOR_S3_MIN : MINOR_MIN, MAJOR + 1,
+                   set->in_s3 ? " (with aws.state)" : "");
 }

@@ -33,12 +33,11 @@ bool terraform_was_used(struct context *s) {
 // ---- the environment ---------------------------------------------------------------------------
 
 // The caller's environment without variables that would change the meaning of these calls.
-char **terraform_env(struct context *s) {
+char **terraform_env(struct context *s, const struct terraform_settings *set) {
     static const char *const dropped[] = {
         "TF_CLI_ARGS", "TF_WORKSPACE=", "TF_DATA_DIR=", "TF_VAR_", "TF_INPUT=", "AWS_PROFILE=",
         NULL};
     struct arena *a = s->arena;
-    const char *profile = s->config->aws.profile;
     size_t n = 0, count = 0;
     while (s->env[count])
         count++;
@@ -57,8 +56,8 @@ char **terraform_env(struct context *s) {
     env[n++] = arena_strdup(a, "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=1");
     if (!env_get(s->env, "GOGC")) // AWS's provider spends a third of its time on garbage collection
         env[n++] = arena_strdup(a, "GOGC=400");
-    if (profile[0])
-        env[n++] = arena_printf(a, "AWS_PROFILE=%s", profile);
+    if (set->profile[0])
+        env[n++] = arena_printf(a, "AWS_PROFILE=%s", set->profile);
     return env;
 }
 
@@ -222,7 +221,8 @@ int terraform_folder_fill(struct terraform *t, const char *region, struct err *e
     if (is_current(t, stamp_path, stamp))
         return 0;
     const char *version;
-    if (check_backend(t, text, e) < 0 || terraform_version(s, t->program, &version, e) < 0)
+    struct terraform_settings set = t->cloud->settings(s->config);
+    if (check_backend(t, text, e) < 0 || terraform_version(s, &set, t->program, &version, e) < 0)
         return -1;
     log_debug("preparing terraform's folder", "folder=%s version=%s", t->folder, version);
     if (unlink(stamp_path) < 0 && file_exists(stamp_path))
@@ -251,8 +251,9 @@ int terraform_open(struct terraform *t, struct context *s, const struct terrafor
     t->log_path = file_join(s->arena, t->folder, "terraform.log");
     t->state_path = file_join(s->arena, t->folder, "terraform.tfstate");
     t->vars_path = terraform_vars_path(s);
-    if (terraform_program(s, &t->program, e) < 0)
+    struct terraform_settings set = cloud->settings(s->config);
+    if (terraform_program(s, &set, &t->program, e) < 0)
         return -1;
-    t->env = terraform_env(s);
+    t->env = terraform_env(s, &set);
     return terraform_folder_fill(t, region, e);
 }

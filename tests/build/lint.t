@@ -54,6 +54,14 @@ is "$status:$out" $'1:lib/x/b.c:2: getenv() is banned in libraries\n'\
 $'lib/x/b.c:4: environ is banned in libraries' \
     'calls: a library does not read the environment of the process'
 
+mkdir -p lib/aws
+printf '%s\n' 'void f(void) {' '    g(c->aws.region); // c->aws.region' '    h(&c->aws);' \
+    '    i(c->aws_old, "c->aws.tags");' '}' >lib/x/c.c
+cp lib/x/c.c lib/aws/c.c
+run "$lint/calls" lib/x/c.c lib/aws/c.c
+is "$status:$(grep -c '^lib/x/c.c:[23]: settings of \[aws\]' <<<"$out"):$(wc -l <<<"$out")" 1:2:2 \
+    'calls: only the layer of the provider reads its settings'
+
 mkdir -p words/lib/net words/cmd/x
 printf '%s\n' 'int ring_open(int a,' '              int b) {' '}' 'static int other(void) {' '}' \
     'int net_close(void) {' '}' 'int link_add(int a) {' '}' >words/lib/net/ring.c
