@@ -2,28 +2,12 @@
 // Checks and unpacks the archive of a Python environment.
 #include "content/env_archive.h"
 
-#include "base/arena.h"
 #include "base/str.h"
+#include "content/archive_pass.h"
 #include "content/member_names.h"
 #include "content/tree_writer.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-enum { PIECE_BYTES = 1 << 20, DISK_BLOCK_BYTES = 4096 };
-
-// One pass over an archive.
-struct pass {
-    struct tar tar;
-    struct tar_entry entry;
-    const char *name; // of the entry, without "./" in front and "/" at the end; "": the archive
-    env_archive_tick *tick;
-    void *ctx;
-};
-
-static int pass_tick(const struct pass *p, struct err *e) {
-    return p->tick ? p->tick(p->ctx, e) : 0;
-}
 
 // ---- names --------------------------------------------------------------------------------------
 
@@ -33,51 +17,10 @@ static size_t first_part(const char *path) {
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-static int refuse(const struct pass *p, struct err *e, const char *why) {
-    return err_set(e, ERR_FORMAT, "member '%s' %s", p->entry.path, why);
-}
-
-// A path as tar programs write it: "./bin/", "bin".
-static const char *plain_name(char *path) {
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/')
-        path[--len] = 0;
-    while (str_starts(path, "./"))
-        path += 2 + strspn(path + 2, "/");
-    return strcmp(path, ".") == 0 ? path + 1 : path;
-}
-
-static int check_name(struct pass *p, struct err *e) {
-    size_t depth = 0;
-    if (!p->name[0] && p->entry.type == TAR_FOLDER)
-        return 0;
-    if (!file_is_safe_relative(p->name, strlen(p->name)))
-        return refuse(p, e, "has a name that leads out of its folder");
-    for (const char *c = p->name; *c; c++)
-        depth += *c == '/';
-    if (depth > ENV_ARCHIVE_DEPTH_MAX)
-        return err_set(e, ERR_LIMIT, "member '%s' lies in more than %d folders", p->name,
-                       ENV_ARCHIVE_DEPTH_MAX);
-    return p->entry.type == TAR_OTHER
-               ? refuse(p, e,
-                        "is neither a file, a folder nor a link (devices, pipes and sparse "
-                        "files are refused)")
-               : 0;
-}
-
-// 1 with the next member, whose name and kind are fine; 0 at the end.
-static int pass_next(struct pass *p, struct err *e) {
-    int r = tar_next(&p->tar, &p->entry, e);
-    if (r <= 0)
-        return r;
-    p->name = plain_name(p->entry.path);
-    return check_name(p, e) < 0 || pass_tick(p, e) < 0 ? -1 : 1;
-}
-
 // ---- checking -----------------------------------------------------------------------------------
 
 struct check {
-    struct pass pass;
+    struct archive_pass pass;
     struct env_archive *out;
     struct member_names names;
     char top[256];                  // first component of the first member
@@ -117,13 +60,13 @@ static bool is_interpreter(const struct check *c) {
 static int look_at_symlink(struct check *c, struct err *e) {
     const char *name = c->pass.name, *target = c->pass.entry.link;
     if (!target[0])
-        return refuse(&c->pass, e, "is a link to nothing");
+        return archive_pass_refuse(&c->pass, e, "is a link to nothing");
     if (is_interpreter(c)) {
         memcpy(c->out->interpreter, target, strlen(target) + 1);
         return 0;
     }
     if (!manifest_link_stays(name, target))
-        return refuse(&c->pass, e, "is a link that leads out of its folder");
+        return archive_pass_refuse(&c->pass, e, "is a link that leads out of its folder");
     if (!manifest_link_stays(name + first_part(name), target) && !c->rises[0])
         memcpy(c->rises, name, strlen(name) + 1);
     return 0;
@@ -132,29 +75,20 @@ static int look_at_symlink(struct check *c, struct err *e) {
 static int look_at_hard_link(struct check *c, const char *target, struct err *e) {
     return file_is_safe_relative(target, strlen(target))
                ? 0
-               : refuse(&c->pass, e, "is a link that leads out of its folder");
+               : archive_pass_refuse(&c->pass, e, "is a link that leads out of its folder");
 }
 
 static int look(struct check *c, struct err *e) {
     const struct tar_entry *entry = &c->pass.entry;
-    struct env_archive *out = c->out;
     if (!c->pass.name[0])
         return 0;
     look_at_top(c);
-    const char *target = entry->type == TAR_HARD_LINK ? plain_name(c->pass.entry.link) : "";
+    const char *target = entry->type == TAR_HARD_LINK ? archive_pass_plain(c->pass.entry.link) : "";
     if ((entry->type == TAR_SYMLINK && look_at_symlink(c, e) < 0) ||
         (entry->type == TAR_HARD_LINK && look_at_hard_link(c, target, e) < 0) ||
         member_names_add(&c->names, c->pass.name, entry->type, target, e) < 0)
         return -1;
-    if (++out->entries > ENV_ARCHIVE_ENTRIES_MAX)
-        return err_set(e, ERR_LIMIT, "it has more than %d members", ENV_ARCHIVE_ENTRIES_MAX);
-    if (entry->size > ENV_ARCHIVE_BYTES_MAX - out->bytes)
-        return err_set(e, ERR_LIMIT, "its files have more than %llu bytes",
-                       (unsigned long long)ENV_ARCHIVE_BYTES_MAX);
-    out->bytes += entry->size;
-    out->disk_bytes += (entry->size + DISK_BLOCK_BYTES - 1) / DISK_BLOCK_BYTES * DISK_BLOCK_BYTES;
-    out->disk_bytes += entry->type == TAR_FOLDER ? DISK_BLOCK_BYTES : 0;
-    return 0;
+    return archive_pass_count(&c->pass, e);
 }
 
 // The rules that need the whole archive.
@@ -179,14 +113,15 @@ static int conclude(struct check *c, struct err *e) {
 static int check(struct check *c, struct err *e) {
     int r;
     *c->out = (struct env_archive){0};
-    while ((r = pass_next(&c->pass, e)) > 0)
+    while ((r = archive_pass_next(&c->pass, e)) > 0)
         if ((r = look(c, e)) < 0)
             break;
     member_names_fini(&c->names);
+    c->out->total = c->pass.total;
     return r < 0 ? -1 : conclude(c, e);
 }
 
-int env_archive_check_input(struct tar_input *in, struct env_archive *out, env_archive_tick *tick,
+int env_archive_check_input(struct tar_input *in, struct env_archive *out, archive_tick *tick,
                             void *ctx, struct err *e) {
     struct check c = {.pass = {.tick = tick, .ctx = ctx}, .out = out};
     tar_open_input(&c.pass.tar, in);
@@ -195,7 +130,7 @@ int env_archive_check_input(struct tar_input *in, struct env_archive *out, env_a
     return rc;
 }
 
-int env_archive_check(const char *path, struct env_archive *out, env_archive_tick *tick, void *ctx,
+int env_archive_check(const char *path, struct env_archive *out, archive_tick *tick, void *ctx,
                       struct err *e) {
     struct check c = {.pass = {.tick = tick, .ctx = ctx}, .out = out};
     if (tar_open(&c.pass.tar, path, e) < 0)
@@ -208,67 +143,27 @@ int env_archive_check(const char *path, struct env_archive *out, env_archive_tic
 // ---- unpacking ----------------------------------------------------------------------------------
 
 struct unpack {
-    struct pass pass;
+    struct archive_pass pass;
     const struct env_archive *facts;
     struct place place;
-    unsigned char *piece;
 };
-
-static int fill(void *ctx, int fd, struct err *e) {
-    struct unpack *u = ctx;
-    for (uint64_t left = u->pass.entry.size, n; left; left -= n) {
-        n = left < PIECE_BYTES ? left : PIECE_BYTES;
-        if (tar_read(&u->pass.tar, u->piece, n, e) < 0 ||
-            file_write_all(fd, u->piece, (size_t)n, e) < 0 || pass_tick(&u->pass, e) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int unpack_member(struct unpack *u, struct err *e) {
-    const struct tar_entry *entry = &u->pass.entry;
-    const char *name = u->pass.name;
-    struct stat st;
-    if (strlen(name) <= u->facts->top_len) // the top itself
-        return 0;
-    struct manifest_entry n = {.path = name + u->facts->top_len,
-                               .target = entry->link,
-                               .size = entry->size,
-                               .mtime_ns = entry->mtime_s * 1000000000,
-                               .mode = (entry->mode & 0777) | 0600,
-                               .kind = MANIFEST_FILE};
-    switch (entry->type) {
-    case TAR_FILE: // a later file takes the place of an earlier one
-        return tree_remove(&u->place, &n, e) < 0 ? -1 : tree_write(&u->place, &n, fill, u, &st, e);
-    case TAR_FOLDER: return tree_folder(&u->place, &n, e);
-    case TAR_SYMLINK: return tree_link(&u->place, &n, e);
-    case TAR_HARD_LINK: {
-        const char *first = plain_name(u->pass.entry.link);
-        bool below = strncmp(first, name, u->facts->top_len) == 0;
-        return tree_hard_link(&u->place, &n, below ? first + u->facts->top_len : "", e);
-    }
-    default: return refuse(&u->pass, e, "is of no known kind");
-    }
-}
 
 static int unpack(struct unpack *u, const char *dest, struct err *e) {
     int r;
     if (tree_open(&u->place, dest, true, e) < 0)
         return -1;
-    while ((r = pass_next(&u->pass, e)) > 0)
-        if (unpack_member(u, e) < 0)
+    while ((r = archive_pass_next(&u->pass, e)) > 0)
+        if (archive_pass_write(&u->pass, &u->place, u->facts->top_len, "", e) < 0)
             return -1;
     return r < 0 || file_sync_disk(u->place.staging, e) < 0 ? -1 : tree_switch(&u->place, e);
 }
 
 int env_archive_unpack(const char *path, const struct env_archive *facts, const char *dest,
-                       env_archive_tick *tick, void *ctx, struct err *e) {
+                       archive_tick *tick, void *ctx, struct err *e) {
     struct unpack u = {.pass = {.tick = tick, .ctx = ctx}, .facts = facts, .place = PLACE_CLOSED};
     if (tar_open(&u.pass.tar, path, e) < 0)
         return -1;
-    u.piece = heap_alloc(PIECE_BYTES);
     int rc = unpack(&u, dest, e);
-    free(u.piece);
     tree_close(&u.place);
     tar_close(&u.pass.tar);
     return rc < 0 ? err_wrap(e, "'%s'", path) : 0;

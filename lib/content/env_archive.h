@@ -15,36 +15,27 @@
 #define CONTENT_ENV_ARCHIVE_H
 
 #include "base/err.h"
-#include "content/tar.h"
+#include "content/archive_pass.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ENV_ARCHIVE_ENTRIES_MAX = 4000000, ENV_ARCHIVE_DEPTH_MAX = 128 /* nested folders */ };
-#define ENV_ARCHIVE_BYTES_MAX (UINT64_C(1) << 40) // of all files, unpacked
-
 struct env_archive {
-    uint64_t entries, bytes;              // bytes: of all files
-    uint64_t disk_bytes;                  // estimate of what they take on a disk
+    struct archive_total total;
     size_t top_len;                       // of "NAME/" in front of every name; 0: none
     char interpreter[TAR_PATH_BYTES_MAX]; // of the node, which bin/python… links to; "": none
 };
 
-// Called between members and between pieces of large files; -1 with an error ends the work. The
-// caller may pass NULL.
-typedef int env_archive_tick(void *ctx, struct err *e);
-
 // ERR_FORMAT, ERR_LIMIT; errors name the archive and the member.
-int env_archive_check(const char *path, struct env_archive *out, env_archive_tick *tick, void *ctx,
+int env_archive_check(const char *path, struct env_archive *out, archive_tick *tick, void *ctx,
                       struct err *e);
 // The same for an input, which is closed.
-int env_archive_check_input(struct tar_input *in, struct env_archive *out, env_archive_tick *tick,
+int env_archive_check_input(struct tar_input *in, struct env_archive *out, archive_tick *tick,
                             void *ctx, struct err *e);
 // Unpacks an archive that was checked to the folder dest, which does not exist. The folder appears
 // as a whole, after its content is on the disk; a process that is killed before leaves folders
 // beside it whose names begin with that of dest and PLACE_NEW (tree_writer.h).
 int env_archive_unpack(const char *path, const struct env_archive *facts, const char *dest,
-                       env_archive_tick *tick, void *ctx, struct err *e);
+                       archive_tick *tick, void *ctx, struct err *e);
 
 #endif

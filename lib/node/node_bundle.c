@@ -62,12 +62,12 @@ static int check_node(const struct bundle *b, const struct env_archive *facts, u
                        facts->interpreter);
     if (file_disk_free(b->dir, free_bytes, e) < 0)
         return -1;
-    return facts->disk_bytes <= *free_bytes
+    return facts->total.disk_bytes <= *free_bytes
                ? 0
                : err_set(e, ERR_LIMIT,
                          "the environment needs %s on the disk of '%s', where %s are free (try: "
                          "dtctl data ls, dtctl gc)",
-                         str_human_bytes(need, facts->disk_bytes), b->dir,
+                         str_human_bytes(need, facts->total.disk_bytes), b->dir,
                          str_human_bytes(have, *free_bytes));
 }
 
@@ -81,7 +81,7 @@ static int unpack(const struct bundle *b, struct err *e) {
     int rc = env_archive_unpack(b->archive, &facts, b->env_dir, tick, NULL, e);
     if (rc < 0 && e->code == ERR_SYS)
         err_wrap(e, "unpacking an environment of %s, with %s free",
-                 str_human_bytes(need, facts.disk_bytes), str_human_bytes(have, free_bytes));
+                 str_human_bytes(need, facts.total.disk_bytes), str_human_bytes(have, free_bytes));
     return rc;
 }
 

@@ -93,7 +93,7 @@ int run_start_bundle_show(struct run_start *l, struct err *e) {
     if (env_archive_check(l->bundle, &facts, on_tick, c, e) < 0)
         return err_wrap(e, "%s", config_where(c->config, KEY));
     screen_note(c->screen, "           %llu files and folders, %s unpacked",
-                (unsigned long long)facts.entries, str_human_bytes(size, facts.bytes));
+                (unsigned long long)facts.total.entries, str_human_bytes(size, facts.total.bytes));
     if (facts.interpreter[0])
         screen_note(c->screen, "           a venv: it needs %s on each node", facts.interpreter);
     return 0;

@@ -73,9 +73,9 @@ static void test_accepted(void) {
     symlink_to("./lib/a/up", "../../bin/tool");
     end();
     is_int(check(&f), 0, "an archive of the content of a folder is accepted%s", e.text);
-    is_uint(f.entries, 4, "the members are counted");
-    is_uint(f.bytes, 5, "the bytes of the files are counted");
-    is_uint(f.disk_bytes, 8192, "the file and the folder take one block of a disk each");
+    is_uint(f.total.entries, 4, "the members are counted");
+    is_uint(f.total.bytes, 5, "the bytes of the files are counted");
+    is_uint(f.total.disk_bytes, 8192, "the file and the folder take one block of a disk each");
     is_uint(f.top_len, 0, "nothing is cut off the names");
     is_str(f.interpreter, "", "nothing of the node is needed");
     begin();
@@ -164,7 +164,7 @@ static void test_conflicts(void) {
                "");
     end();
     is_int(check(&f), 0, "many names do not conflict%s", e.text);
-    is_uint(f.entries, 6000, "all are counted");
+    is_uint(f.total.entries, 6000, "all are counted");
 }
 
 static void test_refused_whole(void) {
@@ -187,7 +187,7 @@ static void test_refused_whole(void) {
     has_str(e.text, "'one/lib' is a link", "the link is named");
     begin();
     struct strbuf pax = {0}, name = {0};
-    for (int i = 0; i <= ENV_ARCHIVE_DEPTH_MAX; i++)
+    for (int i = 0; i <= ARCHIVE_DEPTH_MAX; i++)
         strbuf_adds(&name, "a/");
     strbuf_addc(&name, 'x');
     strbuf_addf(&pax, "%d path=%s\n", (int)name.len + 10, strbuf_cstr(&name));
@@ -211,7 +211,7 @@ static bool holds(const char *line) {
     return shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) == 0;
 }
 
-static int unpack(const char *dest, env_archive_tick *tick, void *ctx) {
+static int unpack(const char *dest, archive_tick *tick, void *ctx) {
     struct env_archive f;
     const char *path = in("archive");
     e = (struct err){0};
