@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "fleet/fleet_kept.h"
+#include "run/run_start.h"
 
 #include <string.h>
 
@@ -15,8 +16,11 @@ struct inputs {
     uint64_t bytes;
 };
 
-// Returns the name of an input, given its folder: NAME-HASH, NAME-HASH-ofN or NAME-HASH-ofN.INDEX.
+// Returns the name of an input, given its folder: NAME-HASH, NAME-HASH-ofN or NAME-HASH-ofN.INDEX,
+// and JOB_TREE_END behind the first two.
 static const char *name_of(struct arena *a, const char *folder) {
+    if (str_ends(folder, JOB_TREE_END))
+        folder = arena_strndup(a, folder, strlen(folder) - strlen(JOB_TREE_END));
     char *name = arena_strdup(a, folder), *dash = strrchr(name, '-');
     if (dash && str_starts(dash, "-of") && dash[3] && !dash[3 + strspn(dash + 3, "0123456789.")]) {
         *dash = 0;

@@ -73,7 +73,9 @@ static void show_input(const struct run_start *l, const struct run_start_input *
                 in->share ? "a share to every node by " : "all to every node",
                 in->share ? rules[config_input_shard(in->config)] : "",
                 in->share ? spread_text(l, in) : "",
-                config_input_is_streamed(in->config) ? ", streamed" : "");
+                config_input_is_streamed(in->config)    ? ", streamed"
+                : config_input_is_extracted(in->config) ? ", archives are unpacked on the nodes"
+                                                        : "");
     if (in->run)
         screen_note(s->screen, "           from run %s", in->run);
     if (in->changed_since)

@@ -92,6 +92,7 @@ int config_input_check_name(const char *name, struct err *e);
 int config_input_check(const struct config_input *in, struct err *e);
 bool config_input_is_sharded(const struct config_input *in);
 bool config_input_is_streamed(const struct config_input *in);
+bool config_input_is_extracted(const struct config_input *in);
 int config_input_shard(const struct config_input *in); // enum config_shard
 // True when the order is shuffled.
 bool config_input_seed(const struct config_input *in, uint64_t *seed);

@@ -52,7 +52,7 @@ static int check_order(const char *text, struct err *e) {
 
 // SageMaker's input modes are words of this key.
 static int check_deliver(const char *text, struct err *e) {
-    static const char *const words[] = {"copy", "stream", "File", "FastFile", NULL};
+    static const char *const words[] = {"copy", "stream", "extract", "File", "FastFile", NULL};
     for (int i = 0; words[i]; i++)
         if (strcmp(text, words[i]) == 0)
             return 0;
@@ -60,7 +60,8 @@ static int check_deliver(const char *text, struct err *e) {
         return err_set(e, ERR_CONFIG,
                        "'Pipe' is not available: a named pipe can be read once and from its "
                        "beginning only (try: stream)");
-    return err_set(e, ERR_CONFIG, "'%.100s' is none of copy, stream, File, FastFile", text);
+    return err_set(e, ERR_CONFIG, "'%.100s' is none of copy, stream, extract, File, FastFile",
+                   text);
 }
 
 static int check_pattern(const char *text, struct err *e) {
@@ -124,12 +125,14 @@ static const struct option_row rows[] = {
      .type = OPTION_STRING,
      AT(deliver),
      .text = "copy",
-     .arg = "copy|stream",
+     .arg = "copy|stream|extract",
      .check = check_deliver,
      .help =
          "copy: files on the disk of the node, before the first rank starts; stream: ranks read "
          "objects or files by http://127.0.0.1 addresses while they come, and the native trainer "
-         "reads webdataset shards by their index. File and FastFile are SageMaker's words."},
+         "reads webdataset shards by their index; extract: as copy, and .tar and .tar.zst files "
+         "are "
+         "unpacked where they lie. File and FastFile are SageMaker's words."},
     {.key = "window",
      .type = OPTION_BYTES,
      AT(window),
@@ -216,6 +219,10 @@ bool config_input_is_sharded(const struct config_input *in) {
 
 bool config_input_is_streamed(const struct config_input *in) {
     return strcmp(in->deliver, "stream") == 0 || strcmp(in->deliver, "FastFile") == 0;
+}
+
+bool config_input_is_extracted(const struct config_input *in) {
+    return strcmp(in->deliver, "extract") == 0;
 }
 
 int config_input_shard(const struct config_input *in) {

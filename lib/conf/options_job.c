@@ -76,7 +76,8 @@ static const struct option_row job_rows[] = {
      .min = 1000,
      .max = 86400000,
      .arg = "TIME",
-     .help = "Time limit of setup.run on a node, and of unpacking env.bundle.archive there."},
+     .help = "Time limit of setup.run on a node, and of unpacking env.bundle.archive and inputs "
+             "there."},
     {.key = "env.bundle.archive",
      .flag = "env-bundle",
      .verbs = "train",

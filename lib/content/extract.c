@@ -75,14 +75,23 @@ static int check_links(struct archive_pass *p, struct err *e) {
     return 0;
 }
 
-static int check_text(struct archive_pass *p, struct err *e) {
-    bool fine = true;
-    for (char *c = p->entry.path; *c; c++)
+// Makes the text fit for a message.
+static bool has_control(char *text) {
+    bool has = false;
+    for (char *c = text; c && *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f) {
             *c = '?';
-            fine = false;
+            has = true;
         }
-    return fine ? 0 : archive_pass_refuse(p, e, "has control characters in its name");
+    return has;
+}
+
+static int check_text(struct archive_pass *p, struct err *e) {
+    if (has_control(p->entry.path))
+        return archive_pass_refuse(p, e, "has control characters in its name");
+    if (has_control(p->entry.link))
+        return archive_pass_refuse(p, e, "is a link with control characters");
+    return 0;
 }
 
 static int check_room(const struct extract *x, const struct archive_pass *p, struct err *e) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `dtrun --node setup`: prepares this node for a run: its environment, once for each hash of the
-// archive; then the script, once for each hash of its text and of the files that it needs.
+// archive; the archives of inputs, once for each content; then the script, once for each hash of
+// its text and of the files that it needs.
 #include "base/clock.h"
 #include "base/env.h"
 #include "launch/launch.h"
 #include "node/node_bundle.h"
+#include "node/node_extract.h"
 #include "node/node_verb.h"
 #include "node/setup_program.h"
 #include "protocol/job_spec.h"
@@ -87,6 +89,8 @@ static int prepare(struct setup *s, struct err *e) {
     if (s->spec.bundle_hash &&
         node_bundle(&s->arena, s->args.root, &s->spec, s->env, &s->ran, e) < 0)
         return err_wrap(e, "env.bundle");
+    if (node_extract(&s->arena, s->args.root, &s->spec, &s->ran, e) < 0)
+        return -1;
     return s->spec.setup ? prepare_script(s, e) : 0;
 }
 

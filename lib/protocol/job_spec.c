@@ -145,6 +145,7 @@ static int parse_inputs(struct arena *a, const struct toml *t, struct job_spec *
             return err_wrap(e, "input '%.100s'", i->key);
         in->mode = text_at(i, "mode", "replicated");
         in->streamed = toml_get_bool(i, "streamed", false);
+        in->archives = text_at(i, "archives", NULL);
         in->listed = toml_get_bool(i, "listed", false);
         if (!str_is_name(in->name, 64))
             return err_set(e, ERR_CONFIG, "input '%.100s' has no plain name", in->name);
@@ -178,8 +179,15 @@ char *job_deal_list(struct arena *a, const char *run_dir, const char *name) {
     return arena_printf(a, "%s/inputs/%s.list", run_dir, name);
 }
 
+char *job_input_tree(struct arena *a, const char *archives) {
+    return arena_printf(a, "%s" JOB_TREE_END, archives);
+}
+
 bool job_needs_setup(const struct job_spec *s) {
-    return s->setup || s->bundle_hash;
+    bool extracts = false;
+    for (int i = 0; i < s->input_count; i++)
+        extracts |= s->inputs[i].archives != NULL;
+    return s->setup || s->bundle_hash || extracts;
 }
 
 static int parse_bundle(const struct toml *t, struct job_spec *s, struct err *e) {
@@ -242,6 +250,8 @@ static void format_input(struct strbuf *out, const struct job_input *in) {
     toml_write_str(out, "mode", in->mode ? in->mode : "replicated");
     if (in->streamed)
         toml_write_bool(out, "streamed", true);
+    if (in->archives)
+        toml_write_str(out, "archives", in->archives);
     if (in->listed)
         toml_write_bool(out, "listed", true);
     if (!in->deal)

@@ -54,6 +54,7 @@ struct job_deal {
 struct job_input {
     const char *name, *path, *mode; // mode: "replicated" or "sharded"
     const struct job_deal *deal;    // NULL: dealt once, by the operator, or to every node
+    const char *archives;           // folder to unpack to job_input_tree, which has path; NULL
     bool listed;                    // job_input_list has the files that the node has of it
     bool streamed; // path is a folder of JOB_STREAM_LIST and JOB_STREAM_URLS, as dtdata writes them
 };
@@ -64,6 +65,9 @@ char *job_share_folder(struct arena *a, const char *path, int nodes, int group_r
 char *job_share_list(struct arena *a, const char *run_dir, const char *name, int nodes,
                      int group_rank);
 char *job_deal_list(struct arena *a, const char *run_dir, const char *name);
+// The folder to which the archives of a folder are unpacked; beside it.
+#define JOB_TREE_END "-extracted"
+char *job_input_tree(struct arena *a, const char *archives);
 // The list for workers of an input that is dealt once.
 char *job_input_list(struct arena *a, const char *run_dir, const char *name);
 

@@ -100,6 +100,14 @@ static int check_stream(const struct config *c, const struct config_input *in, s
     return 0;
 }
 
+static int check_extract(const struct config_input *in, struct err *e) {
+    return !config_input_is_extracted(in) || in->unit != CONFIG_UNIT_SAMPLE
+               ? 0
+               : err_set(e, ERR_CONFIG,
+                         "deliver = extract: unit = sample deals the members of archives, and "
+                         "makes archives of them (try: unit = file)");
+}
+
 static int check_inputs(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     for (size_t i = 0; i < c->inputs.count; i++) {
@@ -109,7 +117,7 @@ static int check_inputs(const struct context *s, struct err *e) {
         const char *place =
             option_place_text(s->arena, in_file ? &in->place : option_place(&c->set, "inputs"));
         struct stat st;
-        if (config_input_check(in, e) < 0 || check_stream(c, in, e) < 0)
+        if (config_input_check(in, e) < 0 || check_stream(c, in, e) < 0 || check_extract(in, e) < 0)
             return err_wrap(e, "%s: input '%s'", place, in->name);
         if (input_from_run_is(in->source)) {
             if (input_from_run_check(s, in->source, e) < 0)

@@ -51,6 +51,8 @@ static void add_inputs(struct hash *h, const struct run_start *l) {
         const struct config_input *in = l->inputs[i].config;
         bool sharded = config_input_is_sharded(in);
         add_number(h, sharded);
+        if (config_input_is_extracted(in))
+            add_text(h, in->deliver);
         if (sharded) {
             add_number(h, (uint64_t)config_input_shard(in));
             add_number(h, (uint64_t)in->unit);

@@ -51,7 +51,7 @@ refused() { # KEY=VALUE WHY
 }
 refused mode=Sharded "'Sharded' is none of replicated, sharded, FullyReplicated"
 refused deliver=Pipe "'Pipe' is not available"
-refused deliver=extract "'extract' is none of copy, stream, File, FastFile"
+refused deliver=unpack "'unpack' is none of copy, stream, extract, File, FastFile"
 refused window=1M 'window is for an input with deliver = stream'
 refused order=random "neither name nor shuffle:SEED"
 refused shard=count 'ShardedByS3Key is shard = key'

@@ -3,6 +3,7 @@
 #include "run/inputs/input_add.h"
 
 #include "content/deal.h"
+#include "content/extract.h"
 #include "fleet/hashing.h"
 #include "run/inputs/input_elastic.h"
 #include "run/inputs/input_fanout.h"
@@ -275,6 +276,35 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
     return 0;
 }
 
+// Names of archives that no node could unpack are refused here.
+static int check_archives(const struct run_start *l, const struct run_start_input *in,
+                          struct err *e) {
+    const struct manifest *m = in->manifest;
+    if (config_input_is_extracted(in->config) && l->native)
+        return err_set(e, ERR_CONFIG,
+                       "deliver = extract is for commands: the native trainer reads archives as "
+                       "they are (try: deliver = copy)");
+    for (size_t i = 0; config_input_is_extracted(in->config) && i < m->count; i++)
+        if (m->entries[i].kind != MANIFEST_FOLDER && extract_check_name(m->entries[i].path, e) < 0)
+            return -1;
+    return 0;
+}
+
+// Its archives lie where copy would leave them; workers get the tree beside it, or the one file
+// that is no archive in it.
+static void extract_on_nodes(struct run_start *l, const struct run_start_input *in,
+                             struct job_input *out) {
+    struct arena *a = l->context->arena;
+    const char *tree;
+    if (!config_input_is_extracted(in->config))
+        return;
+    out->archives = node_path(l, in);
+    out->path = tree = job_input_tree(a, out->archives);
+    if (strcmp(in->path, out->archives) != 0 && !extract_is_archive(in->path))
+        out->path = file_join(a, tree, file_base(in->path));
+    l->setup_dir = run_path(&l->context->cluster, &l->run, "setup");
+}
+
 int input_add_all(struct run_start *l, struct err *e) {
     struct arena *a = l->context->arena;
     const struct config *c = l->context->config;
@@ -286,15 +316,16 @@ int input_add_all(struct run_start *l, struct err *e) {
         *in = (struct run_start_input){.name = from->name, .source = from->source, .config = from};
         if (l->looked)
             input_look_take(l->looked, i, in);
-        if (add_input(l, in, e) < 0)
+        if (add_input(l, in, e) < 0 || check_archives(l, in, e) < 0)
             return err_wrap(e, "input '%s'", from->name);
-        l->spec.inputs[l->spec.input_count++] =
-            (struct job_input){.name = in->name,
-                               .path = in->path,
-                               .mode = in->share ? "sharded" : "replicated",
-                               .deal = in->elastic ? input_elastic_rule(a, from) : NULL,
-                               .listed = input_lists_has(in),
-                               .streamed = config_input_is_streamed(from)};
+        struct job_input *out = &l->spec.inputs[l->spec.input_count++];
+        *out = (struct job_input){.name = in->name,
+                                  .path = in->path,
+                                  .mode = in->share ? "sharded" : "replicated",
+                                  .deal = in->elastic ? input_elastic_rule(a, from) : NULL,
+                                  .listed = input_lists_has(in),
+                                  .streamed = config_input_is_streamed(from)};
+        extract_on_nodes(l, in, out);
     }
     return 0;
 }

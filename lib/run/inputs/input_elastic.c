@@ -24,11 +24,13 @@ _Static_assert((int)CONFIG_UNEVEN_PAD == DEAL_UNEVEN_PAD &&
 
 int input_elastic_check(const struct config *c, const struct config_input *in, struct err *e) {
     const char *what = config_input_is_streamed(in)       ? "deliver = stream"
+                       : config_input_is_extracted(in)    ? "deliver = extract"
                        : in->unit == CONFIG_UNIT_SAMPLE   ? "unit = sample"
                        : in->uneven == CONFIG_UNEVEN_DROP ? "uneven = drop"
                        : c->compat_sagemaker              ? "compat.sagemaker"
                                                           : NULL;
     const char *instead = config_input_is_streamed(in)       ? "deliver = copy"
+                          : config_input_is_extracted(in)    ? "deliver = copy"
                           : in->unit == CONFIG_UNIT_SAMPLE   ? "unit = file"
                           : in->uneven == CONFIG_UNEVEN_DROP ? "uneven = pad"
                                                              : "mode = replicated";

@@ -125,9 +125,13 @@ static uint64_t part_of(const struct run_start_input *in, uint64_t nodes) {
 
 static uint64_t bytes_of(const struct input_look *look, uint64_t nodes) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < look->count; i++)
-        if (look->inputs[i].manifest && !config_input_is_streamed(look->inputs[i].config))
-            bytes += part_of(&look->inputs[i], nodes);
+    for (size_t i = 0; i < look->count; i++) {
+        const struct run_start_input *in = &look->inputs[i];
+        if (in->manifest && !config_input_is_streamed(in->config))
+            bytes += part_of(in, nodes);
+        if (in->manifest && config_input_is_extracted(in->config))
+            bytes += part_of(in, nodes); // an unpacked archive is not smaller
+    }
     return bytes;
 }
 

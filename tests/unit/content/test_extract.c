@@ -81,6 +81,8 @@ static void test_refused(void) {
     refused("mkfifo m/x && tar -cf in/a.tar -C m x", "neither a file", "'a.tar'");
     refused("echo 1 >\"m/x$(printf '\\001')\" && tar -cf in/a.tar -C m .", "control characters",
             "'a.tar'");
+    refused("ln -s \"y$(printf '\\001')\" m/x && tar -cf in/a.tar -C m .", "control characters",
+            "'a.tar'");
     refused("echo 1 >m/x && tar -cf in/real -C m x && ln -s real in/l.tar", "is a symbolic link",
             "'l.tar'");
     refused("echo 1 >in/real && echo nothing >in/a.tar", "tar", "'a.tar'");
