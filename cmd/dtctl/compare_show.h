@@ -34,7 +34,7 @@ struct compared_settings {
     size_t count, equal; // equal: rows in which no runs differ
 };
 
-void compare_show_text(const struct comparison *c, const struct compared_settings *t);
-void compare_show_json(const struct comparison *c, const struct compared_settings *t);
+void compare_show_text(const struct comparison *c, const struct compared_settings *s);
+void compare_show_json(const struct comparison *c, const struct compared_settings *s);
 
 #endif
