@@ -153,15 +153,15 @@ static int read_verb(char *buf, size_t room, struct err *e) {
 
 static int serve(char *root, char *const *env, struct err *e) {
     static const struct {
-        const char *name;
+        enum node_verb_code code;
         node_verb *run;
-    } verbs[] = {{"push", node_push}, {"fetch", node_fetch}};
+    } verbs[] = {{NODE_VERB_PUSH, node_push}, {NODE_VERB_FETCH, node_fetch}};
     char verb[VERB_BYTES_MAX], flag[] = "--root";
     char *args[] = {verb, flag, root, NULL};
     int rc, status = 0;
     while (status == 0 && (rc = read_verb(verb, sizeof verb, e)) != 0) {
         size_t i = 0, count = sizeof verbs / sizeof *verbs;
-        while (rc > 0 && i < count && !str_eq(verbs[i].name, verb))
+        while (rc > 0 && i < count && !str_eq(node_verb_name(verbs[i].code), verb))
             i++;
         if (rc < 0 || i == count)
             return rc < 0 ? -1 : err_set(e, ERR_USAGE, "hello: unknown verb '%s'", verb);

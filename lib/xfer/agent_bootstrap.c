@@ -225,23 +225,23 @@ static const struct transport_run_events run_events = {
 static char *script(struct install *in) {
     struct arena *a = &in->arena;
     char *root = transport_path_word(a, in->root);
-    const char *sha = in->sha256;
+    const char *sha = in->sha256, *hello = node_verb_name(NODE_VERB_HELLO);
     char *s = arena_printf(a,
                            "R=%s; P=\"$R\"/bin/dtrun-%.16s; A=$(uname -m); [ \"$A\" = %s ] || { "
                            "echo \"$A\" >&2; exit %d; }; ",
                            root, sha, arch_of((const unsigned char *)in->data, in->size),
                            INSTALL_WRONG_ARCH);
     if (!in->uploading)
-        s = arena_printf(a, "%s[ -x \"$P\" ] || exit %d; exec \"$P\" --node hello --root \"$R\"%s",
-                         s, INSTALL_ABSENT, in->stay ? " --stay" : "");
+        s = arena_printf(a, "%s[ -x \"$P\" ] || exit %d; exec \"$P\" --node %s --root \"$R\"%s", s,
+                         INSTALL_ABSENT, hello, in->stay ? " --stay" : "");
     else
         s = arena_printf(a,
                          "%sumask 077; mkdir -p \"$R\"/bin || exit %d; T=\"$R\"/bin/.dtrun-$$; "
                          "trap 'rm -f \"$T\"' EXIT; trap 'exit 1' HUP INT TERM; "
                          "cat >\"$T\" || exit %d; [ $(wc -c <\"$T\") -eq %zu ] || exit %d; "
-                         "chmod 700 \"$T\"; \"$T\" --node hello --root \"$R\" --install \"$P\" "
+                         "chmod 700 \"$T\"; \"$T\" --node %s --root \"$R\" --install \"$P\" "
                          "--sha256 %s",
-                         s, INSTALL_NO_FOLDER, INSTALL_NO_SPACE, in->size, INSTALL_CUT, sha);
+                         s, INSTALL_NO_FOLDER, INSTALL_NO_SPACE, in->size, INSTALL_CUT, hello, sha);
     return arena_printf(a, "exec sh -c %s", str_shell_quote(a, s));
 }
 
@@ -256,8 +256,9 @@ static char *place_here(struct install *in, struct err *e) {
         err_wrap(e, "node %s: the agent", transport_node(in->link));
         return NULL;
     }
-    return arena_printf(a, "%s --node hello --root %s%s", str_shell_quote(a, path),
-                        str_shell_quote(a, in->root), in->stay ? " --stay" : "");
+    return arena_printf(a, "%s --node %s --root %s%s", str_shell_quote(a, path),
+                        node_verb_name(NODE_VERB_HELLO), str_shell_quote(a, in->root),
+                        in->stay ? " --stay" : "");
 }
 
 static int start(struct install *in, struct err *e) {

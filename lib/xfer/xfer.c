@@ -115,17 +115,18 @@ void xfer_channel_park(struct transport_run *r, const char *program, const char 
 }
 
 int xfer_channel_open(struct xfer_channel *c, struct transport_link *l, const char *program,
-                      const char *verb, const char *root, const struct transport_run_events *events,
-                      void *ctx, struct err *e) {
+                      enum node_verb_code verb, const char *root,
+                      const struct transport_run_events *events, void *ctx, struct err *e) {
+    const char *word = node_verb_name(verb);
     struct arena a = {0};
     strbuf_init(&c->err_text, XFER_STDERR_BYTES_MAX);
     c->run = transport_run_unpark(l, parking_name(&a, program, root), events, ctx);
     c->stays = c->run;
     if (c->run) {
-        strbuf_addf(&c->out, "%s\n", verb);
+        strbuf_addf(&c->out, "%s\n", word);
     } else {
         struct transport_command command = {.line = arena_printf(&a, "exec %s --node %s --root %s",
-                                                                 str_shell_quote(&a, program), verb,
+                                                                 str_shell_quote(&a, program), word,
                                                                  str_shell_quote(&a, root))};
         c->run = transport_run(l, &command, events, ctx, e);
     }

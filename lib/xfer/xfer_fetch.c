@@ -184,8 +184,8 @@ static int start(struct fetch *f, const struct xfer_fetch_spec *spec, struct err
     f->receiving = true;
     if (file_make_dirs(spec->dest, 0755, e) < 0 || xfer_receive_open(&f->receive, &config, e) < 0)
         return -1;
-    if (xfer_channel_open(&f->channel, f->x.link, spec->program, "fetch", spec->root, &run_events,
-                          f, e) < 0)
+    if (xfer_channel_open(&f->channel, f->x.link, spec->program, NODE_VERB_FETCH, spec->root,
+                          &run_events, f, e) < 0)
         return -1;
     struct strbuf b = {0};
     struct xfer_fetch_hello hello = {

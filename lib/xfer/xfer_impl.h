@@ -3,6 +3,7 @@
 #ifndef XFER_XFER_IMPL_H
 #define XFER_XFER_IMPL_H
 
+#include "protocol/node_protocol.h"
 #include "xfer/xfer.h"
 #include "xfer/xfer_frame.h"
 
@@ -53,8 +54,8 @@ void xfer_free(struct xfer *x); // the common part, then x
 
 // Reuses an agent that stayed, or starts one.
 int xfer_channel_open(struct xfer_channel *c, struct transport_link *l, const char *program,
-                      const char *verb, const char *root, const struct transport_run_events *events,
-                      void *ctx, struct err *e);
+                      enum node_verb_code verb, const char *root,
+                      const struct transport_run_events *events, void *ctx, struct err *e);
 void xfer_channel_close(struct xfer_channel *c);
 // Keeps the agent, which waits for its next verb, for the next transfer on this link.
 void xfer_channel_park(struct transport_run *r, const char *program, const char *root);

@@ -368,7 +368,9 @@ static const struct transport_run_events run_events = {
 static int greet(struct push_conn *c, struct transport_link *l, struct err *e) {
     struct push *p = c->push;
     struct strbuf b = {0};
-    if (xfer_channel_open(&c->channel, l, p->program, "push", p->root, &run_events, c, e) < 0)
+    int rc =
+        xfer_channel_open(&c->channel, l, p->program, NODE_VERB_PUSH, p->root, &run_events, c, e);
+    if (rc < 0)
         return -1;
     xfer_send_stream_init(&c->stream, &p->plan, !is_main(c));
     c->has_stream = true;
