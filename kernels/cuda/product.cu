@@ -156,16 +156,17 @@ struct patches_by_rows { // row: (ky, kx, channel) of x; term: an output positio
 
 // ---- kernels: blockIdx is (tile of rows, tile of columns, split and phase) ----------------------
 
-struct place {
+struct product_place {
     int row, column, split, k, k_end;
-    __device__ __forceinline__ place(const product_out &o, int terms) {
+    __device__ __forceinline__ product_place(const product_out &o, int terms) {
         row = blockIdx.x * TILE, column = blockIdx.y * TILE, split = blockIdx.z % o.splits;
         k = split * o.k_split, k_end = min(k + o.k_split, terms);
     }
 };
 
 template <class Product>
-__device__ __forceinline__ void put_all(const Product &t, const product_out &o, const place &at) {
+__device__ __forceinline__ void put_all(const Product &t, const product_out &o,
+                                        const product_place &at) {
 #pragma unroll
     for (int e = 0; e < 16; e++) {
         int row = at.row + t.row(e), column = at.column + t.column(e);
@@ -176,7 +177,7 @@ __device__ __forceinline__ void put_all(const Product &t, const product_out &o, 
 
 template <class Product> __device__ __forceinline__ void gemm(const gemm_params &p) {
     const product_out &o = p.out;
-    place at(o, o.k);
+    product_place at(o, o.k);
     Product t;
     int terms = at.k_end - at.k;
     if (p.trans_a && p.trans_b)
@@ -195,7 +196,7 @@ template <class Product> __device__ __forceinline__ void gemm(const gemm_params 
 }
 
 template <class Product> __device__ __forceinline__ void conv_forward(const conv_params &p) {
-    place at(p.out, p.out.k);
+    product_place at(p.out, p.out.k);
     Product t;
     product_run(t, patches_by_terms(p, at.row, at.k, at.k_end),
                 matrix_by_terms(p.b, p.out.k, at.column, p.out.n, at.k, at.k_end), at.k_end - at.k);
@@ -204,7 +205,7 @@ template <class Product> __device__ __forceinline__ void conv_forward(const conv
 
 template <class Product> __device__ __forceinline__ void conv_data(const conv_params &p) {
     phase f(p, blockIdx.z / p.out.splits);
-    place at(p.out, f.terms(p));
+    product_place at(p.out, f.terms(p));
     if (at.row >= f.rows(p))
         return;
     Product t;
@@ -222,7 +223,7 @@ template <class Product> __device__ __forceinline__ void conv_data(const conv_pa
 }
 
 template <class Product> __device__ __forceinline__ void conv_weight(const conv_params &p) {
-    place at(p.out, p.out.k);
+    product_place at(p.out, p.out.k);
     Product t;
     product_run(t, matrix_by_rows(p.a, p.o, at.row, p.out.m, at.k, at.k_end),
                 patches_by_rows(p, at.column, at.k, at.k_end), at.k_end - at.k);

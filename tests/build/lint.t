@@ -57,10 +57,10 @@ $'lib/x/b.c:4: environ is banned in libraries' \
 mkdir -p lib/aws
 printf '%s\n' 'void f(void) {' '    g(c->aws.region); // c->aws.region' '    h(&c->aws);' \
     '    i(c->aws_old, "c->aws.tags");' '}' >lib/x/c.c
-cp lib/x/c.c lib/aws/c.c
-run "$lint/calls" lib/x/c.c lib/aws/c.c
-is "$status:$(grep -c '^lib/x/c.c:[23]: settings of \[aws\]' <<<"$out"):$(wc -l <<<"$out")" 1:2:2 \
-    'calls: only the layer of the provider reads its settings'
+cp lib/x/c.c lib/aws/c.c && cp lib/x/c.c cmd/c.c
+run "$lint/calls" lib/x/c.c lib/aws/c.c cmd/c.c
+is "$status:$(grep -cE '^(lib/x|cmd)/c.c:[23]: settings of \[aws\]' <<<"$out"):$(wc -l <<<"$out")" \
+    1:4:4 'calls: only the layer of the provider reads its settings'
 
 mkdir -p words/lib/net words/cmd/x
 printf '%s\n' 'int ring_open(int a,' '              int b) {' '}' 'static int other(void) {' '}' \
@@ -80,20 +80,28 @@ run "$lint/prefixes" nested
 is "$status:$out" '1:lib/net/rings/rings.c:5: tube_open() does not carry the name of its file' \
     'prefixes: a folder in a layer is read, with the names of the layer'
 
-mkdir -p named/lib/net named/cmd/x
+mkdir -p named/lib/net named/cmd/x named/kernels/cuda
 printf 'struct %s {\n};\n' ring >named/lib/net/ring.h
 printf 'struct %s {\n};\n' flag >named/cmd/x/flags.h
 printf 'struct %s {\n};\n' inner ring_state >named/lib/net/ring.c
+printf 'template <int N> struct %s {\n};\n' tile >named/kernels/cuda/tile.cuh
+printf 'struct %s {\n};\n' wide 'slope : wide' >named/kernels/cuda/a.cu
 ok 'names: types of different names are accepted' "$lint/names" named
 printf 'union %s {\n};\n' ring >>named/cmd/x/main.c
 printf 'struct %s {\n};\n' flag >>named/lib/net/ring.c
 printf 'enum %s {\n};\n' ring >>named/lib/net/tube.h
+printf 'struct %s {\n};\n' flag >>named/kernels/cuda/tile.cuh
+printf 'template <class T, int N> struct %s {\n};\nstruct %s {\n};\n' tile 'flag : wide' \
+    >>named/kernels/cuda/a.cu
 run "$lint/names" named
 is "$status" 1 'names: a second type of one name is refused'
 is "$(sort <<<"$out")" 'cmd/x/main.c:1: the name ring is that of a type in lib/net/ring.h
+kernels/cuda/a.cu:5: the name tile is that of a type in kernels/cuda/tile.cuh
+kernels/cuda/a.cu:7: the name flag is that of a type in cmd/x/flags.h
+kernels/cuda/tile.cuh:3: struct flag is declared in cmd/x/flags.h, too
 lib/net/ring.c:5: the name flag is that of a type in cmd/x/flags.h
 lib/net/tube.h:1: enum ring is declared in lib/net/ring.h, too' \
-    'names: of two headers, and of a source and a header'
+    'names: of two headers, and of a source and a header, in CUDA, too'
 
 printf '%s\n' '// What a node has that leaves.' 'int told; // "told" by a node' \
     '// The tools of a node: nobody uses them.' 'puts("// whoever");' \
