@@ -222,6 +222,7 @@ void compare_settings_rows(struct arena *a, const struct compare_settings *runs,
                 *place = n++;
                 name_map_put(&by_name, x->name, place);
             }
+            must(out);
             out[*place].values[i] = x->value;
         }
     for (size_t r = 0; r < n; r++) {
