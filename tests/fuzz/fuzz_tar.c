@@ -43,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tar_close(&t);
     struct env_archive facts;
     if (env_archive_check_input(tar_input_memory(data, size), &facts, NULL, NULL, &e) == 0)
-        must(facts.entries > 0 && facts.bytes <= facts.disk_bytes && facts.bytes <= size);
+        must(facts.total.entries > 0 && facts.total.bytes <= facts.total.disk_bytes &&
+             facts.total.bytes <= size);
     arena_fini(&arena);
     return 0;
 }

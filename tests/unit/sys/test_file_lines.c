@@ -38,11 +38,11 @@ static const char *lengths(const char *text, size_t len) {
 }
 
 static void test_pieces(void) {
-    static const int offsets[] = {-3, -2, -1, 0, 1, 2, 3};
+    static const size_t sizes[] = {PIECE - 2, PIECE - 1, PIECE, PIECE + 1, PIECE + 2};
     char *text = malloc(2 * PIECE + 64);
     size_t wrong = 0;
-    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
-        size_t len = (size_t)(PIECE + offsets[i]), lines = 0, bytes = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t len = sizes[i], lines = 0, bytes = 0;
         struct file_lines in;
         memset(text, 'x', len);
         for (size_t k = 99; k < len; k += 100)
