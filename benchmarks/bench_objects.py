@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+import namespaces
+
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 LARGE, LARGE_BYTES = 4, int(os.environ.get("BENCH_LARGE_MB", "256")) << 20
 SMALL, SMALL_BYTES = 4000, 100_000
@@ -32,16 +34,6 @@ SRC = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("DTCTL_BIN", os.path.join(SRC, "bin"))
 CACHE = os.environ.get("DTCTL_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dtctl")
-
-
-def enter():
-    """Continues in namespaces of its own: no network but loopback, and no process survives."""
-    if "--inside" in sys.argv:
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        return
-    os.execvp("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
-                          "--mount-proc", "--propagation", "private", sys.executable,
-                          os.path.abspath(__file__), "--inside"])
 
 
 def serve(peers, top):
@@ -143,7 +135,7 @@ def main():
         print("bench_objects.py: it needs root, and the servers that `make setup` installs",
               file=sys.stderr)
         return
-    enter()
+    namespaces.enter()
     top = tempfile.mkdtemp(prefix="bench_objects.", dir="/dev/shm")
     server = serve(peers[0], top)
     try:

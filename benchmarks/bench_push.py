@@ -30,6 +30,8 @@ import sys
 import tempfile
 import time
 
+import namespaces
+
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 LARGE_BYTES = int(os.environ.get("BENCH_LARGE_MB", "256")) << 20
 RTT_MS = 20
@@ -42,16 +44,6 @@ BIN = os.environ.get("DTCTL_BIN", os.path.join(SRC, "bin"))
 PROXY = os.path.join(BUILD, "release/tests/tools/delay_proxy")
 NEAR, FAR = 2201, 2202  # ports, in a network namespace of our own
 PROGRAMS = ("dtctl", "scp", "rsync")
-
-
-def enter():
-    """Goes on in namespaces of its own: no network but loopback, and no process survives."""
-    if "--inside" in sys.argv:
-        run("ip", "link", "set", "lo", "up")
-        return
-    os.execvp("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
-                          "--mount-proc", "--propagation", "private", sys.executable,
-                          os.path.abspath(__file__), "--inside"])
 
 
 def run(*command, cwd=None):
@@ -256,7 +248,7 @@ def main():
     if os.getuid() != 0:
         print("bench_push.py: namespaces need root", file=sys.stderr)
         return
-    enter()
+    namespaces.enter()
     run("make", "-s", "-C", SRC, f"BUILD={BUILD}", "MODE=release", PROXY)
     top = tempfile.mkdtemp(prefix="bench_push.", dir="/dev/shm")
     os.chmod(top, 0o755)
