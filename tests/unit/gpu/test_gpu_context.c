@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between host and GPU, and failures: a buffer is not written again before its last copy has
+// ended, the first failure stays, and nothing is kept when a context closes.
+#include "tests/unit/gpu/driver_fake.h"
+
+#include <errno.h>
+
+static const struct kernel_backend *const k = &gpu_kernels;
+static struct gpu *gpu;
+static struct kernel_ctx *ctx;
+
+static int begin(void) {
+    const struct kernel_config config = {.device = gpu};
+    ctx = NULL;
+    return k->open(&ctx, &config);
+}
+
+static void set_up(void) {
+    struct err e = {0};
+    fake_reset();
+    if (gpu_open(&gpu, 0, false, &e) < 0 || begin() < 0)
+        bail_out("no context: %s", e.text);
+}
+
+static void tear_down(const char *what) {
+    k->close(ctx);
+    gpu_close(gpu);
+    is_int(fake.live, 0, "%s: memory, streams and events are given back", what);
+}
+
+// From now on, behind `good` more calls.
+static void breaks(enum driver_call c, int good) {
+    fake.code[c] = FAKE_ERROR;
+    fake.good[c] = fake.calls[c] + good;
+}
+
+static void pattern(unsigned char *p, size_t n, unsigned seed) {
+    for (size_t i = 0; i < n; i++)
+        p[i] = (unsigned char)((i * 31 + i / 4096 + seed) % 251);
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+static const size_t SIZES[] = {1,
+                               GPU_SMALL_BYTES,
+                               GPU_SMALL_BYTES + 1,
+                               GPU_STAGE_BYTES + 1,
+                               GPU_PACE_BYTES,
+                               GPU_PACE_BYTES + 1,
+                               (GPU_STAGES + 2) * (size_t)GPU_PACE_BYTES + 5};
+
+static void round_trips(void) {
+    set_up();
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+        size_t n = SIZES[i];
+        unsigned char *here = malloc(n), *back = malloc(n);
+        pattern(here, n, (unsigned)i);
+        void *there = k->mem_alloc(ctx, n);
+        int before = fake.calls[CALL_copy_in];
+        k->mem_write(ctx, there, here, n);
+        is_int(fake.calls[CALL_copy_in] - before, (long long)((n - 1) / GPU_PACE_BYTES + 1),
+               "%zu bytes go to the GPU in copies of at most %d", n, GPU_PACE_BYTES);
+        k->mem_read(ctx, back, there, n);
+        ok(memcmp(here, back, n) == 0, "%zu bytes come back as they went", n);
+        k->mem_free(ctx, there, 1);
+        free(here), free(back);
+    }
+    ok(!k->failure(ctx), "no copy has failed");
+    tear_down("copies");
+}
+
+// More writes than there are buffers, and nothing waits in between.
+static void many_writes(size_t each, size_t count) {
+    unsigned char *here = malloc(each), *back = malloc(each * count);
+    bool same = true;
+    set_up();
+    unsigned char *there = k->mem_alloc(ctx, each * count);
+    for (size_t i = 0; i < count; i++) {
+        pattern(here, each, (unsigned)i);
+        k->mem_write(ctx, there + i * each, here, each);
+    }
+    k->mem_read(ctx, back, there, each * count);
+    for (size_t i = 0; i < count; i++) {
+        pattern(here, each, (unsigned)i);
+        same &= memcmp(here, back + i * each, each) == 0;
+    }
+    ok(same, "%zu writes of %zu bytes keep apart", count, each);
+    k->mem_free(ctx, there, 1);
+    tear_down("many writes");
+    free(here), free(back);
+}
+
+static void clean_memory(void) {
+    unsigned char back[3] = {9, 9, 9};
+    set_up();
+    void *there = k->mem_alloc(ctx, sizeof back), *none = k->mem_alloc(ctx, 0);
+    k->mem_read(ctx, back, there, sizeof back);
+    ok(!back[0] && !back[1] && !back[2], "memory is clean");
+    ok(none != NULL, "no bytes have an address");
+    breaks(CALL_memory_alloc, 0);
+    ok(!k->mem_alloc(ctx, 1), "without memory there is none");
+    ok(!k->failure(ctx), "an allocation that is refused is no failure of the GPU");
+    k->mem_free(ctx, there, sizeof back);
+    k->mem_free(ctx, none, 0);
+    tear_down("clean memory");
+}
+
+static void workspace(void) {
+    struct cuda_queue *q;
+    set_up();
+    q = &gpu_context_of(ctx)->queue;
+    void *first = q->workspace;
+    is_int(k->reserve(ctx, 1), 0, "a workspace that is large enough stays");
+    ok(q->workspace == first && q->workspace_bytes == CUDA_WORKSPACE_BYTES_MIN,
+       "the first workspace is still there");
+    is_int(k->reserve(ctx, CUDA_WORKSPACE_BYTES_MIN + 1), 0, "a larger one is made");
+    is_uint(q->workspace_bytes, CUDA_WORKSPACE_BYTES_MIN + 1,
+            "the larger one has the size that was asked for");
+    void *larger = q->workspace;
+    breaks(CALL_memory_alloc, 0);
+    is_int(k->reserve(ctx, CUDA_WORKSPACE_BYTES_MIN + 2), -ENOMEM, "memory may be short");
+    ok(q->workspace == larger && q->workspace_bytes == CUDA_WORKSPACE_BYTES_MIN + 1,
+       "the workspace is then the one before");
+    tear_down("workspace");
+}
+
+static void late_reads(void) {
+    unsigned char here[LATE_READS][LATE_BYTES_MAX], back[LATE_BYTES_MAX];
+    void *there[LATE_READS];
+    bool same = true;
+    set_up();
+    for (int i = 0; i < LATE_READS; i++) {
+        pattern(here[i], sizeof here[i], (unsigned)i);
+        there[i] = k->mem_alloc(ctx, sizeof here[i]);
+        k->mem_write(ctx, there[i], here[i], sizeof here[i]);
+        k->read_start(ctx, i, there[i], sizeof here[i]);
+    }
+    for (int i = 0; i < LATE_READS; i++) {
+        k->read_end(ctx, i, back, sizeof back);
+        same &= memcmp(back, here[i], sizeof back) == 0;
+        k->mem_free(ctx, there[i], 1);
+    }
+    ok(same, "results that are read late are those of their slots");
+    tear_down("late reads");
+}
+
+// ---- failures -----------------------------------------------------------------------------------
+
+static void opening_fails(void) {
+    static const enum driver_call each[] = {CALL_context_use, CALL_stream_new, CALL_memory_alloc};
+    struct err e = {0};
+    const struct kernel_config none = {.device = NULL};
+    is_int(k->open(&ctx, &none), -EINVAL, "without a GPU there is no context");
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        fake_reset();
+        if (gpu_open(&gpu, 0, false, &e) < 0)
+            bail_out("%s", e.text);
+        breaks(each[i], 0);
+        is_int(begin(), -ENOMEM, "a context needs call %d", each[i]);
+        gpu_close(gpu);
+        is_int(fake.live, 0, "call %d: what was made is given back", each[i]);
+    }
+}
+
+static void reads_fail(enum driver_call c, const char *what) {
+    static unsigned char back[2 * GPU_PACE_BYTES];
+    set_up();
+    void *there = k->mem_alloc(ctx, sizeof back);
+    memset(back, 7, sizeof back);
+    k->mem_write(ctx, there, back, sizeof back);
+    breaks(c, 1);
+    k->mem_read(ctx, back, there, sizeof back);
+    has_str(k->failure(ctx), what, "the failure says what failed");
+    has_str(k->failure(ctx), "NVIDIA Test", "the failure names the GPU");
+    ok(back[0] == 7 && back[GPU_PACE_BYTES - 1] == 7, "the part before the failure was read");
+    ok(!back[GPU_PACE_BYTES] && !back[sizeof back - 1], "the rest is zero");
+    const char *first = k->failure(ctx);
+    breaks(CALL_fill, 0);
+    k->mem_free(ctx, k->mem_alloc(ctx, 1), 1);
+    has_str(k->failure(ctx), what, "the first failure stays");
+    const char *why = NULL;
+    k->capture_begin(ctx);
+    ok(!k->capture_end(ctx, &why), "nothing is captured behind a failure");
+    is_str(why, k->failure(ctx), "the reason is the failure");
+    int launched = fake.calls[CALL_launch];
+    k->zero(ctx, 4, there);
+    k->replay(ctx, there);
+    is_int(fake.calls[CALL_launch], launched, "nothing is launched behind a failure");
+    is_int(fake.calls[CALL_graph_launch], 0, "no graph is, either");
+    ok(first == k->failure(ctx), "the context keeps its words");
+    unsigned char late[4] = {1, 1, 1, 1};
+    k->read_start(ctx, 0, there, sizeof late);
+    k->read_end(ctx, 0, late, sizeof late);
+    ok(!late[0] && !late[3], "a late read behind a failure is zero");
+    k->mem_free(ctx, there, 1);
+    tear_down("a failure");
+}
+
+static int looks, others;
+
+static int look(void *arg) {
+    is_int(*(int *)arg, 42, "the function that watches gets its argument");
+    return ++looks < 2 ? others : -1;
+}
+
+static void lost_ranks(void) {
+    static int arg = 42;
+    unsigned char back = 7;
+    set_up();
+    void *there = k->mem_alloc(ctx, 1);
+    k->while_waiting(ctx, look, &arg);
+    fake.hangs = true;
+    k->mem_read(ctx, &back, there, 1);
+    fake.hangs = false;
+    is_int(looks, 2, "a wait asks until the other ranks are lost");
+    has_str(k->failure(ctx), "waits for ranks that are lost", "the failure says who is missing");
+    is_int(back, 0, "nothing was read");
+    k->mem_free(ctx, there, 1);
+    tear_down("lost ranks");
+}
+
+static void captures(void) {
+    const char *why = NULL;
+    set_up();
+    k->capture_begin(ctx);
+    void *captured = k->capture_end(ctx, &why);
+    ok(captured != NULL, "work is captured");
+    k->replay(ctx, captured);
+    is_int(fake.calls[CALL_graph_launch], 1, "captured work is launched");
+    k->capture_free(ctx, captured);
+    breaks(CALL_graph_make, 0);
+    k->capture_begin(ctx);
+    ok(!k->capture_end(ctx, &why), "a graph that cannot be made is none");
+    is_str(why, "CUDA_ERROR_TEST", "the reason is the driver's");
+    breaks(CALL_capture_begin, 0);
+    k->capture_begin(ctx);
+    int ends = fake.calls[CALL_capture_end];
+    ok(!k->capture_end(ctx, &why), "a capture that did not begin has no work");
+    is_int(fake.calls[CALL_capture_end], ends, "such a capture is not ended, either");
+    ok(!k->failure(ctx), "a capture that is refused is no failure: the steps run without");
+    tear_down("captures");
+}
+
+static void beside(void) {
+    set_up();
+    ok(k->beside_done(ctx, 3), "a mark that was never set is reached");
+    k->beside_await(ctx, 3);
+    is_int(fake.calls[CALL_stream_wait], 0, "nothing waits for it");
+    void *stream = k->beside_begin(ctx);
+    ok(stream && stream == k->beside_begin(ctx), "collectives have one stream");
+    is_int(fake.calls[CALL_stream_wait], 2, "each of them comes after the operations before");
+    k->beside_end(ctx, 3);
+    fake.hangs = true;
+    ok(!k->beside_done(ctx, 3), "a mark that is not reached is under way");
+    fake.hangs = false;
+    k->beside_await(ctx, 3);
+    is_int(fake.calls[CALL_stream_wait], 3, "operations wait for a mark");
+    tear_down("collectives");
+}
+
+int main(void) {
+    round_trips();
+    many_writes(GPU_SMALL_BYTES, 2 * GPU_SMALL_STAGES + 1);
+    many_writes(GPU_SMALL_BYTES + 1, 2 * GPU_STAGES + 1);
+    clean_memory();
+    workspace();
+    late_reads();
+    opening_fails();
+    reads_fail(CALL_copy_out, "copying from the GPU");
+    reads_fail(CALL_event_record, "copying from the GPU");
+    lost_ranks();
+    captures();
+    beside();
+    return done_testing();
+}
