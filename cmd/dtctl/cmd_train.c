@@ -233,8 +233,11 @@ int cmd_train_request(struct context *s, const struct run_start_request *request
     return train_up(s, request, &end, e);
 }
 
-static int check_before_up(struct context *s, struct input_look *look, struct err *e) {
-    if (results_upload_check(s, e) < 0 || input_look_open(look, s, e) < 0)
+static int check_before_up(struct context *s, const struct run_start_request *request,
+                           struct input_look *look, struct err *e) {
+    struct run_start trial = {.context = s};
+    if (run_start_command(&trial, request, e) < 0 || results_upload_check(s, e) < 0 ||
+        input_look_open(look, s, e) < 0)
         return -1;
     if (s->config->dry_run) // the run's plan needs the nodes
         train_plan_inputs(s, look);
@@ -266,7 +269,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     if (up_down_check(way, s, e) < 0 || run_start_check(s, e) < 0)
         return -1;
     request.looked = up ? &look : NULL;
-    int result = up ? check_before_up(s, &look, e) : 0; // before machines cost anything
+    int result = up ? check_before_up(s, &request, &look, e) : 0; // before machines cost anything
     if (result == 0)
         result = run_with_cluster(s, way, up, &request, e);
     input_look_close(&look);

@@ -4,7 +4,6 @@
 #include "run/run_start.h"
 
 #include "base/env.h"
-#include "base/log.h"
 #include "fleet/embedded_files.h"
 #include "run/run_sagemaker.h"
 #include "run/task.h"
@@ -151,13 +150,25 @@ static int check_hyperparameters(const struct run_start *l, struct err *e) {
     return 0;
 }
 
-// Settings that were given and count only with another one.
-static void warn_idle(const struct config *c) {
-    static const char *const keys[] = {"train.outer_lr", "train.outer_momentum"};
-    for (size_t i = 0; c->train.local_steps <= 1 && i < sizeof keys / sizeof *keys; i++)
-        if (option_given(&c->set, keys[i]))
-            log_warn("a setting does nothing without train.local_steps", "setting=\"%s\"",
-                     config_where(c, keys[i]));
+// Settings that are for commands alone.
+static int check_native(const struct config *c, const char *program, struct err *e) {
+    if (c->compat_sagemaker)
+        return err_set(e, ERR_CONFIG,
+                       "%s: it is for commands, not for the native trainer (try: an executable "
+                       "'train' in this folder, or a command after '--')",
+                       config_where(c, "compat.sagemaker"));
+    if (c->job.env_bundle[0])
+        return err_set(e, ERR_CONFIG, "%s: it is for commands, not for the native trainer",
+                       config_where(c, "env.bundle.archive"));
+    for (size_t i = 0; i < c->inputs.count; i++)
+        if (config_input_is_extracted(config_input(c, i)))
+            return err_set(e, ERR_CONFIG,
+                           "input '%s': deliver = extract is for commands: the native trainer "
+                           "reads archives as they are (try: deliver = copy)",
+                           config_input(c, i)->name);
+    return program
+               ? 0
+               : err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
 }
 
 int run_start_command(struct run_start *l, const struct run_start_request *request, struct err *e) {
@@ -181,20 +192,9 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
     l->native = r->native = !shell && count == 0;
     l->measures = l->native && request->bench;
     const char *program = l->native ? embedded_program_path(a, "dttrain") : NULL;
-    if (l->native && c->compat_sagemaker)
-        return err_set(e, ERR_CONFIG,
-                       "%s: it is for commands, not for the native trainer (try: an executable "
-                       "'train' in this folder, or a command after '--')",
-                       config_where(c, "compat.sagemaker"));
-    if (l->native && c->job.env_bundle[0])
-        return err_set(e, ERR_CONFIG, "%s: it is for commands, not for the native trainer",
-                       config_where(c, "env.bundle.archive"));
-    if (l->native && !program)
-        return err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
-    if (check_hyperparameters(l, e) < 0)
+    if ((l->native && check_native(c, program, e) < 0) || check_hyperparameters(l, e) < 0)
         return -1;
     if (l->native) {
-        warn_idle(c);
         add_native(&w, program, request->bench);
         r->name = model_name(a, c);
     } else if (shell) {

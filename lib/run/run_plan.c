@@ -73,10 +73,20 @@ static int choose_nodes(struct run_start *l, struct err *e) {
 }
 
 // The nodes are known now, and so is the program for them.
+// Settings that were given and count only with another one.
+static void warn_idle(const struct config *c) {
+    static const char *const keys[] = {"train.outer_lr", "train.outer_momentum"};
+    for (size_t i = 0; c->train.local_steps <= 1 && i < sizeof keys / sizeof *keys; i++)
+        if (option_given(&c->set, keys[i]))
+            log_warn("a setting does nothing without train.local_steps", "setting=\"%s\"",
+                     config_where(c, keys[i]));
+}
+
 static int choose_trainer(struct run_start *l, struct err *e) {
     struct arena *a = l->context->arena;
     if (!l->native)
         return 0;
+    warn_idle(l->context->config);
     l->trainer = run_device_program(l->context->config->train.device, &l->inventory, l->indices,
                                     l->node_count, embedded_find("dttrain-cuda") != NULL, e);
     if (!l->trainer)

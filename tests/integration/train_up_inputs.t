@@ -36,11 +36,26 @@ refused 'an object that is to be sharded is named' "one object; mode = sharded i
 refused 'a pattern without a file is named' "no file of 's3://bucket/set' matches include" \
     --input x=s3://bucket/set --set 'inputs.x.include=*.tar'
 
+mkdir gz && touch gz/a.tar.gz
+dtdata put gz s3://bucket/gz >put.out || bail_out "$(cat put.out)"
+refused 'archives of a bucket that cannot be unpacked are refused' \
+    "input 'x': 'a.tar.gz': deliver = extract unpacks .tar and .tar.zst, not .tar.gz .try: gzip" \
+    --input x=s3://bucket/gz --set inputs.x.deliver=extract
+refused 'and those of this computer' "input 'x': 'a.tar.gz': deliver = extract unpacks" \
+    --input x=gz --set inputs.x.deliver=extract
+run dtctl train -f aws.toml -y --up --input x=set --set inputs.x.deliver=extract
+like "$status $err" "^2 .*input 'x': deliver = extract is for commands: the native trainer" \
+    'the native trainer does not unpack'
+is "$(made)" '' '  before a node is made'
+
 # ---- disks --------------------------------------------------------------------------------------
 truncate -s 9000000000 set/big
 refused 'inputs that exceed the disk of a node are refused' \
     'aws.root_gb.*the disk of a node has 8.6 GB, and its inputs have 9.0 GB' \
     --set aws.root_gb=8 --input x=set
+refused 'an archive and its tree need at least twice its size' \
+    'aws.root_gb.*the disk of a node has 17.2 GB, and its inputs have 18.0 GB' \
+    --set aws.root_gb=16 --input x=set --set inputs.x.deliver=extract
 run dtctl train -f aws.toml -y --up --dry-run --set aws.root_gb=64 --input x=set -- true
 like "$status $err" '^0 .*may not fit on its disk.*disk="68.7 GB" inputs="9.0 GB"' \
     'inputs beside which the system may not fit are a warning'

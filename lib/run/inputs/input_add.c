@@ -276,20 +276,6 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
     return 0;
 }
 
-// Names of archives that no node could unpack are refused here.
-static int check_archives(const struct run_start *l, const struct run_start_input *in,
-                          struct err *e) {
-    const struct manifest *m = in->manifest;
-    if (config_input_is_extracted(in->config) && l->native)
-        return err_set(e, ERR_CONFIG,
-                       "deliver = extract is for commands: the native trainer reads archives as "
-                       "they are (try: deliver = copy)");
-    for (size_t i = 0; config_input_is_extracted(in->config) && i < m->count; i++)
-        if (m->entries[i].kind != MANIFEST_FOLDER && extract_check_name(m->entries[i].path, e) < 0)
-            return -1;
-    return 0;
-}
-
 // Its archives lie where copy would leave them; workers get the tree beside it, or the one file
 // that is no archive in it.
 static void extract_on_nodes(struct run_start *l, const struct run_start_input *in,
@@ -316,7 +302,7 @@ int input_add_all(struct run_start *l, struct err *e) {
         *in = (struct run_start_input){.name = from->name, .source = from->source, .config = from};
         if (l->looked)
             input_look_take(l->looked, i, in);
-        if (add_input(l, in, e) < 0 || check_archives(l, in, e) < 0)
+        if (add_input(l, in, e) < 0)
             return err_wrap(e, "input '%s'", from->name);
         struct job_input *out = &l->spec.inputs[l->spec.input_count++];
         *out = (struct job_input){.name = in->name,

@@ -3,6 +3,7 @@
 #include "run/inputs/input_look.h"
 
 #include "base/log.h"
+#include "content/extract.h"
 #include "content/ignore.h"
 #include "provider/provider.h"
 #include "run/inputs/input_from_run.h"
@@ -78,6 +79,17 @@ static const char *const *patterns_of(struct arena *a, const struct run_start_in
     return all;
 }
 
+// Archives that no node could unpack are refused by their names.
+static int sort_and_check(const struct run_start_input *in, struct err *e) {
+    const struct manifest *m = in->manifest;
+    if (manifest_sort(in->manifest, e) < 0)
+        return -1;
+    for (size_t i = 0; config_input_is_extracted(in->config) && i < m->count; i++)
+        if (m->entries[i].kind != MANIFEST_FOLDER && extract_check_name(m->entries[i].path, e) < 0)
+            return -1;
+    return 0;
+}
+
 int input_look_here(struct context *s, struct run_start_input *in, bool folder, struct err *e) {
     struct manifest_rules rules = {.ignore_default = !in->run, .ignore = patterns_of(s->arena, in)};
     if (!folder && (in->config->include.count || in->config->exclude.count))
@@ -91,7 +103,7 @@ int input_look_here(struct context *s, struct run_start_input *in, bool folder, 
     if (in->run && in->manifest->files == 0)
         return err_set(e, ERR_CONFIG, "'%s': run '%s' left no file there", in->config->source,
                        in->run);
-    return manifest_sort(in->manifest, e);
+    return sort_and_check(in, e);
 }
 
 int input_look_remote(struct context *s, struct run_start_input *in, struct err *e) {
@@ -106,7 +118,7 @@ int input_look_remote(struct context *s, struct run_start_input *in, struct err 
     return (exclude->count && keep(in, exclude, true, e) < 0) ||
                    (include->count && keep(in, include, false, e) < 0)
                ? -1
-               : manifest_sort(in->manifest, e);
+               : sort_and_check(in, e);
 }
 
 // ---- before there are nodes ---------------------------------------------------------------------
