@@ -192,12 +192,23 @@ static int each_entry(struct extract *x,
     return 0;
 }
 
+static int cannot_write(const struct extract *x, struct err *e) {
+    char need[STR_HUMAN_BYTES_MAX], have[STR_HUMAN_BYTES_MAX];
+    struct err why = *e;
+    return err_set(e, why.code,
+                   "%s (%llu members of %s; %s were free; try: dtctl data ls, dtctl gc)", why.text,
+                   (unsigned long long)x->total.entries, str_human_bytes(need, x->total.bytes),
+                   str_human_bytes(have, x->free_bytes));
+}
+
 static int extract(struct extract *x, struct err *e) {
     const struct manifest_rules all = {.own_too = true};
     if (manifest_add_path(x->files, x->from, "", &all, e) < 0 || manifest_sort(x->files, e) < 0 ||
         file_disk_free(x->from, &x->free_bytes, e) < 0 || each_entry(x, check_entry, e) < 0 ||
-        tree_open(&x->place, x->dest, true, e) < 0 || each_entry(x, write_entry, e) < 0)
+        tree_open(&x->place, x->dest, true, e) < 0)
         return -1;
+    if (each_entry(x, write_entry, e) < 0)
+        return e->code == ERR_SYS ? cannot_write(x, e) : -1;
     if (!x->place.ready)
         return err_set(e, ERR_FORMAT, "its archives have no members");
     return file_sync_disk(x->place.staging, e) < 0 ? -1 : tree_switch(&x->place, e);
