@@ -17,7 +17,7 @@ struct inputs {
 };
 
 // Returns the name of an input, given its folder: NAME-HASH, NAME-HASH-ofN or NAME-HASH-ofN.INDEX,
-// and JOB_TREE_END behind the first two.
+// and JOB_TREE_END behind all of them.
 static const char *name_of(struct arena *a, const char *folder) {
     if (str_ends(folder, JOB_TREE_END))
         folder = arena_strndup(a, folder, strlen(folder) - strlen(JOB_TREE_END));

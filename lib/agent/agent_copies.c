@@ -131,8 +131,9 @@ void agent_copies_env(struct agent *a) {
     for (int i = 0; i < k->input_count; i++) {
         const struct job_input *in = &k->inputs[i];
         const char *name = env_variable(texts, "DTCTL_INPUT_", in->name);
-        env[n++] = (struct job_pair){
-            name, job_share_folder(texts, in->path, a->group_world, a->group_rank)};
+        char *share = job_share_folder(texts, in->path, a->group_world, a->group_rank);
+        env[n++] =
+            (struct job_pair){name, in->deal->extracts ? job_input_tree(texts, share) : share};
         env[n++] = (struct job_pair){
             arena_printf(texts, "%s_LIST", name),
             job_share_list(texts, k->run_dir, in->name, a->group_world, a->group_rank)};

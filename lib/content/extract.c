@@ -6,8 +6,11 @@
 #include "base/str.h"
 #include "content/manifest.h"
 #include "content/member_names.h"
+#include "sys/file_entries.h"
 
 #include <string.h>
+
+enum { LOCK_WAIT_MS = 24 * 3600 * 1000 }; // for another run with the same input
 
 struct extract {
     const char *from, *dest;
@@ -226,5 +229,32 @@ int extract_tree(const char *from, const char *dest, archive_tick *tick, void *c
     member_names_fini(&x.names);
     manifest_free(x.files);
     arena_fini(&x.arena);
+    return rc;
+}
+
+static int sweep(struct arena *a, const char *dest, struct err *e) {
+    const char *begin = arena_printf(a, "%s%s", file_base(dest), PLACE_NEW);
+    const char *dir = file_dir(a, dest);
+    int rc = 0;
+    struct file_entries in = file_entries_open(dir);
+    while (rc == 0 && file_entries_next(&in))
+        if (str_starts(in.name, begin))
+            rc = file_remove_tree(file_join(a, dir, in.name), e);
+    return file_entries_close(&in, rc, e);
+}
+
+int extract_once(const char *from, const char *dest, const char *locks, archive_tick *tick,
+                 void *ctx, bool *made, struct err *e) {
+    struct arena a = {0};
+    auto_close int lock_fd = -1;
+    const char *lock = arena_printf(&a, "%s/%s.lock", locks, file_base(dest));
+    int rc = file_make_dirs(locks, 0755, e);
+    if (rc == 0)
+        rc = file_lock(lock, "extract", LOCK_WAIT_MS, &lock_fd, e);
+    if (rc == 0 && !file_exists(dest)) {
+        *made = true;
+        rc = sweep(&a, dest, e) < 0 ? -1 : extract_tree(from, dest, tick, ctx, e);
+    }
+    arena_fini(&a);
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "content/extract.h"
 #include "copies/input_shares.h"
 #include "sys/file.h"
 
@@ -306,6 +307,20 @@ static bool comes_from_source(struct input_redeal *d, const struct input_shares 
     return placed;
 }
 
+static int unpack_share(const struct input_redeal *d, const struct input_shares *s, struct err *e) {
+    const struct keeper_state *k = d->keeper;
+    struct arena a = {0};
+    const char *folder = job_share_folder(&a, s->input->path, s->nodes, k->rank);
+    bool made = false;
+    int rc = s->input->deal->extracts ? extract_once(folder, job_input_tree(&a, folder),
+                                                     k->spec->locks, NULL, NULL, &made, e)
+                                      : 0;
+    if (made && rc == 0)
+        log_info("archives of an input were unpacked", "input=%s", s->input->name);
+    arena_fini(&a);
+    return rc;
+}
+
 static int bring_share(struct input_redeal *d, struct input_shares *s, struct err *e) {
     const struct keeper_state *k = d->keeper;
     struct arena a = {0};
@@ -327,6 +342,8 @@ static int bring_share(struct input_redeal *d, struct input_shares *s, struct er
     }
     if (rc == 0)
         rc = input_shares_write_list(s, k->spec->run_dir, k->rank, e);
+    if (rc == 0)
+        rc = unpack_share(d, s, e);
     if (rc == 0)
         note(d, KEEPER_DEALT, s->input->name, w.count - w.left, bytes_that_came(&w), "");
     arena_fini(&a);

@@ -47,7 +47,7 @@ struct keeper_spec {     // outlives the keeper
     const char *node;    // the name of this node
     int64_t every_ms;
     int replicas;                   // of the state on so many other nodes; 0: none
-    const char *store;              // the node's content store, for inputs
+    const char *store, *locks;      // for inputs: the node's content store, folder of its locks
     const struct job_input *inputs; // that are dealt anew, with absolute paths
     int input_count;
     int64_t source_ms;            // for files that no node has to come from the operator's side

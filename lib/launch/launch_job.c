@@ -117,6 +117,7 @@ static void take_keeper(struct launch *l, const struct job_spec *s, const char *
                              .every_ms = s->state_every_ms,
                              .replicas = s->state_replicas,
                              .store = file_join(l->arena, root, "cas"),
+                             .locks = file_join(l->arena, root, "tmp"),
                              .inputs = dealt,
                              .input_count = count,
                              .source_ms = l->agent.coordinator.rendezvous.rejoin_timeout_ms,

@@ -123,6 +123,7 @@ static int parse_deal(struct arena *a, const struct toml *t, struct job_input *i
     if (!toml_get(t, "shard"))
         return 0;
     d->shuffled = toml_get(t, "seed") != NULL;
+    d->extracts = toml_get_bool(t, "extracts", false);
     in->deal = d;
     return word_at(t, "shard", deal_shard_words, &d->shard, e) < 0 ||
                    word_at(t, "uneven", deal_uneven_words, &d->uneven, e) < 0 ||
@@ -261,6 +262,8 @@ static void format_input(struct strbuf *out, const struct job_input *in) {
     if (in->deal->shuffled)
         toml_write_int(out, "seed", in->deal->seed);
     toml_write_int(out, "replicas", in->deal->replicas);
+    if (in->deal->extracts)
+        toml_write_bool(out, "extracts", true);
 }
 
 void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out) {

@@ -11,7 +11,8 @@
 //                created_ms
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode streamed path absolute, or relative to the node's root
-//                    shard uneven seed replicas   dealt anew in each round (struct job_deal)
+//                    archives listed                     as in struct job_input
+//                    shard uneven seed replicas extracts dealt anew in each round (struct job_deal)
 //     [setup]    run hash               a script that prepares the node, once for each hash
 //     [bundle]   hash                   the archive of the command's environment
 //     [state]    replicas every_ms      copies of the state on other nodes; absent: none
@@ -49,6 +50,7 @@ struct job_deal {
     bool shuffled; // with this seed
     int64_t seed;  // 0 …
     int replicas;  // other nodes that keep the files of a share
+    bool extracts; // workers get job_input_tree of the share's folder
 };
 
 struct job_input {

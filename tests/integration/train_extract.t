@@ -70,6 +70,16 @@ for mode in replicated sharded; do
         'the members are there'
 done
 s3_stop
+openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out ca.pem -days 2 -subj /CN=x \
+    -addext 'subjectAltName=IP:127.0.0.1' 2>openssl.err
+s3_start CERTIFICATE="$WORK/ca.pem" KEY="$WORK/key.pem"
+export AWS_ENDPOINT_URL=${S3/http:/https:} SSL_CERT_FILE=$WORK/ca.pem
+dtdata put set s3://public/set >put.out || bail_out "$(cat put.out)"
+run dtctl train --set inputs.set.source="$AWS_ENDPOINT_URL/public/set/a/p1.tar" --shell "$list"
+is "$status $(grep -c '\] has ./m1$' <<<"$out")" '0 2' 'an https address is unpacked' ||
+    diag "$err"
+s3_stop
+unset SSL_CERT_FILE
 
 # ---- refused -------------------------------------------------------------------------------------
 refused() { # STATUS WHY OPTION…
@@ -93,8 +103,6 @@ refused 2 "'a.zip': deliver = extract unpacks .tar and .tar.zst, not .zip .try: 
     --dry-run --shell true
 refused 2 'unit = sample deals the members' --set inputs.set.mode=sharded \
     --set inputs.set.unit=sample --dry-run --shell true
-refused 2 'which deliver = extract does not allow' --set inputs.set.mode=sharded --nodes 1:2 \
-    --dry-run --shell true
 refused 2 'the native trainer reads archives as they are' --dry-run
 
 # ---- killed --------------------------------------------------------------------------------------

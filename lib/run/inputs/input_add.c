@@ -282,7 +282,7 @@ static void extract_on_nodes(struct run_start *l, const struct run_start_input *
                              struct job_input *out) {
     struct arena *a = l->context->arena;
     const char *tree;
-    if (!config_input_is_extracted(in->config))
+    if (!config_input_is_extracted(in->config) || in->elastic) // input_elastic_rule has it
         return;
     out->archives = node_path(l, in);
     out->path = tree = job_input_tree(a, out->archives);

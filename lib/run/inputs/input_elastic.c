@@ -24,13 +24,11 @@ _Static_assert((int)CONFIG_UNEVEN_PAD == DEAL_UNEVEN_PAD &&
 
 int input_elastic_check(const struct config *c, const struct config_input *in, struct err *e) {
     const char *what = config_input_is_streamed(in)       ? "deliver = stream"
-                       : config_input_is_extracted(in)    ? "deliver = extract"
                        : in->unit == CONFIG_UNIT_SAMPLE   ? "unit = sample"
                        : in->uneven == CONFIG_UNEVEN_DROP ? "uneven = drop"
                        : c->compat_sagemaker              ? "compat.sagemaker"
                                                           : NULL;
     const char *instead = config_input_is_streamed(in)       ? "deliver = copy"
-                          : config_input_is_extracted(in)    ? "deliver = copy"
                           : in->unit == CONFIG_UNIT_SAMPLE   ? "unit = file"
                           : in->uneven == CONFIG_UNEVEN_DROP ? "uneven = pad"
                                                              : "mode = replicated";
@@ -84,6 +82,7 @@ const struct job_deal *input_elastic_rule(struct arena *a, const struct config_i
     *d = (struct job_deal){
         .shard = config_input_shard(in), .uneven = in->uneven, .replicas = (int)in->replicas};
     d->shuffled = config_input_seed(in, &seed);
+    d->extracts = config_input_is_extracted(in);
     d->seed = (int64_t)seed;
     return d;
 }

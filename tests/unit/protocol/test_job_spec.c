@@ -40,11 +40,13 @@ static void test_defaults(void) {
     is_str(s.nproc_per_node, "3", "the number of processes is text");
 }
 
+static const struct job_deal deal = {
+    .shard = 2, .uneven = 3, .shuffled = true, .seed = 77, .replicas = 2, .extracts = true};
+
 static void test_round_trip(void) {
     static const char *const command[] = {"/bin/sh", "-c", "a \"b\"\n", NULL};
     struct job_pair env[] = {{"A", "1"}, {"B", ""}}, torchrun[] = {{"rdzv-id", "x"}};
     struct job_pair sagemaker[] = {{"hps", "{\"a\": \"\\n\"}"}};
-    struct job_deal deal = {.shard = 2, .uneven = 3, .shuffled = true, .seed = 77, .replicas = 2};
     struct job_input inputs[] = {{.name = "i", .path = "data/i", .mode = "sharded", .deal = &deal},
                                  {.name = "k", .path = "/k", .streamed = true}};
     struct job_spec s, r;
@@ -95,7 +97,8 @@ static void test_round_trip(void) {
        "the first input is read back");
     ok(!r.inputs[0].streamed && r.inputs[1].streamed, "a streamed input stays one");
     const struct job_deal *d = r.inputs[0].deal;
-    ok(d && d->shard == 2 && d->uneven == 3 && d->shuffled && d->seed == 77 && d->replicas == 2,
+    ok(d && d->shard == 2 && d->uneven == 3 && d->shuffled && d->seed == 77 && d->replicas == 2 &&
+           d->extracts,
        "the rule of a dealt input stays the same");
     ok(strcmp(r.inputs[1].path, "/k") == 0 && strcmp(r.inputs[1].mode, "replicated") == 0,
        "every node has all of an input");
