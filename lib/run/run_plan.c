@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides the parameters of a run: its name, its nodes, its command.
+// Decides the parameters of a run: its name, id and secret key, its nodes, its command.
 #include "run/results/results_upload.h"
 #include "run/run_start.h"
 
@@ -72,7 +72,6 @@ static int choose_nodes(struct run_start *l, struct err *e) {
     return 0;
 }
 
-// The nodes are known now, and so is the program for them.
 // Settings that were given and count only with another one.
 static void warn_idle(const struct config *c) {
     static const char *const keys[] = {"train.outer_lr", "train.outer_momentum"};
@@ -82,6 +81,7 @@ static void warn_idle(const struct config *c) {
                      config_where(c, keys[i]));
 }
 
+// The nodes are known now, and so is the program for them.
 static int choose_trainer(struct run_start *l, struct err *e) {
     struct arena *a = l->context->arena;
     if (!l->native)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks: runs of one name. A task comes after others, and a finished run of the same key is reused
-// for a new one.
+// Tasks: runs of one name. A task comes after others, and a finished run of the same reuse key
+// stands in for a new one. (The secret key of a run is in struct job_spec.)
 //
-// The key has a hash of each part that decides a result: command, processes per node, files of the
-// working folder, inputs, setup, environment, settings of the native trainer, layout of outputs,
-// and the keys of the runs that it comes after. The number of nodes and the programs of dtctl are
-// no part of it.
+// The reuse key has a hash of each part that decides a result: command, processes per node, files
+// of the working folder, inputs, setup, environment, settings of the native trainer, layout of
+// outputs, and the reuse keys of the runs that it comes after. The number of nodes and the programs
+// of dtctl are no part of it.
 #ifndef RUN_TASK_H
 #define RUN_TASK_H
 
 #include "run/run_start.h"
 
-// Sets l->run.key; call after run_start_files.
+// Sets l->run.key, the reuse key; call after run_start_files.
 void task_key(struct run_start *l);
 // The hash of a part of a run's key: command, files, inputs, setup, env, outputs or after. NULL:
 // the key has no such part.

@@ -256,7 +256,7 @@ int trainer_local_steps_judge_change(struct step_run *r, struct err *e);
 int trainer_local_steps_end(struct trainer *t, struct step_times *times, struct err *e);
 // The inner optimizer state of all ranks becomes their mean.
 int trainer_local_steps_share(struct trainer *t, struct err *e);
-// trainer_exchange.c: the numbers of a bucket between ranks. Between a start and its end nothing
+// trainer_gradients.c: the numbers of a bucket between ranks. Between a start and its end nothing
 // may touch them. number: of the bucket among all of this rank.
 void trainer_own_part(const struct trainer *t, const struct bucket *b, size_t *begin,
                       size_t *end); // the part of a bucket that this rank updates
@@ -268,7 +268,7 @@ int trainer_collect_start(struct trainer *t, struct chunk *c, struct bucket *b, 
                           struct err *e); // parameters
 int trainer_collect_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
                         struct err *e);
-// trainer_device.c: collectives of numbers that lie on devices.
+// trainer_collectives.c: collectives of numbers that lie on devices.
 int trainer_device_open(struct trainer *t, struct err *e); // where the options want it
 // The parts of it that need no trainer. choose: 1, open; 0: none, and e says why if asked for.
 int trainer_device_compare(const struct trainer_config *config, struct comm *comm, struct err *e);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the plan of a run with the functions that open a trainer, up to the allocation of memory.
+// Predicts the memory and the work of each rank: the functions that open a trainer, up to the
+// allocation of memory.
 #include "base/arena.h"
 #include "comm/shm.h"
 #include "nn/recompute.h"
@@ -225,7 +226,7 @@ static int make(struct plan *p, const struct trainer_config *config, struct err 
     count_traffic(p);
     if (plan_ranks(p, config, e) < 0 || trainer_plan_measure(p, e) < 0)
         return -1;
-    struct forecast_time *time = heap_alloc((size_t)p->t->mesh.pipe * sizeof *time);
+    struct step_forecast_time *time = heap_alloc((size_t)p->t->mesh.pipe * sizeof *time);
     int r = trainer_plan_time(p, NULL, time, e);
     for (int i = 0; i < p->t->mesh.pipe; i++)
         p->rank[i].time = time[i];

@@ -4,7 +4,7 @@
 #define TRAINER_TRAINER_PLAN_IMPL_H
 
 #include "nn/layer_cost.h"
-#include "trainer/forecast.h"
+#include "trainer/step_forecast.h"
 #include "trainer/trainer_impl.h"
 #include "trainer/trainer_plan.h"
 
@@ -39,7 +39,7 @@ struct plan_rank {
     int rank;
     size_t memory[PLAN_MEMORY_KINDS], memory_all;
     struct step_program program;
-    struct forecast_time time;
+    struct step_forecast_time time;
 };
 
 // The exchanges of a stage in a step; of gradients, with local steps, in a round.
@@ -65,8 +65,8 @@ struct plan {
 // trainer_plan_measure.c
 int trainer_plan_measure(struct plan *p, struct err *e);
 // trainer_plan_time.c: times of the ranks from those of the layers; gpu NULL: as measured.
-int trainer_plan_time(struct plan *p, const struct forecast_gpu *gpu, struct forecast_time *out,
-                      struct err *e);
+int trainer_plan_time(struct plan *p, const struct step_forecast_gpu *gpu,
+                      struct step_forecast_time *out, struct err *e);
 // trainer_plan_print.c
 int trainer_plan_print(struct plan *p, struct strbuf *out, struct err *e);
 

@@ -20,14 +20,14 @@ static const char *const bound_texts[BOUNDS] = {
     "waits for gradients or parameters of other ranks"};
 
 // The rank that is busiest decides.
-static const struct forecast_time *busiest(const struct plan *p) {
-    const struct forecast_time *most = &p->rank[0].time;
+static const struct step_forecast_time *busiest(const struct plan *p) {
+    const struct step_forecast_time *most = &p->rank[0].time;
     for (int i = 1; i < p->t->mesh.pipe; i++)
         most = p->rank[i].time.compute > most->compute ? &p->rank[i].time : most;
     return most;
 }
 
-static enum bound bound_of(const struct forecast_time *x) {
+static enum bound bound_of(const struct step_forecast_time *x) {
     if (x->compute >= x->stages && x->compute >= x->network)
         return BOUND_COMPUTE;
     return x->stages >= x->network ? BOUND_STAGES : BOUND_NETWORK;
@@ -85,7 +85,7 @@ static int stage_of(const struct plan *p, int layer) {
 // ---- GPUs --------------------------------------------------------------------------------------
 
 struct gpu_line {
-    const struct forecast_gpu *gpu;
+    const struct step_forecast_gpu *gpu;
     double step_s;
     bool fits, bf16;
 };
@@ -98,8 +98,9 @@ static size_t device_bytes(const struct plan *p) {
 // 0 lines where a pipeline asks for processors.
 static int gpu_lines(struct plan *p, struct gpu_line *line, int room, struct err *e) {
     int count = 0;
-    for (const struct forecast_gpu *g = forecast_gpus; g->name && p->t->mesh.pipe == 1; g++) {
-        struct forecast_time time;
+    for (const struct step_forecast_gpu *g = step_forecast_gpus; g->name && p->t->mesh.pipe == 1;
+         g++) {
+        struct step_forecast_time time;
         must(count < room);
         if (trainer_plan_time(p, g, &time, e) < 0)
             return -1;
@@ -217,7 +218,7 @@ static void print_traffic(const struct plan *p, struct strbuf *out) {
 }
 
 static void print_time(const struct plan *p, struct strbuf *out) {
-    const struct forecast_time *x = busiest(p);
+    const struct step_forecast_time *x = busiest(p);
     double step = x->step > 0 ? x->step : 1;
     strbuf_addf(out,
                 "\npredicted, not measured: %.1f ms a step, %.1f images/s, %.1f GFLOP/s a rank\n",
@@ -304,7 +305,7 @@ static void json_stages(const struct plan *p, struct json_out *j) {
 
 static void print_json(const struct plan *p, const struct gpu_line *line, int count,
                        struct strbuf *out) {
-    const struct forecast_time *x = busiest(p);
+    const struct step_forecast_time *x = busiest(p);
     struct json_out j;
     json_open(&j, out);
     json_object(&j, NULL);

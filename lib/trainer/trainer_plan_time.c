@@ -12,7 +12,7 @@
 #define OUTER_TOUCHES     16.0  // numbers that the end of a round reads or writes of a parameter
 
 // Seconds of a layer for so many images.
-static void layer_time(const struct plan *p, int layer, int n, const struct forecast_gpu *gpu,
+static void layer_time(const struct plan *p, int layer, int n, const struct step_forecast_gpu *gpu,
                        double *forward, double *backward) {
     const struct plan_layer *l = &p->layer[layer];
     const struct layer_cost *c = &l->cost;
@@ -30,7 +30,7 @@ static void layer_time(const struct plan *p, int layer, int n, const struct fore
 }
 
 // Of the layers that run again before backward of this one.
-static double again_time(const struct plan *p, int layer, const struct forecast_gpu *gpu) {
+static double again_time(const struct plan *p, int layer, const struct step_forecast_gpu *gpu) {
     double sum = 0, forward, backward;
     for (int i = p->layer[layer].again_from; i && i < layer; i++) {
         layer_time(p, i, p->t->micro_batch, gpu, &forward, &backward);
@@ -41,7 +41,7 @@ static double again_time(const struct plan *p, int layer, const struct forecast_
 
 // Half of an all-reduce: a reduce-scatter, or an all-gather, of so many bytes.
 static double half_s(const struct plan *p, const struct plan_traffic *x, double bytes,
-                     const struct forecast_gpu *gpu) {
+                     const struct step_forecast_gpu *gpu) {
     double local = 0, network = 0, bits = p->request->network_bits_per_s;
     if (x->local > 1 && !gpu && p->moved_bytes_per_s > 0)
         local = SHARED_COPIES / 2 * bytes * x->local / p->moved_bytes_per_s;
@@ -58,7 +58,7 @@ static double send_s(const struct plan *p, const struct plan_traffic *x) {
 }
 
 static void bucket_time(const struct plan *p, int part, const struct bucket *b,
-                        const struct forecast_gpu *gpu, struct forecast_bucket *out) {
+                        const struct step_forecast_gpu *gpu, struct step_forecast_bucket *out) {
     const struct trainer *t = p->t;
     const struct nn_model *m = &t->part[part].model;
     const struct plan_traffic *x = &p->traffic[part];
@@ -81,15 +81,15 @@ static void bucket_time(const struct plan *p, int part, const struct bucket *b,
         out->reduce *= 2; // a change travels as gradients do
 }
 
-static void stage_time(const struct plan *p, int part, const struct forecast_gpu *gpu,
-                       struct arena *a, struct forecast_stage *out) {
+static void stage_time(const struct plan *p, int part, const struct step_forecast_gpu *gpu,
+                       struct arena *a, struct step_forecast_stage *out) {
     const struct trainer *t = p->t;
     const struct bucket_list *list = &t->part[part].buckets;
     const struct nn_model *m = &t->part[part].model;
     int shift = m->first_layer ? m->first_layer - 1 : 0;
     double forward, backward;
     out->buckets = list->count;
-    out->bucket = arena_new(a, struct forecast_bucket, (size_t)list->count);
+    out->bucket = arena_new(a, struct step_forecast_bucket, (size_t)list->count);
     out->send = send_s(p, &p->traffic[part]);
     for (int i = 1; i < m->layers; i++) {
         layer_time(p, i + shift, t->micro_batch, gpu, &forward, &backward);
@@ -100,13 +100,13 @@ static void stage_time(const struct plan *p, int part, const struct forecast_gpu
 }
 
 // A step has its share of the end of its round.
-static int add_round(const struct plan *p, const struct forecast_stage *stage,
-                     struct forecast_time *out, struct err *e) {
+static int add_round(const struct plan *p, const struct step_forecast_stage *stage,
+                     struct step_forecast_time *out, struct err *e) {
     const struct round *round = &p->t->round;
-    struct forecast_time end;
+    struct step_forecast_time end;
     if (!round->steps)
         return 0;
-    if (forecast_run(&round->program, 1, stage, 1, &end, e) < 0)
+    if (step_forecast_run(&round->program, 1, stage, 1, &end, e) < 0)
         return -1;
     double share = 1 / (double)round->steps;
     out->step += end.step * share;
@@ -115,17 +115,17 @@ static int add_round(const struct plan *p, const struct forecast_stage *stage,
     return 0;
 }
 
-int trainer_plan_time(struct plan *p, const struct forecast_gpu *gpu, struct forecast_time *out,
-                      struct err *e) {
+int trainer_plan_time(struct plan *p, const struct step_forecast_gpu *gpu,
+                      struct step_forecast_time *out, struct err *e) {
     const struct trainer *t = p->t;
     struct arena a = {0};
-    struct forecast_stage *stage = arena_new(&a, struct forecast_stage, (size_t)t->parts);
+    struct step_forecast_stage *stage = arena_new(&a, struct step_forecast_stage, (size_t)t->parts);
     struct step_program *program = arena_new(&a, struct step_program, (size_t)t->mesh.pipe);
     for (int i = 0; i < t->parts; i++)
         stage_time(p, i, gpu, &a, &stage[i]);
     for (int i = 0; i < t->mesh.pipe; i++)
         program[i] = p->rank[i].program;
-    int r = forecast_run(program, t->mesh.pipe, stage, t->chunks, out, e);
+    int r = step_forecast_run(program, t->mesh.pipe, stage, t->chunks, out, e);
     if (r == 0)
         r = add_round(p, stage, out, e);
     arena_fini(&a);
