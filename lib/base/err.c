@@ -14,9 +14,8 @@
 static const struct {
     const char *name;
     int status;
-    const char *meaning;
 } codes[] = {
-#define X(code, name, status, text) [code] = {name, status, text},
+#define X(code, name, status, text) [code] = {name, status},
     ERR_CODES(X)
 #undef X
 };
@@ -104,10 +103,6 @@ const char *err_name(enum err_code code) {
 
 int err_status(enum err_code code) {
     return codes[code].status;
-}
-
-const char *err_meaning(enum err_code code) {
-    return codes[code].meaning;
 }
 
 void err_bug(const char *file, int line, const char *what) {

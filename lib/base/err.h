@@ -60,9 +60,8 @@ int err_set_lines(struct err *e, enum err_code code, const char *lines);
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 void err_clear(struct err *e);
-const char *err_name(enum err_code code);    // "timeout"
-int err_status(enum err_code code);          // process exit status
-const char *err_meaning(enum err_code code); // for the manual
+const char *err_name(enum err_code code); // "timeout"
+int err_status(enum err_code code);       // process exit status
 
 // A broken invariant: prints to standard error and aborts, also in release builds.
 #define must(cond) ((cond) ? (void)0 : err_bug(__FILE__, __LINE__, #cond))

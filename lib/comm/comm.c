@@ -404,13 +404,6 @@ int comm_wait(struct comm *c, uint64_t ticket, struct err *e) {
     return bad;
 }
 
-bool comm_done(struct comm *c, uint64_t ticket) {
-    pthread_mutex_lock(&c->lock);
-    bool done = c->done >= ticket || c->broken.code != ERR_NONE;
-    pthread_mutex_unlock(&c->lock);
-    return done;
-}
-
 int comm_all_reduce(struct comm *c, float *buf, size_t count, enum comm_op op, struct err *e) {
     const struct comm_call call = {
         .kind = COMM_ALL_REDUCE, .type = COMM_F32, .op = op, .buf = buf, .count = count};

@@ -111,7 +111,6 @@ int comm_split(struct comm **out, struct comm *parent, int color, int key, struc
 int comm_start(struct comm *c, const struct comm_call *call, uint64_t *ticket, struct err *e);
 // Until that operation, and so all started before it, is done.
 int comm_wait(struct comm *c, uint64_t ticket, struct err *e);
-bool comm_done(struct comm *c, uint64_t ticket); // without waiting; also true when broken
 
 // Blocking: runs after all operations started before it.
 int comm_do(struct comm *c, const struct comm_call *call, struct err *e);

@@ -6,7 +6,6 @@
 #include "data/loader.h"
 
 #include "base/arena.h"
-#include "base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -38,12 +37,11 @@ struct loader {
     // Under the lock.
     const struct sampler *sampler; // NULL: no pass
     bool augment, stop;
-    uint64_t batches; // of the pass
-    uint64_t claimed; // batches of which the threads took the first samples
-    int next;         // sample of the last of them that is free; its n: none is
-    uint64_t given;   // batches handed out; the last one of them is still the consumer's
-    int busy;         // threads that fill in samples now
-    int64_t waited_ns;
+    uint64_t batches;  // of the pass
+    uint64_t claimed;  // batches of which the threads took the first samples
+    int next;          // sample of the last of them that is free; its n: none is
+    uint64_t given;    // batches handed out; the last one of them is still the consumer's
+    int busy;          // threads that fill in samples now
     struct err *error; // why the pass ended early; NULL: it did not
 };
 
@@ -327,14 +325,11 @@ void loader_start(struct loader *l, const struct sampler *s, bool augment) {
 // Under the lock: waits for the batch. Without threads the consumer does the work.
 static void loader_wait(struct loader *l, uint64_t number) {
     struct claim c;
-    int64_t start = clock_mono_ns();
     while (!loader_ready(l, number))
         if (l->threads > 0)
             pthread_cond_wait(&l->done, &l->lock);
         else if (loader_claim(l, &c))
             loader_work(l, &c, l->config.threads);
-    if (l->threads > 0)
-        l->waited_ns += clock_mono_ns() - start;
 }
 
 const struct loader_batch *loader_next(struct loader *l) {
@@ -369,8 +364,4 @@ int loader_failed(const struct loader *l, struct err *e) {
 
 uint64_t loader_batches(const struct loader *l) {
     return l->batches;
-}
-
-int64_t loader_waited_ns(const struct loader *l) {
-    return l->waited_ns;
 }

@@ -63,7 +63,6 @@ const struct loader_batch *loader_next(struct loader *l);
 // 0, or -1 with the reason why loader_next gave no batch: of several errors, that of the lowest
 // position.
 int loader_failed(const struct loader *l, struct err *e);
-uint64_t loader_batches(const struct loader *l);  // of the pass
-int64_t loader_waited_ns(const struct loader *l); // time loader_next has waited since loader_open
+uint64_t loader_batches(const struct loader *l); // of the pass
 
 #endif

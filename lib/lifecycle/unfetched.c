@@ -113,13 +113,6 @@ const char *unfetched_names(const struct unfetched *l) {
     return words;
 }
 
-const char *unfetched_words(const struct unfetched *l) {
-    if (l->count == 0)
-        return "";
-    return arena_printf(l->fleet->context->arena, " (%zu run%s not fetched)", l->count,
-                        l->count == 1 ? "" : "s");
-}
-
 static const char *verb(const char *what) {
     return str_ends(what, "s") || strstr(what, " and ") ? "are" : "is";
 }

@@ -38,8 +38,6 @@ struct unfetched {
 
 int unfetched_find(struct fleet *f, const struct unfetched_rules *rules, struct unfetched *out,
                    struct err *e);
-// " (1 run not fetched)", or "" when nothing would be lost.
-const char *unfetched_words(const struct unfetched *l);
 void unfetched_show(const struct unfetched *l);
 // 0: nothing remains to be lost, or the rules permit the loss.
 int unfetched_settle(struct unfetched *l, struct err *e);

@@ -66,10 +66,6 @@ const char *transport_node(const struct transport_link *l) {
     return l->target.node;
 }
 
-bool transport_is_up(const struct transport_link *l) {
-    return l->state == TRANSPORT_UP;
-}
-
 bool transport_is_local(const struct transport_link *l) {
     return l->kind == &transport_local;
 }
@@ -184,13 +180,6 @@ void transport_run_send_end(struct transport_run *r) {
     r->link->kind->run_wake(r);
 }
 
-void transport_run_pause(struct transport_run *r, bool paused) {
-    if (r->paused == paused || r->closed || r->ended)
-        return;
-    r->paused = paused;
-    r->link->kind->run_wake(r);
-}
-
 void transport_run_resize(struct transport_run *r, int columns, int rows) {
     if (!r->closed && !r->ended)
         r->link->kind->run_resize(r, columns, rows);
@@ -255,10 +244,6 @@ struct transport_run *transport_run_unpark(struct transport_link *l, const char 
     l->parked = NULL;
     give_to(r, events, ctx);
     return r;
-}
-
-struct transport_link *transport_run_link(const struct transport_run *r) {
-    return r->link;
 }
 
 void transport_run_release(struct transport_run *r) {

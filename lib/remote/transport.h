@@ -114,7 +114,7 @@ struct transport {
     void (*close)(struct transport_link *l);
     struct transport_run *(*run)(struct transport_link *l, const struct transport_command *c,
                                  struct err *e);
-    void (*run_wake)(struct transport_run *r); // input was added or ended, or pause changed
+    void (*run_wake)(struct transport_run *r); // input was added or ended
     void (*run_resize)(struct transport_run *r, int columns, int rows);
     void (*run_close)(struct transport_run *r); // stop the command as far as possible, free the run
     int64_t (*distance_us)(const struct transport_link *l); // NULL: none
@@ -135,7 +135,6 @@ struct transport_link *transport_open_again(const struct transport_link *l,
                                             const struct transport_link_events *events, void *ctx,
                                             struct err *e);
 const char *transport_node(const struct transport_link *l);
-bool transport_is_up(const struct transport_link *l);
 bool transport_is_local(const struct transport_link *l);
 // The least round trip of a request so far; 0 for local nodes.
 int64_t transport_round_trip_us(const struct transport_link *l);
@@ -157,10 +156,8 @@ size_t transport_run_send(struct transport_run *r, const void *p, size_t len);
 size_t transport_run_room(const struct transport_run *r);
 size_t transport_run_unsent(const struct transport_run *r);
 void transport_run_send_end(struct transport_run *r); // end of file after the queued bytes
-void transport_run_pause(struct transport_run *r, bool paused); // stop reading output for a while
 void transport_run_resize(struct transport_run *r, int columns, int rows); // pty only
 void transport_run_close(struct transport_run *r);                         // hangs up; no callback
-struct transport_link *transport_run_link(const struct transport_run *r);
 
 // Runs a short command to its end and returns all its output, up to a limit.
 enum { TRANSPORT_COLLECT_BYTES_MAX = 1 << 20 };

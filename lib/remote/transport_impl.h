@@ -43,7 +43,7 @@ struct transport_run {
     void *ctx;
     void (*drop)(void *ctx); // called when the run is freed; may be NULL
     struct transport_input input;
-    bool input_ended, paused, room_wanted;
+    bool input_ended, room_wanted;
     bool ended;  // on_end was called
     bool closed; // by the caller
 };

@@ -98,7 +98,7 @@ static void run_maybe_end(struct local_run *r, bool give_up) {
 
 static void read_from(struct local_run *r, struct watch *w, int *fd, bool is_stderr) {
     static char buf[LOCAL_READ_BYTES]; // one thread; callbacks do not keep it
-    for (int i = 0; i < LOCAL_READS_PER_EVENT_MAX && *fd >= 0 && !r->run.paused; i++) {
+    for (int i = 0; i < LOCAL_READS_PER_EVENT_MAX && *fd >= 0; i++) {
         ssize_t n = read(*fd, buf, sizeof buf);
         if (n > 0) {
             transport_notify_output(&r->run, is_stderr, buf, (size_t)n);
@@ -143,10 +143,7 @@ static void on_linger(struct timer *t) {
     struct local_run *r = container_of(t, struct local_run, linger);
     struct local_link *l = local_of(&r->run);
     link_enter(l);
-    if (r->run.paused)
-        timer_start(r->run.link->env->loop, t, LOCAL_LINGER_MS, on_linger);
-    else
-        run_maybe_end(r, true);
+    run_maybe_end(r, true);
     link_leave(l);
 }
 
@@ -225,11 +222,6 @@ static void on_kick(struct timer *t) {
         write_input(r);
         r->in.cb = on_in;
         input_watch(r);
-        unsigned want = t_run->paused ? 0 : LOOP_READ;
-        if (r->out.loop)
-            watch_modify(&r->out, want);
-        if (r->err.loop)
-            watch_modify(&r->err, want);
     }
     link_leave(l);
 }

@@ -141,8 +141,7 @@ static bool is_ahead(struct ssh_run *r) {
     unsigned long left = libssh2_channel_window_write(r->channel);
     r->window = left > r->window ? left : r->window;
     int64_t us = transport_round_trip_us(r->run.link); // falls with quicker answers
-    return r->openssh && us > 0 && us < LINK_NEAR_US && !r->run.paused &&
-           r->window - left >= LINK_NEAR_BYTES;
+    return r->openssh && us > 0 && us < LINK_NEAR_US && r->window - left >= LINK_NEAR_BYTES;
 }
 
 static void write_input(struct ssh_run *r) {
@@ -193,8 +192,6 @@ static bool notify_output(struct ssh_run *r, bool is_stderr, const char *p, size
 static int read_output(struct ssh_run *r, int stream) {
     static char buf[LINK_READ_BYTES]; // one thread; callbacks do not keep it
     for (int i = 0; i < LINK_READS_PER_STEP_MAX; i++) {
-        if (r->run.paused && !r->run.closed)
-            return 0;
         ssize_t n = libssh2_channel_read_ex(r->channel, stream, buf, sizeof buf);
         if (session_fail(r, n) || n <= 0)
             return 0;
@@ -265,7 +262,7 @@ static int step_on(struct ssh_run *r) {
     if (more)
         ssh_kick(session_of(r));
     // The end of output is not the end: the status and the close follow.
-    if (more || r->run.paused || !libssh2_channel_eof(r->channel))
+    if (more || !libssh2_channel_eof(r->channel))
         return r->run.closed;
     int rc = libssh2_channel_wait_closed(r->channel);
     if (session_fail(r, rc) || rc != 0)

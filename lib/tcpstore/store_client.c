@@ -155,7 +155,7 @@ static int cancel_wait(struct store_client *c, struct err *e) {
     return 0;
 }
 
-// Reads the answer to WAIT or BARRIER, or cancels the wait and returns ERR_TIMEOUT.
+// Reads the answer to WAIT, or cancels the wait and returns ERR_TIMEOUT.
 static int await_answer(struct store_client *c, const char *key, int timeout_ms, struct err *e) {
     int64_t end = clock_mono_ms() + timeout_ms;
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -252,17 +252,4 @@ int store_client_delete(struct store_client *c, const char *key, struct err *e) 
     if (request_send(c, &b, e) < 0 || reply_uint(c, &count, 8, e) < 0)
         return -1;
     return count > 0;
-}
-
-int store_client_barrier(struct store_client *c, const char *key, int64_t count, int timeout_ms,
-                         struct err *e) {
-    if (check_sizes(key, 0, e) < 0)
-        return -1;
-    struct strbuf b = {0};
-    strbuf_addc(&b, STORE_OP_BARRIER);
-    request_key(&b, key);
-    request_uint(&b, (uint64_t)count, 8);
-    if (request_send(c, &b, e) < 0)
-        return -1;
-    return await_answer(c, key, timeout_ms, e);
 }

@@ -51,8 +51,5 @@ int store_client_wait(struct store_client *c, const char *key, int timeout_ms, s
 int store_client_check(struct store_client *c, const char *key, struct err *e);
 int store_client_delete(struct store_client *c, const char *key,
                         struct err *e); // 1 if it was there
-// Returns when `count` clients have called it with the same key. A key can be used once.
-int store_client_barrier(struct store_client *c, const char *key, int64_t count, int timeout_ms,
-                         struct err *e);
 
 #endif

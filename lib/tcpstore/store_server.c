@@ -217,7 +217,3 @@ void store_server_allow(struct store_server *s, const struct net_address *hosts,
     s->allowed_count = count;
     s->restricted = true;
 }
-
-struct store_figures store_server_figures(const struct store_server *s) {
-    return store_figures(s->store);
-}

@@ -27,6 +27,5 @@ int store_server_port(const struct store_server *s);
 void store_server_allow(struct store_server *s, const struct net_address *hosts, size_t count);
 // Takes a connected, non-blocking socket before its first byte is read.
 void store_server_adopt(struct store_server *s, int fd, const struct net_address *peer);
-struct store_figures store_server_figures(const struct store_server *s);
 
 #endif

@@ -6,10 +6,6 @@
 
 #include <stdio.h>
 
-void meter_reset(struct meter *m) {
-    *m = (struct meter){0};
-}
-
 void meter_add(struct meter *m, double value, int64_t weight) {
     m->value = value;
     m->sum += value * (double)weight;

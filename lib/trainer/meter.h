@@ -8,12 +8,11 @@
 
 #include <stdint.h>
 
-// The last value and the mean of all since meter_reset.
+// The last value and the mean of all; zero at first.
 struct meter {
     double value, sum;
     int64_t count;
 };
-void meter_reset(struct meter *m);
 void meter_add(struct meter *m, double value, int64_t weight);
 double meter_mean(const struct meter *m);
 

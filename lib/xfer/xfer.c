@@ -97,10 +97,6 @@ void xfer_free(struct xfer *x) {
     free(x);
 }
 
-const char *xfer_node_name(const struct xfer *x) {
-    return x->node;
-}
-
 // ---- channels ---------------------------------------------------------------------------------
 
 // The name for parking an agent. Agents of one program and folder are interchangeable.

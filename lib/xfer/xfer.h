@@ -87,6 +87,5 @@ struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *sp
 struct xfer *xfer_fetch(struct transport_link *l, const struct xfer_fetch_spec *spec,
                         const struct xfer_events *events, void *ctx, struct err *e);
 void xfer_cancel(struct xfer *x); // no callback; received data is kept for the next attempt
-const char *xfer_node_name(const struct xfer *x);
 
 #endif
