@@ -12,6 +12,7 @@
 #include "fleet/owner.h"
 #include "lifecycle/down.h"
 #include "provider/cluster_backup.h"
+#include "run/digest_key.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -240,7 +241,9 @@ static int bring_up_made(struct context *s, struct leaving *l, struct provider_m
     out->phases = made->phases;
     result = settle(s, &f, made, l, result, e);
     struct err leaving = {0};
-    if (cluster_backup_leave(&f, &leaving) < 0 && result == 0) {
+    char key[DIGEST_KEY_BYTES]; // the backup has it
+    if ((digest_key_read(s, key, &leaving) < 0 || cluster_backup_leave(&f, &leaving) < 0) &&
+        result == 0) {
         *e = leaving;
         result = -1;
     }

@@ -21,6 +21,7 @@ enum { KIND_COUNT = sizeof KINDS / sizeof KINDS[0] };
 const char *const record_files[] = {
     "id_ed25519.pub",
     "owner",
+    "digest.key",
     "known_hosts",
     "up.toml",
     "terraform/lease",

@@ -237,6 +237,8 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
         choose_trainer(l, e) < 0 || check_parallel(l, e) < 0 || find_resume(l, e) < 0)
         return -1;
     fill_spec(l);
+    if (digest_key_read(s, l->digest_key, e) < 0)
+        return -1;
     run_start_settings(l);
     return task_env(l, e);
 }

@@ -16,23 +16,25 @@
 
 enum { DIGITS = 16 }; // of a digest
 
-static const char *digest_of(struct arena *a, const char *name, const char *value) {
+static const char *digest_of(const struct run_start *l, const char *name, const char *value) {
     struct hash h;
     unsigned char digest[HASH_BYTES];
     char hex[HASH_HEX_BYTES];
     hash_init(&h);
+    hash_add(&h, l->digest_key, sizeof l->digest_key);
     hash_add(&h, name, strlen(name) + 1);
     hash_add(&h, value, strlen(value));
     hash_final(&h, digest);
     hash_hex(hex, digest);
-    return arena_strndup(a, hex, DIGITS);
+    return arena_strndup(l->context->arena, hex, DIGITS);
 }
 
-static struct option_map digests_of(struct arena *a, const struct option_map *env) {
+static struct option_map digests_of(const struct run_start *l, const struct option_map *env) {
+    struct arena *a = l->context->arena;
     struct option_map out = {.items = arena_new(a, struct option_pair, env->count + 1)};
     for (size_t i = 0; i < env->count; i++)
         out.items[out.count++] = (struct option_pair){
-            env->items[i].name, digest_of(a, env->items[i].name, env->items[i].value)};
+            env->items[i].name, digest_of(l, env->items[i].name, env->items[i].value)};
     return out;
 }
 
@@ -69,5 +71,5 @@ void run_start_settings(struct run_start *l) {
     r->types = types_of(a, l);
     r->settings = l->native ? render_map(a, &c->set, train_tables)
                             : hyperparameters_of(a, &c->hyperparameters);
-    r->env = digests_of(a, &c->env);
+    r->env = digests_of(l, &c->env);
 }

@@ -2,7 +2,7 @@
 // Starts a run: plan, send, start. follow.h follows it.
 //
 //     struct run_start l;
-//     run_start_plan(&l, context, &request, e); // changes nothing outside l
+//     run_start_plan(&l, context, &request, e); // changes nothing outside l but a new digest.key
 //     run_start_files(&l, e); // hashes the files to send
 //     run_start_connect(&l, &fleet, e); run_start_send(&l, e); run_start_agents(&l, e);
 //     run_start_close(&l);
@@ -15,6 +15,7 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_transfer.h"
 #include "protocol/job_spec.h"
+#include "run/digest_key.h"
 #include "run/inputs/input_parts.h"
 
 enum {
@@ -88,8 +89,9 @@ struct run_start {
     size_t *indices; // of the chosen nodes in the inventory, by rank
     size_t node_count;
     struct run run;
-    struct job_spec spec;    // the part that is the same on every node
-    int own_env_count;       // of spec.env: the user's, not the names of runs
+    struct job_spec spec; // the part that is the same on every node
+    int own_env_count;    // of spec.env: the user's, not the names of runs
+    char digest_key[DIGEST_KEY_BYTES];
     const char **after_keys; // of the runs that task.after found
     size_t after_count;
     struct manifest *common;          // programs, work folder, replicated inputs

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static const char KEY_FORMAT[] = "1"; // changes with what the parts of a key hold
+static const char KEY_FORMAT[] = "2"; // changes with what the parts of a key hold
 enum { KEY_DIGITS = 32 };             // of the hash of a part
 
 // ---- the key ------------------------------------------------------------------------------------
@@ -67,7 +67,9 @@ static void add_setup(struct hash *h, const struct run_start *l) {
     add_text(h, l->spec.setup ? l->spec.setup_hash : "");
 }
 
+// With a key, since values may be secrets.
 static void add_environment(struct hash *h, const struct run_start *l) {
+    hash_add(h, l->digest_key, sizeof l->digest_key);
     for (int i = 0; i < l->own_env_count; i++) {
         add_text(h, l->spec.env[i].name);
         add_text(h, l->spec.env[i].value);

@@ -41,6 +41,10 @@ env.TOKEN \(digest\)\|-\|[0-9a-f]{12}
 ok 'no value of a variable is shown or kept' \
     sh -c '! grep -rq hidden "$1"/*/run.toml && ! grep -q hidden' - $runs <<<"$out"
 like "$out" '[0-9]+ settings are equal' 'the equal settings are counted'
+kept=$(sed -n '/env_digests/,/^\[/p' $runs/large-*/run.toml | grep -o '[0-9a-f]\{16,\}')
+unlike "$(printf 'TOKEN\0hidden' | sha256sum)" "${kept:-none}" \
+    'a value cannot be guessed from its digest without the key'
+is "$(stat -c '%a %s' .dtctl/default/digest.key)" '600 64' '  which only the user can read'
 unlike "$out" 'train.max_restarts' 'the equal settings are left out'
 like "$(rows)" '
 loss last\|0.2 \(value [78]\)\|0.1 \(value 4\)
