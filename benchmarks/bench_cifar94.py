@@ -189,12 +189,13 @@ def peer(folder, seed, epochs, threads):
             loss.backward()
             optimizer.step()
             step += 1
-            slow = join_slow(model, slow, step, epoch, step / (steps * epochs), i == steps - 1)
+            slow = join_slow(model, slow, step, epoch, step / (steps * epochs),
+                             step == steps * epochs)
     print(accuracy(model, *loaded(folder, ["test_batch.bin"])))
 
 
 def join_slow(model, slow, step, epoch, done, last):
-    """Slow weights and statistics, every few steps and at the end of an epoch."""
+    """Slow weights and statistics, every few steps and at the end."""
     import torch
     values = [v for v in model.state_dict().values() if v.is_floating_point()]
     due = step % SLOW_EVERY == 0

@@ -109,7 +109,7 @@ static const struct option_row rows[] = {
      .max = 1000000,
      .arg = "STEPS",
      .help =
-         "Steps between two means of slow and trained weights. At the end of an epoch the trained "
+         "Steps between two means of slow and trained weights. At the end of the run the trained "
          "weights become the slow weights."},
     {.key = "train.lookahead_epochs",
      .type = OPTION_INT,

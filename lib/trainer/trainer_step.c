@@ -312,7 +312,8 @@ double trainer_lookahead(const struct step_run *r) {
     const struct trainer *t = r->t;
     const struct train_config *o = t->options;
     bool due = (t->at.step + 1) % o->lookahead_every == 0;
-    if (o->lookahead <= 0 || (!due && !r->last))
+    bool over = r->last && t->at.epoch + 1 == o->epochs; // the run
+    if (o->lookahead <= 0 || (!due && !over))
         return -1;
     if (t->at.epoch < o->lookahead_epochs)
         return due ? 0 : -1;

@@ -130,7 +130,7 @@ class Run:
     def keep(self, step):
         """Share of the slow weights that stays behind a step; None: nothing happens."""
         every, epoch = int(self.set["lookahead_every"]), (step - 1) // self.steps
-        due, last = step % every == 0, step % self.steps == 0
+        due, last = step % every == 0, step == self.steps * self.epochs
         if epoch < int(self.set["lookahead_epochs"]):
             return 0 if due else None
         done = min(step * self.batch, SAMPLES * self.epochs) / (SAMPLES * self.epochs)
