@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens GPUs, and reports their memory and names.
+// Opens GPUs, loads the code of the kernels (machine code or PTX) into them, and reports their
+// memory and names.
 #include "gpu/gpu.h"
 
 #include "base/arena.h"

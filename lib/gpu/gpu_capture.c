@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures work once to launch it again, and copies small results that the host reads later.
+// Captures work once as a CUDA graph, to launch it again (trainer_async.c decides when), and copies
+// small results that the host reads later.
 #include "gpu/gpu_impl.h"
 
 #include <assert.h>

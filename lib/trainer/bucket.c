@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts the gradients into buckets.
+// Cuts the gradients into buckets, and with train.zero a bucket into parts that ranks own.
 #include "trainer/bucket.h"
 
 #include "base/arena.h"

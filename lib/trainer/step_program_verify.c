@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends do not wait, and messages arrive in order. Receiving and NORM wait. Programs that end under
-// these rules also end with real connections.
+// Proves that the programs of all ranks end. Sends do not wait, and messages arrive in order.
+// Receiving and NORM wait. Programs that end under these rules also end with real connections.
 #include "base/arena.h"
 #include "trainer/step_program.h"
 

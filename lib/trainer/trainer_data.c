@@ -206,7 +206,7 @@ static int open_share(struct trainer *t, struct dataset *d, enum dataset_split s
         r = 0;
     }
     if (r == 0)
-        r = trainer_shares_exchange(t, split, own, &like, &names, e);
+        r = trainer_data_shares_exchange(t, split, own, &like, &names, e);
     dataset_close(&survey);
     if (r == 0 && train)
         r = open_split(t, d, split, &like, false, e);
@@ -250,7 +250,7 @@ static int check_test(const struct trainer *t, struct err *e) {
 
 int trainer_data_digest(struct trainer *t, struct err *e) {
     if (!t->data_digest && t->shares[DATASET_TRAIN].on)
-        t->data_digest = trainer_shares_digest(t);
+        t->data_digest = trainer_data_shares_digest(t);
     return t->data_digest ? 0 : dataset_digest(&t->train, &t->data_digest, e);
 }
 

@@ -249,6 +249,9 @@ void trainer_async_forget(void *trainer);                  // drops the captured
 // A collective was enqueued; the ticket of the first one that may be under way, 0: none.
 void trainer_async_called(struct trainer *t, const struct comm_call *call, uint64_t ticket);
 uint64_t trainer_async_ticket(const struct trainer *t);
+
+// trainer_graph.c: the items of a program, captured or launched again.
+int trainer_graph_step(struct step_run *r, const struct step_program *p, struct err *e);
 // trainer_local_steps.c: rounds of local steps. Between a step and the next, parameters and running
 // statistics are the same on all ranks only where round.taken is 0.
 int trainer_local_steps_judge(struct step_run *r, struct err *e); // a step inside a round
@@ -299,13 +302,14 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
 int trainer_open_model(struct trainer *t, struct err *e);   // of the data's images
 int trainer_open_network(struct trainer *t, struct err *e); // this rank's stages
 void trainer_close(struct trainer *t);
-// trainer_shares.c
+// trainer_data_shares.c
 // Tells the other nodes of this one's share and hears of theirs: t->shares[split], and of the
 // training images in *like the class ids of all, which `keep` owns. own: samples 0 where this node
 // has none of the split.
-int trainer_shares_exchange(struct trainer *t, enum dataset_split split, const struct dataset *own,
-                            struct dataset *like, struct arena *keep, struct err *e);
-int64_t trainer_shares_digest(const struct trainer *t);
+int trainer_data_shares_exchange(struct trainer *t, enum dataset_split split,
+                                 const struct dataset *own, struct dataset *like,
+                                 struct arena *keep, struct err *e);
+int64_t trainer_data_shares_digest(const struct trainer *t);
 // trainer_data.c
 int trainer_data_open(struct trainer *t, struct err *e);
 int trainer_data_digest(struct trainer *t, struct err *e); // finds data_digest

@@ -143,8 +143,9 @@ static int hear(struct arena *a, struct trainer *t, enum dataset_split split, in
     return 0;
 }
 
-int trainer_shares_exchange(struct trainer *t, enum dataset_split split, const struct dataset *own,
-                            struct dataset *like, struct arena *keep, struct err *e) {
+int trainer_data_shares_exchange(struct trainer *t, enum dataset_split split,
+                                 const struct dataset *own, struct dataset *like,
+                                 struct arena *keep, struct err *e) {
     const struct comm_config *c = &t->config->comm;
     struct data_shares *x = &t->shares[split];
     struct names names = {.numbered = str_eq(own->kind, "webdataset")};
@@ -169,7 +170,7 @@ int trainer_shares_exchange(struct trainer *t, enum dataset_split split, const s
     return 0;
 }
 
-int64_t trainer_shares_digest(const struct trainer *t) {
+int64_t trainer_data_shares_digest(const struct trainer *t) {
     const struct data_shares *x = &t->shares[DATASET_TRAIN];
     const struct dataset *d = &t->train;
     unsigned char digest[HASH_BYTES];
