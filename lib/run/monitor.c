@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Monitors a run: follows it, handles signals, finishes it.
-#include "run/monitor.h"
+// Monitors a run: follows it and finishes it.
+#include "run/monitor_impl.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "fleet/fleet_runs.h"
-#include "run/agent_restart.h"
-#include "run/inputs/input_source.h"
-#include "run/monitor_view.h"
-#include "run/node_replace.h"
-#include "run/results/output_published.h"
 #include "run/results/results.h"
 #include "run/results/results_archive.h"
 #include "run/results/results_part.h"
 #include "run/results/results_upload.h"
-#include "run/results/state_published.h"
 #include "run/run_summary.h"
+#include "run/run_verdict.h"
 #include "sys/file.h"
 
 #include <stdarg.h>
@@ -47,68 +42,6 @@ void monitor_note(const struct context *s, const struct run *run, const char *ki
         if (file_append(run_path(&s->cluster, run, files[i]), text.data, text.len, &e) < 0)
             log_warn("cannot write an event", "reason=\"%s\"", e.text);
     strbuf_fini(&text);
-}
-
-// ---- signals -----------------------------------------------------------------------------------
-
-struct attention {
-    struct follow follow;
-    struct monitor_view view;
-    const struct monitor_options *options;
-    struct agent_restart restart;
-    struct replace replace;
-    struct publish states, outputs;
-    struct input_source source;
-    struct timer leave; // fires when no second Ctrl-C follows
-    bool asked_to_stop;
-    int64_t first_ms;
-};
-
-static void on_leave(struct timer *t) {
-    struct attention *a = container_of(t, struct attention, leave);
-    a->follow.leave = true;
-}
-
-static void ask_to_stop(struct attention *a, int signal) {
-    struct context *s = a->follow.context;
-    timer_stop(&a->leave);
-    if (a->asked_to_stop) { // a second request only detaches
-        a->follow.leave = true;
-        return;
-    }
-    a->asked_to_stop = true;
-    a->view.muted = false;
-    screen_note(s->screen, "stopping the run on all nodes …");
-    monitor_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal",
-                 NULL);
-    follow_stop_run(&a->follow, "a signal");
-}
-
-static void on_signal(void *ctx, int signal) {
-    struct attention *a = ctx;
-    struct context *s = a->follow.context;
-    int64_t now = clock_mono_ms();
-    if (signal == SIGWINCH)
-        return;
-    if (signal == SIGHUP || a->options->until_now) { // reading a run does not end it
-        a->follow.leave = true;
-    } else if (!a->options->interactive || signal == SIGTERM || a->asked_to_stop) {
-        ask_to_stop(a, signal);
-    } else if (a->first_ms && now - a->first_ms <= MONITOR_SECOND_MS_MAX) {
-        ask_to_stop(a, signal);
-    } else {
-        a->first_ms = now;
-        a->view.muted = true;
-        screen_note(s->screen,
-                    "\ndetached; the run continues (Ctrl-C again within 2 s stops it)\n"
-                    "  follow:  dtctl logs -f %s\n"
-                    "  stop:    dtctl stop %s",
-                    a->follow.run->id, a->follow.run->id);
-        if (a->source.follow)
-            screen_note(s->screen, "  streamed inputs of this computer are served while dtctl "
-                                   "follows the run; reads of the ranks wait 5 minutes for it");
-        timer_start(s->loop, &a->leave, MONITOR_SECOND_MS_MAX, on_leave);
-    }
 }
 
 // ---- the end -----------------------------------------------------------------------------------
@@ -278,24 +211,6 @@ static int finish(struct attention *a, struct err *e) {
     return e->code ? -1 : 0;
 }
 
-static int judge(const struct attention *a) {
-    const struct follow *f = &a->follow;
-    const struct run *run = f->run;
-    const struct history_failure *root = run_history_root(&f->history);
-    bool finished = strcmp(run->state, "finished") == 0;
-    if (a->options->exit_code && root && !finished)
-        return root->status ? root->status : 1;
-    if (strcmp(run->state, "lost") == 0)
-        return err_status(ERR_NO_STATUS);
-    if (!finished)
-        return err_status(ERR_FAILED);
-    if (!run->fetched)
-        return err_status(ERR_SOME_FAILED);
-    if (results_archive_is_due(run) || results_upload_is_due(run))
-        return err_status(ERR_FAILED);
-    return run->lost_count ? err_status(ERR_NO_STATUS) : 0;
-}
-
 // A dtctl that was killed before it started the agents leaves only the record.
 static int check_started(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
@@ -345,7 +260,7 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct monitor_optio
     int result = follow_open(&a->follow, s, fleet, run, &monitor_view, &a->view, e);
     results_drain_open(&a->view.drain, &a->follow);
     if (result == 0)
-        context_listen(s, on_signal, a);
+        context_listen(s, monitor_on_signal, a);
     a->follow.since = (struct log_since){.ms = o->since_ms, .arena = s->arena};
     if (result == 0 && o->replay)
         monitor_view_replay(&a->view);
@@ -376,13 +291,13 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct monitor_optio
     monitor_view_tail(&a->view);
     *exit_status = 0;
     if (result == 0 && o->offline) {
-        *exit_status = judge(a);
+        *exit_status = run_verdict(&a->follow, o->exit_code);
     } else if (result == 0 && !follow_state(&a->follow, exit_status)[0]) {
         *exit_status = 0; // still running
         result = follow_name_logs(&a->follow, e);
     } else if (result == 0) {
         result = finish(a, e);
-        *exit_status = judge(a);
+        *exit_status = run_verdict(&a->follow, o->exit_code);
     } else if (e->code == ERR_INTERRUPTED && !a->asked_to_stop) {
         struct err ignored = {0};
         follow_name_logs(&a->follow, &ignored);

@@ -381,7 +381,7 @@ static void add_tail(const struct summary *s, struct strbuf *out, const char *ta
 }
 
 static const char CRASH_LOOP[] =
-    "crash loop: "; // prefix of the reason that rendezvous_members.c gives
+    "crash loop: "; // prefix of the reason that rendezvous_restarts.c gives
 
 void run_summary_failure(const struct summary *s, struct strbuf *out) {
     const struct history_failure *f = run_history_root(&s->follow->history);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of results from several nodes in one folder.
+// Where a file goes whose name several nodes have written.
 //
 // Walks the sorted lists of all parts at once, like a merge. A path that moves inside a part may
 // collide with a path of another node, so the walk is repeated until no path differs.
