@@ -79,22 +79,22 @@ static bool is_keyed(const struct channel *l) {
 static const char *proof_of(struct channel *l, int side, char out[WIRE_PROOF_BYTES]) {
     if (!is_keyed(l))
         return "";
-    frame_proof(out, l->secret->key, l->secret->key_len, side, l->secret->run,
-                l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
+    proof_make(out, l->secret->key, l->secret->key_len, side, l->secret->run,
+               l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
     return out;
 }
 
 static bool proof_holds(struct channel *l, int side, const char *given) {
     return !is_keyed(l) ||
-           frame_proof_holds(given, l->secret->key, l->secret->key_len, side, l->secret->run,
-                             l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
+           proof_matches(given, l->secret->key, l->secret->key_len, side, l->secret->run,
+                         l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
 }
 
 static void become_ready(struct channel *l) {
     timer_stop(&l->greeting);
     l->stage = CHANNEL_READY;
     if (is_keyed(l))
-        frame_seals_start(&l->seals, l->secret->key, l->secret->key_len, (int)l->side,
+        proof_seals_start(&l->seals, l->secret->key, l->secret->key_len, (int)l->side,
                           l->secret->run, l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
     l->events->on_ready(l);
 }
@@ -122,7 +122,7 @@ static int on_hello(struct channel *l, const struct wire_msg *m, struct err *e) 
         return err_set(e, ERR_AUTH, "this is another run than '%.100s'", m->run);
     if (strcmp(m->run, l->secret->run) != 0)
         return err_set(e, ERR_AUTH, "this is run '%s', not '%.100s'", l->secret->run, m->run);
-    frame_nonce(l->nonces[CHANNEL_COORDINATOR]);
+    proof_nonce(l->nonces[CHANNEL_COORDINATOR]);
     struct wire_msg r = {.type = WIRE_CHALLENGE,
                          .version = WIRE_VERSION,
                          .keyed = is_keyed(l),
@@ -243,7 +243,7 @@ static void on_data(struct conn *c) {
 }
 
 static void say_hello(struct channel *l) {
-    frame_nonce(l->nonces[CHANNEL_AGENT]);
+    proof_nonce(l->nonces[CHANNEL_AGENT]);
     struct wire_msg m = {.type = WIRE_HELLO,
                          .version = WIRE_VERSION,
                          .keyed = is_keyed(l),

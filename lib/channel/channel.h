@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "channel/frame.h"
+#include "channel/proof.h"
 #include "channel/replay.h"
 #include "sys/conn.h"
 

@@ -167,14 +167,4 @@ void frame_put_again(struct strbuf *out, const char *frame, size_t len, struct w
 int frame_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max,
                struct wire_msg *m, size_t *used, struct wire_seals *seals, struct err *e);
 
-// Proofs and the session key. side: the proving side. nonces are hexadecimal text.
-enum { WIRE_PROOF_BYTES = HASH_HEX_BYTES, WIRE_NONCE_TEXT_BYTES = 2 * WIRE_NONCE_BYTES + 1 };
-void frame_nonce(char out[WIRE_NONCE_TEXT_BYTES]);
-void frame_proof(char out[WIRE_PROOF_BYTES], const void *key, size_t key_len, int side,
-                 const char *run, const char *agent_nonce, const char *coordinator_nonce);
-bool frame_proof_holds(const char *given, const void *key, size_t key_len, int side,
-                       const char *run, const char *agent_nonce, const char *coordinator_nonce);
-void frame_seals_start(struct wire_seals *s, const void *key, size_t key_len, int side,
-                       const char *run, const char *agent_nonce, const char *coordinator_nonce);
-
 #endif

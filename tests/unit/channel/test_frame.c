@@ -2,6 +2,7 @@
 // Frames between agents: every message both ways, every truncation, wrong lengths, seals, proofs.
 #include "base/bytes.h"
 #include "channel/frame.h"
+#include "channel/proof.h"
 #include "tests/tap.h"
 
 static struct err e;
@@ -107,8 +108,8 @@ static void test_seals(void) {
     struct wire_msg m = full(WIRE_BEAT), back;
     struct strbuf b = {0};
     size_t used;
-    frame_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
-    frame_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
+    proof_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
+    proof_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
     frame_put(&b, &m, &agent);
     is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), 1,
            "a sealed frame is taken");
@@ -116,20 +117,20 @@ static void test_seals(void) {
            "a replayed one is not");
     is_int(e.code, ERR_AUTH, "a replayed frame is an authentication error");
     strbuf_clear(&b);
-    frame_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
+    proof_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
     frame_put(&b, &m, &agent);
     int taken = 0;
     for (size_t i = 4; i < b.len; i++) {
-        frame_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
+        proof_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
         b.data[i] ^= 1;
         taken += frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e) == 1;
         b.data[i] ^= 1;
     }
     is_int(taken, 0, "no frame with a changed bit is taken");
-    frame_seals_start(&coordinator, "key", 3, 0, "run", "n1", "n2");
+    proof_seals_start(&coordinator, "key", 3, 0, "run", "n1", "n2");
     is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
            "a frame reflected to its sender is refused");
-    frame_seals_start(&coordinator, "yek", 3, 1, "run", "n1", "n2");
+    proof_seals_start(&coordinator, "yek", 3, 1, "run", "n1", "n2");
     is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
            "a frame sealed with another key is refused");
     strbuf_fini(&b);
@@ -138,20 +139,20 @@ static void test_seals(void) {
 
 static void test_proofs(void) {
     char proof[WIRE_PROOF_BYTES], nonce[WIRE_NONCE_TEXT_BYTES], other[WIRE_NONCE_TEXT_BYTES];
-    frame_nonce(nonce);
-    frame_nonce(other);
+    proof_nonce(nonce);
+    proof_nonce(other);
     ok(strcmp(nonce, other) != 0, "nonces differ");
-    frame_proof(proof, "k", 1, 0, "run", nonce, other);
-    ok(frame_proof_holds(proof, "k", 1, 0, "run", nonce, other), "a proof holds");
-    ok(!frame_proof_holds(proof, "k", 1, 1, "run", nonce, other),
+    proof_make(proof, "k", 1, 0, "run", nonce, other);
+    ok(proof_matches(proof, "k", 1, 0, "run", nonce, other), "a proof holds");
+    ok(!proof_matches(proof, "k", 1, 1, "run", nonce, other),
        "a proof does not hold for the other side");
-    ok(!frame_proof_holds(proof, "k", 1, 0, "nur", nonce, other),
+    ok(!proof_matches(proof, "k", 1, 0, "nur", nonce, other),
        "a proof does not hold for another run");
-    ok(!frame_proof_holds(proof, "k", 1, 0, "run", other, nonce),
+    ok(!proof_matches(proof, "k", 1, 0, "run", other, nonce),
        "a proof does not hold for other nonces");
-    ok(!frame_proof_holds(proof, "j", 1, 0, "run", nonce, other),
+    ok(!proof_matches(proof, "j", 1, 0, "run", nonce, other),
        "a proof does not hold for another key");
-    ok(!frame_proof_holds("", "k", 1, 0, "run", nonce, other), "an empty one does not");
+    ok(!proof_matches("", "k", 1, 0, "run", nonce, other), "an empty one does not");
 }
 
 int main(void) {
