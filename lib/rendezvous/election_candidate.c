@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Votes of the election: granting them to others, asking for them, counting them, winning.
+// Votes of the election: when to stand as candidate, granting them to others, asking for them,
+// counting them, winning.
 #include "rendezvous/election_impl.h"
 
 // ---- this agent's vote ----

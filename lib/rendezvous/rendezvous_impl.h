@@ -89,6 +89,8 @@ struct rendezvous_member *rendezvous_find(const struct rendezvous *r, int64_t in
 bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_member *m);
 void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why);
 void rendezvous_scan(struct rendezvous *r); // loses the silent members
+
+// rendezvous_restarts.c
 // In PHASE_STOP, before the member is dropped. If a failure has stopped the round and the loss of
 // this member caused it, the round ends with this verdict and reason instead.
 void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m,
