@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl run: the tasks of the configuration file, one after the other, each by its own dtctl train.
+// dtctl run: the tasks of the configuration file, one after the other, each by its own dtctl
+// train. The first one that fails ends the command.
 #include "command.h"
 
 #include "base/clock.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Size and price of a cluster on AWS, from the configuration and the tables of
-// aws_instance_types.h, as text and as JSON. Pure; AWS is not queried.
+// Size, price and quota of a cluster on AWS, shown and not checked (AWS refuses: aws_errors.h),
+// from the configuration and the tables of aws_instance_types.h, as text and as JSON. Pure; AWS is
+// not queried.
 #ifndef AWS_AWS_ESTIMATE_H
 #define AWS_AWS_ESTIMATE_H
 

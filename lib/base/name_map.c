@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open addressing with linear probing; nothing is ever removed.
+// A table from names to things: open addressing with linear probing; nothing is ever removed.
 #include "base/name_map.h"
 
 #include "base/arena.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash table with open addressing: the name's hash, with its kind in the lowest bits.
+// Finds members of an archive that conflict. A hash table with open addressing: the name's hash,
+// with its kind in the lowest bits.
 #include "content/member_names.h"
 
 #include "base/arena.h"

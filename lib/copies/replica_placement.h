@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placement of the copies of states on nodes. Pure.
+// Placement of the copies of a node's state on other nodes, and the new node that takes it over.
+// Pure.
 //
 // The nodes of a round stand in a ring in the order of their ranks. The copies of a node's state
 // are on the nodes that follow it. A node that is new in a round has the state of a node that the

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decodes JPEG to RGB: whole, a part, or reduced by 2, 4 or 8.
+//
 // libjpeg reports a fatal error through a callback that must not return; it jumps back to the one
 // setjmp below. Everything it had allocated belongs to the decoder object, so nothing is lost.
 #include "data/jpeg.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator is MT19937 (Matsumoto and Nishimura, 1998), seeded and drawn from as PyTorch does.
+// The next sample of each rank, in the order of PyTorch's DistributedSampler. The generator is
+// MT19937 (Matsumoto and Nishimura, 1998), seeded and drawn from as PyTorch does.
 #include "data/sampler.h"
 
 #include "base/arena.h"

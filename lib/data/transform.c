@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folding a list of transforms into a view.
+// Folds a list of transforms into a view, and chooses at which reduction a JPEG is decoded.
 #include "data/transform.h"
 
 #include "base/philox.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per family of launchers; the first one whose rank is set counts.
+// Takes rank and world size from the variables of MPI launchers. One row per family of launchers;
+// the first one whose rank is set counts.
 #include "launch/mpi.h"
 
 #include "base/env.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The holder never accepts connections: they wait in the backlog and break when the holder ends.
+// Locks the node for one run with a listening socket. The holder never accepts connections: they
+// wait in the backlog and break when the holder ends.
 #include "launch/node_lock.h"
 
 #include "base/clock.h"

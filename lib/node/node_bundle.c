@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DIR is envs/bundle-HASH below the root: the archive that was sent, `env` (the environment),
-// `lock`, and `done`, which is written last.
+// Unpacks the environment of a run (env.bundle) on the node, once for each content. DIR is
+// envs/bundle-HASH below the root: the archive that was sent, `env` (the environment), `lock`, and
+// `done`, which is written last.
 #include "node/node_bundle.h"
 
 #include "base/env.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path of an input has the digest of its content, so a tree that is there is the right one. It
-// gets its name by one rename, after its content is on the disk.
+// Unpacks the archives of inputs with deliver = extract, once for each content. The path of an
+// input has the digest of its content, so a tree that is there is the right one. It gets its name
+// by one rename, after its content is on the disk.
 #include "node/node_extract.h"
 
 #include "content/extract.h"

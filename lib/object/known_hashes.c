@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of identities and hashes.
+// Remembers the SHA-256 of objects that were read before, in a file.
 #include "object/known_hashes.h"
 
 #include "base/arena.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The S3 protocol: an account's key, region and server; signed requests; lists of objects.
+// The S3 protocol: an account's key, region and server; signed requests;
+// presigned addresses and how long they are good; lists of objects.
 #ifndef OBJECT_S3_H
 #define OBJECT_S3_H
 

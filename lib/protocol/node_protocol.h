@@ -3,6 +3,7 @@
 //
 //     dtrun --node VERB --root DIR [--run RUN] …
 //
+// There is no version: dtctl installs the dtrun that it carries, by hash (xfer/agent_bootstrap.h).
 // DIR is the node's root (~/.dtctl…); RUN is the run's id. Exit status 0: done; otherwise the last
 // line of standard output is {"event":"error","code":"<err_name>","text":"…"} (see err.h).
 // "Record" below: u32 little-endian length, then that many bytes (at most NODE_RECORD_BYTES_MAX).

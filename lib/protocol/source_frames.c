@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The line with the time of dtctl's clock.
+// Parts of the frames by which a node reads files of dtctl's computer.
 #include "protocol/source_frames.h"
 
 #include "base/err.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part that all providers share: the table, comparison, and checks of every machine.
+// The part that all providers share: the table, comparison, checks of every machine, costs
+// so far.
 #include "provider/provider.h"
 
 #include "base/clock.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signed addresses end. Before they do, the server asks for new ones by the event `ends`, and takes
-// them at RUN_DIR/renew.sock, where `dtdata renew` passes on what dtctl sends: {"now":MS}, the time
-// of dtctl's clock, which may differ from the clock here; {"input":"NAME"}; a line for each object
-// with its "path", "id" and "url"; and {"end":true,"ends":MS}. The answer is {"end":OBJECTS}. An
-// address is taken for the same content alone; reads of an object that has changed in the source,
-// or is not in it any more, say so once they fail. Without new addresses the event `over` ends the
-// run before a read fails. Inputs that are on the node need none.
+// Signed addresses expire (s3.h). Before they do, the server asks for new ones by the event `ends`,
+// and takes them at RUN_DIR/renew.sock, where `dtdata renew` passes on what dtctl sends:
+// {"now":MS}, the time of dtctl's clock, which may differ from the clock here; {"input":"NAME"}; a
+// line for each object with its "path", "id" and "url"; and {"end":true,"ends":MS}. The answer is
+// {"end":OBJECTS}. An address is taken for the same content alone; reads of an object that has
+// changed in the source, or is not in it any more, say so once they fail. Without new addresses the
+// event `over` ends the run before a read fails. Inputs that are on the node need none.
 //
 // Several dtctl may send at once: each connection is served by itself.
 #ifndef STREAM_STREAM_RENEW_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes a failed worker: its status, its error file, and the last lines of its standard error.
+// Describes a failed worker: its status, its error file, the last lines of its standard error,
+// and whether the disk of its log was full.
 // All of this is foreign text and only displayed.
 #include "base/clock.h"
 #include "sys/file.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the first node of a chain to give content from its own store, the operator's side.
+// The operator's side of a chain of nodes: asks the first one to give content from its store.
 #include "base/log.h"
 #include "xfer/xfer_push_impl.h"
 
