@@ -76,7 +76,7 @@
     X(TRAIN_RECIPE_IMAGENET, "imagenet-resnet", "PyTorch's example for ImageNet")                  \
     X(TRAIN_RECIPE_VIT, "vit-finetune", "a vision transformer from weights of other classes")      \
     X(TRAIN_RECIPE_CIFAR94, "cifar10-94",                                                          \
-      "CIFAR-10 to 94 % in 10 epochs, as airbench94; train.batch of all ranks together is 1024")
+      "CIFAR-10 in 10 epochs, as airbench94; train.batch of all ranks together is 1024")
 
 #define TRAIN_FILL_NAMES(X) X(TRAIN_FILL_ZERO, "zero") X(TRAIN_FILL_REFLECT, "reflect")
 
