@@ -137,11 +137,11 @@ static int resolve(struct arena *a, const struct transport_env *env,
                    const struct transport_target *t, struct ssh_host *out, struct err *e) {
     struct ssh_config c = {.user = t->user, .port = t->port, .proxy_jump = t->proxy_jump};
     const char *home, *user;
+    if (!t->host || !*t->host || t->host[0] == '-')
+        return err_set(e, ERR_CONFIG, "a node needs a host name or an address");
     who_am_i(a, env, &home, &user);
     struct ssh_config_query q = {
         .alias = arena_strdup(a, t->host), .home = home, .user = user, .read_files = read_glob};
-    if (!t->host || !*t->host || t->host[0] == '-')
-        return err_set(e, ERR_CONFIG, "a node needs a host name or an address");
     if (read_config(a, env, &q, &c, e) < 0)
         return -1;
     if (c.proxy_command)
