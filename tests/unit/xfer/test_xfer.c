@@ -305,6 +305,54 @@ static void test_strays(void) {
     manifest_free(m);
 }
 
+static struct stat stat_of(const char *name) {
+    struct stat st;
+    if (lstat(path_of(name), &st) < 0)
+        bail_out("stat of %s", name);
+    return st;
+}
+
+// A second push of a folder in which something of every kind has changed, into the same place.
+static void test_update(bool replace, bool keep) {
+    const char *source = arena_printf(&arena, "new-%d%d", replace, keep);
+    const char *dest = arena_printf(&arena, "old-%d%d", replace, keep);
+    const char *store = arena_printf(&arena, keep ? "%s-store" : "%s/.part", dest);
+    struct run first = {0}, second = {0};
+    put(arena_printf(&arena, "%s/same", source), "same", 4, 0640);
+    put(arena_printf(&arena, "%s/in/same", source), "also same", 9, 0644);
+    put(arena_printf(&arena, "%s/mode", source), "mode", 4, 0644);
+    put(arena_printf(&arena, "%s/text", source), "before", 6, 0644);
+    put(arena_printf(&arena, "%s/gone/file", source), "gone", 4, 0644);
+    struct manifest *m = scan(source);
+    is_int(transfer(&first, m, dest, store, replace, keep), 0, "%s: a first push", dest);
+    (void)plan_bytes(&first);
+    manifest_free(m);
+    struct stat same = stat_of(arena_printf(&arena, "%s/in/same", dest));
+    put(arena_printf(&arena, "%s/text", source), "after it", 8, 0644);
+    put(arena_printf(&arena, "%s/more/file", source), "more", 4, 0600);
+    if (chmod(path_of(arena_printf(&arena, "%s/mode", source)), 0755) < 0 ||
+        symlink("same", path_of(arena_printf(&arena, "%s/link", source))) < 0 ||
+        shell(arena_printf(&arena, "rm -r %s/%s/gone", folder, source)) != 0)
+        bail_out("chmod");
+    m = scan(source);
+    is_int(transfer(&second, m, dest, store, replace, keep), 0, "%s: a second push: %s", dest,
+           second.err.text);
+    is_uint(plan_bytes(&second), 12, "%s: only changed files travel", dest);
+    const char *gone = arena_printf(&arena, "%s/gone/file", dest);
+    is_int(access(path_of(gone), F_OK) == 0, !replace,
+           "%s: a removed file is removed when the folder is replaced, and only then", dest);
+    ok(shell(arena_printf(&arena, "rm -rf %s/%s/gone %s/%s/.part", folder, dest, folder, dest)) ==
+               0 &&
+           same_tree(source, dest),
+       "%s: all else is as in the source", dest);
+    ok(stat_of(arena_printf(&arena, "%s/in/same", dest)).st_ino == same.st_ino,
+       "%s: a file that is the same stays where it is", dest);
+    ok((stat_of(arena_printf(&arena, "%s/mode", dest)).st_mode & 0777) == 0755 &&
+           (stat_of(arena_printf(&arena, "%s/same", dest)).st_mode & 0777) == 0640,
+       "%s: modes are those of the source", dest);
+    manifest_free(m);
+}
+
 // Leftovers of a killed receiver beside a folder that it replaces.
 static void test_left_behind(const struct manifest *m) {
     struct run t = {0};
@@ -343,6 +391,10 @@ int main(void) {
     test_limits();
     test_strays();
     test_left_behind(m);
+    test_update(true, true);
+    test_update(true, false);
+    test_update(false, true);
+    test_update(false, false);
     manifest_free(m);
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
     arena_fini(&arena);
