@@ -228,15 +228,12 @@ static int tar_block(struct tar *t, void *buf, uint64_t len, struct err *e) {
 
 // Reads one header; 1 with its type and size, 0 at the end of the archive.
 static int tar_header(struct tar *t, unsigned char *block, uint64_t *size, struct err *e) {
-    if (t->pending > 0) {
-        uint64_t padding = t->pending - t->data;
-        if (t->data > 0 && tar_read(t, NULL, t->data, e) < 0)
-            return -1;
-        t->pending = 0;
-        if (padding > 0 && tar_block(t, NULL, padding, e) < 0)
-            return -1;
-    }
-    t->pending = t->data = 0;
+    uint64_t padding = t->pending - t->data;
+    if (t->data > 0 && tar_read(t, NULL, t->data, e) < 0)
+        return -1;
+    t->pending = 0;
+    if (padding > 0 && tar_block(t, NULL, padding, e) < 0)
+        return -1;
     if (tar_block(t, block, TAR_BLOCK_BYTES, e) < 0)
         return -1;
     if (tar_all_zero(block)) { // the first of two
