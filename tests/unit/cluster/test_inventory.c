@@ -83,6 +83,53 @@ static void refuses(const char *rest, const char *why) {
     arena_fini(&a);
 }
 
+// A line of a node beside those that it needs.
+static void line_of_node(const char *line, bool good) {
+    struct arena a = {0};
+    struct err e = {0};
+    struct inventory inv;
+    char *text = arena_printf(&a,
+                              "%s[[node]]\nname = 'n'\ntransport = 'local'\naddress = 'a'\n"
+                              "root = '/r'\n%s\n",
+                              HEAD, line);
+    is_int(inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e), good ? 0 : -1, "%.40s: %s",
+           line, e.text);
+    has_str(e.text, good ? "" : "c.toml:", "%.40s: the error has the place", line);
+    arena_fini(&a);
+}
+
+static void limits(void) {
+    static const struct {
+        const char *key;
+        long long max;
+    } numbers[] = {{"port", 65535}, {"cpus", 1 << 20}, {"gpus", 1 << 16}};
+    struct arena a = {0};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const char *key = numbers[i].key;
+        line_of_node(arena_printf(&a, "%s = 0", key), true);
+        line_of_node(arena_printf(&a, "%s = %lld", key, numbers[i].max), true);
+        line_of_node(arena_printf(&a, "%s = %lld", key, numbers[i].max + 1), false);
+        line_of_node(arena_printf(&a, "%s = -1", key), false);
+        line_of_node(arena_printf(&a, "%s = '1'", key), false);
+        line_of_node(arena_printf(&a, "%s = 1.0", key), false);
+        line_of_node(arena_printf(&a, "%s = []", key), false);
+    }
+    char *longest = arena_alloc(&a, 1, 1, INVENTORY_TEXT_BYTES_MAX + 2);
+    memset(longest, 'x', INVENTORY_TEXT_BYTES_MAX + 1);
+    longest[INVENTORY_TEXT_BYTES_MAX + 1] = '\0';
+    line_of_node(arena_printf(&a, "zone = '%s'", longest), false);
+    longest[INVENTORY_TEXT_BYTES_MAX] = '\0';
+    line_of_node(arena_printf(&a, "zone = '%s'", longest), true);
+    line_of_node("zone = 'z'", true);
+    line_of_node("zone = ''", true);
+    line_of_node("user = ''", false);
+    line_of_node("zone = 1", false);
+    line_of_node("zone = \"a\\tb\"", false);
+    line_of_node("zone = \"a\\u007fb\"", false);
+    line_of_node("zone = 'a b'", true);
+    arena_fini(&a);
+}
+
 static void errors_together(void) {
     struct arena a = {0};
     struct err e = {0};
@@ -164,6 +211,7 @@ int main(void) {
     is_int(inventory_parse(&a, "name = [", 8, "c.toml", &inv, &e), -1, "broken TOML is refused");
     arena_fini(&a);
     errors_together();
+    limits();
     selects();
     return done_testing();
 }

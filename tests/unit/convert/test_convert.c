@@ -214,10 +214,12 @@ static void test_launch(void) {
     } cases[] = {
         {"torchrun --nproc_per_node=4 a.py --x 1", "a.py|--x|1", "", "", "4"},
         {"torchrun a.py", "a.py", "", "", ""},
+        {"torchrun train --x", "python3|train|--x", "", "", ""},
         {"torchrun --nnodes 1:4 --nproc-per-node gpu -m pkg.a b", "python3|-m|pkg.a|b", "", "1:4",
          "gpu"},
         {"torchrun --no-python --tee 3 ./a", "./a", "", "", ""},
         {"python -u -m torch.distributed.launch --nproc_per_node 2 a.py", "a.py", "", "", "2"},
+        {"python3 -m torch.distributed.run train", "python3|train", "", "", ""},
         {"N=3\ntorchrun --nnodes=$N --nproc-per-node=${N} a.py", "a.py", "", "3", "3"},
         {"torchrun --nproc-per-node $(nvidia-smi -L | wc -l) a.py", "a.py", "", "", "gpu"},
         {"torchrun --nproc-per-node $(other) a.py", "a.py", "", "", "auto"},

@@ -8,6 +8,7 @@
 #include "tests/tap.h"
 #include "worker/worker_env.h"
 
+#include <glob.h>
 #include <unistd.h>
 
 static struct err e;
@@ -65,6 +66,21 @@ static void test_nproc(void) {
     launch_nproc("gpu", "3,1,-1,0", &n, &e);
     is_int(n, 2, "gpu: CUDA_VISIBLE_DEVICES counts up to the first invalid device");
     is_int(launch_nproc("gpu", "", &n, &e), -1, "gpu without one is refused");
+}
+
+static void test_gpus(void) {
+    static const struct {
+        const char *visible;
+        int want;
+    } cases[] = {{"", 0},   {"0", 1},    {"3", 1},  {"0,1", 2},   {"1,0,2,", 3},     {"0,-1,2", 1},
+                 {"-1", 0}, {"0,,2", 1}, {",0", 0}, {"10,11", 2}, {"GPU-a,GPU-b", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        is_int(launch_gpu_count(cases[i].visible), cases[i].want,
+               "CUDA_VISIBLE_DEVICES='%s' shows %d GPUs", cases[i].visible, cases[i].want);
+    glob_t gpus;
+    size_t count = glob("/proc/driver/nvidia/gpus/*", 0, NULL, &gpus) == 0 ? gpus.gl_pathc : 0;
+    globfree(&gpus);
+    is_int(launch_gpu_count(NULL), count, "without it, all of the machine's GPUs count");
 }
 
 static void test_env(void) {
@@ -214,6 +230,7 @@ int main(void) {
     test_streams();
     test_lists();
     test_nproc();
+    test_gpus();
     test_env();
     test_job();
     test_report();

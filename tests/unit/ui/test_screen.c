@@ -196,6 +196,45 @@ static void bars_and_training(void) {
     strbuf_fini(&b);
 }
 
+static int width_of(unsigned code) {
+    char text[8] = "a";
+    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n; i > 1; i--, code >>= 6)
+        text[i] = (char)(0x80 | (code & 0x3F));
+    text[1] = (char)(n == 1 ? code : (0xF00u >> n) | code);
+    int used = 0;
+    for (int columns = 1; columns < 5; columns++) {
+        struct strbuf b = {0};
+        strbuf_adds(&b, text);
+        screen_fit(&b, columns);
+        bool whole = strcmp(strbuf_cstr(&b), text) == 0;
+        strbuf_fini(&b);
+        size_t cut = screen_cut(text, strlen(text), columns, &used);
+        if (whole && cut == strlen(text))
+            return used == columns ? columns - 1 : -1;
+        if (whole || cut == strlen(text))
+            return -1;
+    }
+    return -1;
+}
+
+// East Asian scripts and pictures take two cells: the first and the last character of each range.
+static void characters_have_widths(void) {
+    static const unsigned wide[][2] = {{0x1100, 0x115F},  {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3},
+                                       {0xF900, 0xFAFF},  {0xFE30, 0xFE6F}, {0xFF00, 0xFF60},
+                                       {0x10000, 0x1F600}};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        unsigned first = wide[i][0], last = wide[i][1];
+        ok(width_of(first) == 2 && width_of(last) == 2, "U+%04X to U+%04X have two cells", first,
+           last);
+        is_int(width_of(first - 1), 1, "U+%04X has one cell", first - 1);
+        if (last < 0x10000)
+            is_int(width_of(last + 1), 1, "U+%04X has one cell", last + 1);
+    }
+    ok(width_of('b') == 1 && width_of(0xE9) == 1 && width_of(0x7FF) == 1 && width_of(0x800) == 1,
+       "Latin letters have one cell");
+}
+
 int main(void) {
     char path[] = "/tmp/dtctl-screen-XXXXXX";
     out_fd = mkstemp(path);
@@ -203,6 +242,7 @@ int main(void) {
     others();
     events();
     one_remark_is_one_line();
+    characters_have_widths();
     bars_and_training();
     return done_testing();
 }
