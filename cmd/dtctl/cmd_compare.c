@@ -49,13 +49,6 @@ static const char *unreadable(const struct context *s, const char *text, const s
     return known ? id : NULL;
 }
 
-static bool has_run(const struct run *runs, size_t count, const char *id) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(runs[i].id, id) == 0)
-            return true;
-    return false;
-}
-
 static int find_runs(struct comparison *c, const struct cli_rest *rest, struct run *runs,
                      size_t *count, struct err *e) {
     struct context *s = c->context;
@@ -75,10 +68,8 @@ static int find_runs(struct comparison *c, const struct cli_rest *rest, struct r
                 return -1;
             }
             c->left[c->left_count++] = (struct left_out){id, why};
-        } else if (has_run(runs, *count, r.id)) {
-            return err_set(e, ERR_USAGE, "'%.200s': run '%s' is named twice", rest->args[i], r.id);
-        } else {
-            runs[(*count)++] = r;
+        } else if (compare_add_run(runs, count, &r, rest->args[i], e) < 0) {
+            return -1;
         }
     }
     if (*count == 0)
@@ -88,28 +79,9 @@ static int find_runs(struct comparison *c, const struct cli_rest *rest, struct r
 
 // ---- metrics ------------------------------------------------------------------------------------
 
-static bool has_name(const char *const *names, size_t count, const char *name) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
-// The metrics of all runs, at most METRIC_FIGURES_MAX, NULL-terminated.
-static void find_metrics(struct comparison *c) {
-    c->metrics = arena_new(c->context->arena, const char *, METRIC_FIGURES_MAX + 1);
-    for (size_t i = 0; i < c->count; i++)
-        for (size_t k = 0; k < c->runs[i].metrics.count; k++) {
-            const char *name = c->runs[i].metrics.items[k].name;
-            if (c->metric_count < METRIC_FIGURES_MAX &&
-                !has_name(c->metrics, c->metric_count, name))
-                c->metrics[c->metric_count++] = name;
-        }
-}
-
 static int check_metric(const struct comparison *c, const char *name, struct err *e) {
     struct arena *a = c->context->arena;
-    if (has_name(c->metrics, c->metric_count, name))
+    if (compare_has_name(c->metrics, c->metric_count, name))
         return 0;
     return err_set(e, ERR_NOT_FOUND, "none of these runs has a metric '%.80s'%s", name,
                    cli_nearest(a, name, c->metrics));
@@ -125,7 +97,7 @@ static int choose_metrics(struct comparison *c, struct err *e) {
         return -1;
     size_t kept = 0;
     for (size_t i = 0; i < c->metric_count; i++)
-        if (!chosen->count || has_name(chosen->items, chosen->count, c->metrics[i]))
+        if (!chosen->count || compare_has_name(chosen->items, chosen->count, c->metrics[i]))
             c->metrics[kept++] = c->metrics[i];
     c->metric_count = kept;
     return 0;
@@ -170,9 +142,11 @@ static int load_runs(struct comparison *c, const struct run *runs, size_t count,
     for (size_t i = 0; i < count; i++) {
         if (context_check(c->context, e) < 0)
             return -1;
-        compare_load(c->context, &runs[i], &c->wanted, &c->runs[c->count++]);
+        struct compare_run *r = &c->runs[c->count++];
+        compare_load(c->context, &runs[i], r);
+        compare_load_metrics(c->context, r, &c->wanted, NULL, NULL);
     }
-    find_metrics(c);
+    compare_find_metrics(c);
     if (choose_metrics(c, e) < 0)
         return -1;
     sort_runs(c);
@@ -182,18 +156,13 @@ static int load_runs(struct comparison *c, const struct run *runs, size_t count,
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     struct comparison c = {.context = s, .flags = flags};
     struct run *runs = arena_new(s->arena, struct run, rest->count + 2);
-    struct compared_settings all = {0};
+    struct compared_settings all;
     size_t count = 0;
     c.left = arena_new(s->arena, struct left_out, rest->count + 1);
     set_wanted(&c);
     if (find_runs(&c, rest, runs, &count, e) < 0 || load_runs(&c, runs, count, e) < 0)
         return -1;
-    struct compare_settings *settings = arena_new(s->arena, struct compare_settings, c.count);
-    for (size_t i = 0; i < c.count; i++)
-        settings[i] = c.runs[i].settings;
-    compare_settings_rows(s->arena, settings, c.count, &all.rows, &all.count);
-    for (size_t r = 0; r < all.count; r++)
-        all.equal += !all.rows[r].differs;
+    compare_find_settings(&c, &all);
     if (s->screen->style == SCREEN_JSON)
         compare_show_json(&c, &all);
     else

@@ -3,7 +3,6 @@
 #include "compare_show.h"
 
 #include "base/clock.h"
-#include "ui/side_by_side.h"
 
 #include <math.h>
 #include <string.h>
@@ -159,26 +158,33 @@ static void show_runs(const struct comparison *c, const char *const *heads) {
             str_printable(c->context->arena, c->left[i].why.text, strlen(c->left[i].why.text)));
 }
 
-void compare_show_text(const struct comparison *c, const struct compared_settings *s) {
+void compare_show_tables(const struct comparison *c, const struct compared_settings *s,
+                         struct side_table *settings, struct side_table *figures) {
     struct arena *a = c->context->arena;
-    struct screen *out = c->context->screen;
     const char **heads = arena_new(a, const char *, c->count + 1);
     for (size_t i = 0; i < c->count; i++)
         heads[i] = arena_printf(a, "%zu", i + 1);
-    struct side_table figures = {.arena = a, .title = "FIGURE", .heads = heads, .count = c->count};
-    struct side_table settings = figures;
-    settings.title = "SETTING";
+    *figures =
+        (struct side_table){.arena = a, .title = "FIGURE", .heads = heads, .count = c->count};
+    *settings = *figures;
+    settings->title = "SETTING";
     for (int differing = 1; differing >= 0; differing--)
         for (size_t r = 0; r < s->count && (differing || c->flags->all); r++) {
             for (size_t i = 0; s->rows[r].differs == differing && i < c->count; i++)
                 s->rows[r].values[i] = s->rows[r].values[i] ? s->rows[r].values[i] : "-";
             if (s->rows[r].differs == differing)
-                side_table_add(&settings, s->rows[r].name, s->rows[r].values);
+                side_table_add(settings, s->rows[r].name, s->rows[r].values);
         }
-    add_figures(c, &figures);
+    add_figures(c, figures);
     for (size_t i = 0; i < c->metric_count; i++)
-        add_metric(c, &figures, c->metrics[i]);
-    show_runs(c, heads);
+        add_metric(c, figures, c->metrics[i]);
+}
+
+void compare_show_text(const struct comparison *c, const struct compared_settings *s) {
+    struct screen *out = c->context->screen;
+    struct side_table settings, figures;
+    compare_show_tables(c, s, &settings, &figures);
+    show_runs(c, figures.heads);
     screen_out(out, "\n");
     side_table_print(&settings, out);
     screen_out(out, "%zu setting%s equal%s\n\n", s->equal, s->equal == 1 ? " is" : "s are",

@@ -86,6 +86,8 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("left-out", "compare", "run code text", "the record of this run cannot be read")             \
     X("differences", "compare", "runs settings equal",                                             \
       "settings in which the runs differ, name and values; how many are equal")                    \
+    X("report", "report", "runs file bytes points problems",                                       \
+      "the page is written; points: values in its curves")                                         \
     X("state", "state ls", "run name node copy_of files bytes changed_ms",                         \
       "the state of a run on a node; node null: the copy here, or with copy_of that of a "         \
       "node, by state.every")                                                                      \

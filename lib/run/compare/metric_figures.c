@@ -73,7 +73,24 @@ static struct metric_figure *find(struct metric_figures *f, const char *name,
     return &f->items[f->count++];
 }
 
-static void add(struct metric_figure *m, double value, int64_t step, int64_t epoch) {
+static int64_t place_of(const struct json *line, const char *member) {
+    int64_t n = json_get_int(line, member, -1);
+    return n < 0 ? -1 : n;
+}
+
+static void add(struct metric_figures *f, struct metric_figure *m, double value,
+                const struct json *line, bool is_record) {
+    int64_t step = is_record ? place_of(line, "step") : -1;
+    int64_t epoch = is_record ? place_of(line, "epoch") : -1;
+    if (f->on_value) {
+        struct metric_value v = {.metric = (size_t)(m - f->items),
+                                 .time_ms = is_record ? -1 : place_of(line, "time_ms"),
+                                 .step = step,
+                                 .epoch = epoch,
+                                 .rank = place_of(line, "rank"),
+                                 .value = value};
+        f->on_value(f->ctx, f, &v);
+    }
     if (!isfinite(value)) {
         m->not_finite++;
         return;
@@ -117,7 +134,7 @@ static bool take_value(struct metric_figures *f, const struct json *name, const 
         return false;
     struct metric_figure *m = find(f, name->str, METRIC_GOAL_NONE);
     if (m)
-        add(m, number, -1, -1);
+        add(f, m, number, line, false);
     return true;
 }
 
@@ -125,7 +142,6 @@ static bool take_value(struct metric_figures *f, const struct json *name, const 
 static bool take_record(struct metric_figures *f, const struct json *event,
                         const struct json *line) {
     enum { NAME_BYTES = 2 * METRIC_NAME_BYTES_MAX + 2 };
-    int64_t step = json_get_int(line, "step", -1), epoch = json_get_int(line, "epoch", -1);
     if (event->type != JSON_STR || !is_name(event->str, event->len))
         return false;
     for (const struct json *v = line->child; v; v = v->next) {
@@ -136,7 +152,7 @@ static bool take_record(struct metric_figures *f, const struct json *event,
         snprintf(name, sizeof name, "%s.%s", event->str, v->key);
         struct metric_figure *m = find(f, name, goal_of(v->key));
         if (m)
-            add(m, number, step < 0 ? -1 : step, epoch < 0 ? -1 : epoch);
+            add(f, m, number, line, true);
     }
     return true;
 }

@@ -40,8 +40,22 @@ struct metric_figure {
     struct metric_point last, min, max;
 };
 
+// One value of a line, and what the line says of its place.
+struct metric_value {
+    size_t metric;                // its place in items
+    int64_t time_ms, step, epoch; // -1: the line has none
+    int64_t rank;                 // -1: the same
+    double value;                 // may be no finite number
+};
+
+struct metric_figures;
+typedef void metric_value_cb(void *ctx, const struct metric_figures *f,
+                             const struct metric_value *v);
+
 struct metric_figures {
     struct arena *arena, scratch;
+    metric_value_cb *on_value; // is called for each value of a wanted metric; NULL: nothing is
+    void *ctx;
     const struct option_list *wanted; // names; NULL or empty: every metric
     struct metric_figure *items;      // in the order of their first lines
     size_t count, room;
