@@ -33,8 +33,8 @@ struct command {
 // clang-format off
 #define COMMANDS(X)                                                                                \
     X(init) X(import) X(plan) X(up) X(status) X(train) X(run) X(exec) X(ssh) X(push) X(fetch)      \
-    X(path) X(compare) X(report) X(logs) X(ps) X(stop) X(extend) X(adopt) X(down) X(gc) X(data)    \
-    X(state) X(bench) X(doctor) X(config) X(completion) X(version)
+    X(path) X(compare) X(report) X(logs) X(ps) X(top) X(stop) X(extend) X(adopt) X(down) X(gc) \
+    X(data) X(state) X(bench) X(doctor) X(config) X(completion) X(version)
 // clang-format on
 #define COMMAND_EXTERN(name) extern const struct command cmd_##name;
 COMMANDS(COMMAND_EXTERN)

@@ -27,8 +27,10 @@ int watch_again(struct context *s, watch_fn *fn, const struct cli_rest *rest,
         return fn(s, rest, f, e);
     while (!s->screen->broken) {
         // Nodes that do not answer may do so at the next look.
-        if (watch_once(s, fn, rest, f, e) < 0 && e->code != ERR_SOME_FAILED &&
-            e->code != ERR_NO_STATUS)
+        int result = watch_once(s, fn, rest, f, e);
+        if (result == WATCH_OVER)
+            return 0;
+        if (result < 0 && e->code != ERR_SOME_FAILED && e->code != ERR_NO_STATUS)
             return -1;
         err_clear(e);
         if (context_pause(s, f->every_ms, e) < 0)

@@ -25,13 +25,16 @@ struct watch_flags {
         .arg = "TIME", .help = "With --watch: time between two outputs."                           \
     }
 
+// fn returns 0, -1, or WATCH_OVER when there is nothing left to look at.
+enum { WATCH_OVER = 1 };
 typedef int watch_fn(struct context *s, const struct cli_rest *rest, const struct watch_flags *f,
                      struct err *e);
 
 // To be called by fn before it prints: on a terminal a look replaces the last one; elsewhere an
 // empty line parts them.
 void watch_begin(struct context *s, const struct watch_flags *f);
-// Calls fn once, or with --watch until a signal. A node that does not answer ends nothing then.
+// Calls fn once, or with --watch until a signal or WATCH_OVER. A node that does not answer ends
+// nothing then.
 int watch_again(struct context *s, watch_fn *fn, const struct cli_rest *rest,
                 const struct watch_flags *f, struct err *e);
 

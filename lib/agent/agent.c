@@ -135,6 +135,12 @@ static void on_command(struct control *c, const struct json *command) {
     agent_request_stop(a, "stopped on request", (int)signal, grace_ms);
 }
 
+static void on_answer(struct control *c, const struct json *command, struct json_out *answer) {
+    struct agent *a = c->ctx;
+    if (str_eq(json_get_str(command, "op", ""), "sample"))
+        host_sampler_answer(&a->sampler, answer);
+}
+
 // One descriptor per client of the store and per agent; workers get the old limit back.
 static uint64_t raise_descriptors(void) {
     struct rlimit lim;
@@ -153,6 +159,7 @@ static int open_events(struct agent *a, struct err *e) {
         return events_open(&a->events, NULL, c->name, e);
     snprintf(path, sizeof path, "%s/events.jsonl", c->run_dir);
     a->control.ctx = a;
+    a->control.on_answer = on_answer;
     if (events_open(&a->events, path, c->name, e) < 0 ||
         control_open(&a->control, a->loop, c->run_dir, c->door_fd, on_command, e) < 0)
         return -1;
@@ -195,10 +202,12 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     agent_limit_open(a);
     if (agent_copies_open(a, e) < 0 || agent_notice_open(a, e) < 0)
         return -1;
+    host_sampler_open(&a->sampler, a->loop, c->run_dir, c->workers.env, c->sample_ms);
     return agent_elect_open(a, e) < 0 ? -1 : agent_watch_open(a, e);
 }
 
 static void agent_close(struct agent *a) {
+    host_sampler_close(&a->sampler);
     agent_watch_close(a);
     agent_stuck_close(a);
     agent_notice_close(a);

@@ -88,6 +88,7 @@ struct agent_config {
     int door_fd;         // of control_listen, with run_dir; ownership passes to the agent
     const char *stream_socket; // of dtdata, which serves streamed inputs; NULL: none
     int64_t created_ms;
+    int64_t sample_ms;         // interval of samples of this node; 0: none
     int agent_starts;          // number of restarts of this agent; for status
     struct keeper_spec keeper; // copies of the state; run_dir NULL: none
     const char *run_name;

@@ -7,6 +7,7 @@
 #include "agent/control_socket.h"
 #include "agent/event_log.h"
 #include "agent/health_check.h"
+#include "agent/host_sampler.h"
 #include "agent/log_times.h"
 #include "agent/preemption_notice.h"
 #include "channel/admission.h"
@@ -88,6 +89,7 @@ struct agent {
         killed_ms; // since when only stuck processes remain; when they were killed
 
     struct log_times log_times;
+    struct host_sampler sampler;
 
     // the end
     bool over, coordinator_idle;

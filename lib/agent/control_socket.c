@@ -4,14 +4,18 @@
 #include "agent/control_socket.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "sys/conn.h"
 #include "sys/net.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 struct control_client {
@@ -35,6 +39,21 @@ static void client_drop(struct control_client *i) {
     loop_defer(c->loop, &i->gone, client_free);
 }
 
+static void send_answer(struct control_client *i, const struct json *command) {
+    struct control *c = i->control;
+    struct strbuf text = {0};
+    struct json_out j;
+    json_open(&j, &text);
+    json_object(&j, NULL);
+    json_bool(&j, "ok", true);
+    if (c->on_answer)
+        c->on_answer(c, command, &j);
+    json_end(&j);
+    strbuf_addc(&text, '\n');
+    conn_send(&i->conn, text.data, text.len);
+    strbuf_fini(&text);
+}
+
 static void on_line(struct control_client *i, const char *line, size_t len) {
     struct arena a = {0};
     struct json *command;
@@ -43,8 +62,7 @@ static void on_line(struct control_client *i, const char *line, size_t len) {
         static const char no[] = "{\"ok\":false,\"text\":\"not a command\"}\n";
         conn_send(&i->conn, no, sizeof no - 1);
     } else {
-        static const char yes[] = "{\"ok\":true}\n";
-        conn_send(&i->conn, yes, sizeof yes - 1);
+        send_answer(i, command);
         conn_idle_limit(&i->conn, 0); // the client waits for the end
         i->control->on_command(i->control, command);
     }
@@ -115,7 +133,8 @@ int control_listen(const char *run_dir, struct err *e) {
 int control_open(struct control *c, struct loop *loop, const char *run_dir, int door_fd,
                  void (*on_command)(struct control *c, const struct json *command), struct err *e) {
     char path[64];
-    *c = (struct control){.on_command = on_command, .ctx = c->ctx, .dir_fd = -1};
+    *c = (struct control){
+        .on_command = on_command, .on_answer = c->on_answer, .ctx = c->ctx, .dir_fd = -1};
     c->dir_fd = folder_path(run_dir, path, e);
     if (c->dir_fd < 0)
         return -1;
@@ -138,14 +157,41 @@ void control_close(struct control *c) {
     c->loop = NULL;
 }
 
-int control_connect(const char *run_dir, struct err *e) {
+int control_connect(const char *run_dir, int wait_ms, struct err *e) {
     char path[64];
     int dir = folder_path(run_dir, path, e);
     if (dir < 0)
         return -1;
-    int fd = net_unix_connect(path, e);
+    int fd = net_unix_connect_within(path, wait_ms, e);
     close(dir);
-    if (fd < 0)
+    if (fd < 0 && e->code != ERR_TIMEOUT)
         e->code = ERR_NOT_FOUND;
     return fd;
+}
+
+int control_ask(int fd, const char *command, int timeout_ms, struct arena *a, struct json **answer,
+                struct err *e) {
+    char *text = arena_new(a, char, CONTROL_ANSWER_BYTES_MAX), *end = NULL;
+    size_t len = 0;
+    int64_t until_ms = clock_mono_ms() + timeout_ms;
+    if (send(fd, command, strlen(command), MSG_NOSIGNAL) < 0)
+        return err_errno(e, ERR_NET, "cannot ask the agent");
+    while (!end && len < CONTROL_ANSWER_BYTES_MAX) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int64_t left = until_ms - clock_mono_ms();
+        int ready = poll(&p, 1, left > 0 ? (int)left : 0);
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0)
+            return err_set(e, ERR_TIMEOUT, "the agent has not answered within %d ms", timeout_ms);
+        ssize_t n = read(fd, text + len, CONTROL_ANSWER_BYTES_MAX - len);
+        if (n <= 0)
+            return err_set(e, ERR_NET, "the agent has ended");
+        end = memchr(text + len, '\n', (size_t)n);
+        len += (size_t)n;
+    }
+    if (!end)
+        return err_set(e, ERR_LIMIT, "the agent's answer is longer than %d bytes",
+                       CONTROL_ANSWER_BYTES_MAX);
+    return json_parse(a, text, (size_t)(end - text), answer, e);
 }

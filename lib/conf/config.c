@@ -12,7 +12,8 @@ enum { NAME_BYTES_MAX = 64 };
 
 // A task has the keys of [task], [train] and [setup] by themselves, and these tables.
 static const char *const TASK_TABLES[] = {"inputs", "outputs",         "state", "env",    "metrics",
-                                          "setup",  "hyperparameters", "train", "compat", NULL};
+                                          "setup",  "hyperparameters", "train", "compat", "monitor",
+                                          NULL};
 static const char *const TASK_KEYS[] = {"task", "train", NULL};
 static const char *const TASK_REFUSED[] = {"name", NULL}; // the section's name is the task's
 

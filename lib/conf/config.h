@@ -195,6 +195,7 @@ struct config {
     int state_keep;                    // enum config_keep
     int64_t state_every_ms;            // 0: the state is fetched at the end
     int64_t state_replicas;            // other nodes that have a copy of a node's state
+    const char *monitor_interval;      // config_monitor_ms
     bool compat_sagemaker;             // /opt/ml and the variables of SageMaker around a command
 
     struct option_sections sections; // [tasks.NAME]
@@ -204,6 +205,9 @@ struct config {
 // The interval of outputs.every; 0: "end".
 enum { CONFIG_OUTPUT_EVERY_MS_MIN = 1000, CONFIG_OUTPUT_EVERY_MS_MAX = 86400000 };
 int64_t config_output_every_ms(const struct config *c);
+// The interval of monitor.interval; 0: nodes are not sampled.
+enum { CONFIG_MONITOR_MS_MIN = 500, CONFIG_MONITOR_MS_MAX = 3600000 };
+int64_t config_monitor_ms(const struct config *c);
 
 // Defaults only. env is the program's environment (NULL: empty) and must outlive the struct.
 void config_open(struct config *c, struct arena *a, const char *program, char *const *env);

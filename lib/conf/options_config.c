@@ -105,6 +105,21 @@ int64_t config_output_every_ms(const struct config *c) {
     return end || str_parse_duration_ms(c->output_every, &ms, &ignored) < 0 ? 0 : ms;
 }
 
+static int check_interval(const char *text, struct err *e) {
+    int64_t ms = 0;
+    if (str_parse_duration_ms(text, &ms, e) < 0)
+        return -1;
+    return ms == 0 || (ms >= CONFIG_MONITOR_MS_MIN && ms <= CONFIG_MONITOR_MS_MAX)
+               ? 0
+               : err_set(e, ERR_CONFIG, "'%.100s' is neither 0 nor between 500ms and 1h", text);
+}
+
+int64_t config_monitor_ms(const struct config *c) {
+    int64_t ms = 0;
+    struct err ignored;
+    return str_parse_duration_ms(c->monitor_interval, &ms, &ignored) < 0 ? 0 : ms;
+}
+
 static int check_root(const char *text, struct err *e) {
     const char *below = str_starts(text, "~/") ? text + 2 : text[0] == '/' ? text + 1 : "";
     if (!*below || strlen(text) > ROOT_BYTES_MAX || strstr(text, "/../") || str_ends(text, "/..") ||
@@ -440,6 +455,14 @@ static const struct option_row rows[] = {
      .help = "Run the command as in a training container of SageMaker: with the folder /opt/ml "
              "(its channels, configuration, model, output, checkpoints), the variables SM_* and "
              "SSM_*, and TF_CONFIG."},
+    {.key = "monitor.interval",
+     .type = OPTION_STRING,
+     AT(monitor_interval),
+     .text = "2s",
+     .arg = "TIME",
+     .check = check_interval,
+     .help = "Interval at which the agents of a run sample processors, memory, network, disks and "
+             "GPUs of their nodes, for dtctl top and samples.jsonl. 0: they do not."},
 };
 
 const struct option_table options_config = {"dtctl", rows, sizeof rows / sizeof rows[0]};

@@ -140,6 +140,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.address = s->address;
     l->agent.created_ms = s->created_ms;
     l->agent.agent_starts = s->agent_starts;
+    l->agent.sample_ms = s->sample_ms;
     l->agent.run_dir = run_dir;
     if (launch_fill(l, e) < 0 || take_roster(l, s, r, e) < 0 ||
         take_command(l, s, root, run_dir, e) < 0 || launch_env(l, s, root, run_dir, e) < 0 ||

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/name_map.h"
 #include "node/node_verb.h"
+#include "protocol/node_sample.h"
 #include "sys/file.h"
 #include "sys/file_changes.h"
 
@@ -99,7 +100,8 @@ static void send_bytes(struct follow_writer *f, struct followed *file, const cha
 }
 
 static bool is_json_lines(const char *path) {
-    return strcmp(path, EVENTS) == 0 || strcmp(path, "output/metrics.jsonl") == 0;
+    return strcmp(path, EVENTS) == 0 || strcmp(path, NODE_SAMPLE_FILE) == 0 ||
+           strcmp(path, "output/metrics.jsonl") == 0;
 }
 
 // Reads new bytes of a file, at most one chunk. Event files are sent in complete lines, except at
@@ -178,8 +180,9 @@ static bool want_folder(const char *parent, const char *name) {
 }
 
 static bool want_file(const struct follow_writer *f, const char *parent, const char *name) {
-    bool lines = (!parent[0] && strcmp(name, EVENTS) == 0) ||
-                 (strcmp(parent, "output") == 0 && strcmp(name, "metrics.jsonl") == 0);
+    bool lines =
+        (!parent[0] && (strcmp(name, EVENTS) == 0 || strcmp(name, NODE_SAMPLE_FILE) == 0)) ||
+        (strcmp(parent, "output") == 0 && strcmp(name, "metrics.jsonl") == 0);
     bool log = (!parent[0] && strcmp(name, "agent.log") == 0) ||
                (str_starts(parent, "attempt_") && strchr(parent, '/') &&
                 (strcmp(name, "stdout.log") == 0 || strcmp(name, "stderr.log") == 0 ||

@@ -60,6 +60,8 @@ int node_args(struct arena *a, const struct node_call *c, bool need_run, struct 
             out->gather = true;
         else if (strcmp(argv[i], "--kinds") == 0)
             out->kinds = true;
+        else if (strcmp(argv[i], "--sample") == 0)
+            out->sample = true;
         else if (strcmp(argv[i], "--closed") == 0)
             out->closed = true;
         else if (strcmp(argv[i], "--join") == 0)
@@ -192,15 +194,16 @@ const struct json *node_run_state(struct arena *a, const char *run_dir, enum nod
     struct err e;
     // Connect first: an agent that ends after the failed attempt has already written its final
     // state.
-    int fd = control_connect(run_dir, &e);
-    *state = fd >= 0 ? NODE_STARTING : NODE_LOST;
+    int fd = control_connect(run_dir, alive_fd ? 0 : NODE_AGENT_WAIT_MS, &e);
+    bool alive = fd >= 0 || e.code == ERR_TIMEOUT;
+    *state = alive ? NODE_STARTING : NODE_LOST;
     const struct json *status = NULL;
     if (file_read(a, file_join(a, run_dir, "status.json"), STATUS_BYTES_MAX, &text, &len, &e) ==
             0 &&
         json_parse(a, text, len, &j, &e) == 0 && j->type == JSON_OBJECT) {
         status = j;
         *state = state_named(json_get_str(j, "state", ""));
-        if (fd < 0 && !node_state_is_final(*state))
+        if (!alive && !node_state_is_final(*state))
             *state = NODE_LOST;
     }
     if (alive_fd)

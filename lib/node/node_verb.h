@@ -12,7 +12,12 @@
 
 #include <stdbool.h>
 
-enum { NODE_STOP_MARGIN_MS = 25000, NODE_OWNER_BYTES_MAX = 64, NODE_OWNER_TEXT_BYTES_MAX = 1024 };
+enum {
+    NODE_AGENT_WAIT_MS = 2000, // for the agent of a run, to show its state
+    NODE_STOP_MARGIN_MS = 25000,
+    NODE_OWNER_BYTES_MAX = 64,
+    NODE_OWNER_TEXT_BYTES_MAX = 1024
+};
 
 struct node_call {
     int argc;
@@ -29,7 +34,7 @@ struct node_args {    // arguments of the verbs; absent ones are NULL
     const char *root; // absolute
     const char *run;
     const char *from, *only, *grace_ms, *signal, *owner, *text, *input, *bundle, *known;
-    bool all, force, once, again, join, discard, fetched, gather, kinds, closed;
+    bool all, force, once, again, join, discard, fetched, gather, kinds, closed, sample;
 };
 
 // Folders of a run whose finished files are fetched while it is active.

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "protocol/node_protocol.h"
+#include "protocol/node_sample.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ static const struct {
     {"events.jsonl", FOLLOW_EVENTS, false},
     {"agent.log", FOLLOW_AGENT_LOG, false},
     {"output/metrics.jsonl", FOLLOW_METRICS, false},
+    {NODE_SAMPLE_FILE, FOLLOW_SAMPLES, false},
     {"stdout.log", FOLLOW_STDOUT, true},
     {"stderr.log", FOLLOW_STDERR, true},
     {"error.json", FOLLOW_ERROR_FILE, true},

@@ -22,6 +22,7 @@ enum follow_file_kind {
     FOLLOW_STDERR,
     FOLLOW_ERROR_FILE,
     FOLLOW_LOG_TIMES,
+    FOLLOW_SAMPLES,
 };
 
 // A file of a run's folder on a node.

@@ -69,7 +69,8 @@ static int parse_run(struct arena *a, const struct toml *t, struct job_spec *s, 
         int_at(t, "run.agent_starts", 0, 1 << 20, &s->agent_starts, e) < 0 ||
         ms_at(t, "run.shutdown_timeout_ms", TIMEOUT_DAYS_MAX, &s->shutdown_timeout_ms, e) < 0 ||
         ms_at(t, "run.join_timeout_ms", TIMEOUT_DAYS_MAX, &s->join_timeout_ms, e) < 0 ||
-        ms_at(t, "run.max_time_ms", JOB_DAYS_MAX, &s->max_time_ms, e) < 0)
+        ms_at(t, "run.max_time_ms", JOB_DAYS_MAX, &s->max_time_ms, e) < 0 ||
+        ms_at(t, "run.sample_ms", 1, &s->sample_ms, e) < 0)
         return -1;
     s->created_ms = toml_get_int(t, "run.created_ms", 0);
     if (toml_need_strs(a, t, "run.command", &args, &count, e) < 0)
@@ -289,6 +290,7 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
     toml_write_int(out, "join_timeout_ms", s->join_timeout_ms);
     toml_write_int(out, "max_time_ms", s->max_time_ms);
     toml_write_int(out, "created_ms", s->created_ms);
+    toml_write_int(out, "sample_ms", s->sample_ms);
     format_pairs(out, "env", s->env, s->env_count);
     format_pairs(out, "torchrun", s->torchrun, s->torchrun_count);
     format_pairs(out, "sagemaker", s->sagemaker, s->sagemaker_count);

@@ -8,7 +8,7 @@
 //                agent_starts
 //     address
 //                workdir command shutdown_timeout_ms join_timeout_ms max_time_ms
-//                created_ms
+//                created_ms sample_ms
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode streamed path absolute, or relative to the node's root
 //                    archives listed                     as in struct job_input
@@ -95,6 +95,7 @@ struct job_spec {
     int64_t
         max_time_ms; // until the run is stopped, counted from the start of this agent; 0: no limit
     int64_t created_ms; // wall clock
+    int64_t sample_ms;  // interval of samples of the node; 0: none
     struct job_pair *env;
     int env_count;
     struct job_input *inputs;

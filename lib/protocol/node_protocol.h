@@ -34,17 +34,18 @@
 //               {"file":"events.jsonl","offset":O,"bytes":N}\n<N raw bytes of that file at O>
 //               {"beat":WALL_MS}\n                          every NODE_BEAT_MS without other output
 //               {"end":"finished","exit_status":0}\n        always the last one; "end" is a state
-//           File names are relative to the run's folder: events.jsonl, agent.log,
-//           output/metrics.jsonl, attempt_N/<local rank>/{stdout.log,stderr.log,error.json}.
+//           File names are relative to the run's folder: events.jsonl, samples.jsonl, agent.log,
+//           output/metrics.jsonl,
+//           attempt_N/<local rank>/{stdout.log,stderr.log,error.json,log-times}.
 //           Bytes of one file come in order without gaps; records never split a byte range twice,
 //           so offset+bytes of the last record per file is the --from that loses and repeats
-//           nothing. events.jsonl is cut at line ends only; logs at any byte. Events come before
+//           nothing. The .jsonl are cut at line ends only; logs at any byte. Events come before
 //           what workers wrote after them. End of file without an "end" record: the connection
 //           broke, run it again with --from.
-//           --only events: events.jsonl and metrics.jsonl alone. --only logs: the others.
+//           --only events: the .jsonl alone. --only logs: the others.
 //           --once: the files as they are, then the end record, whose state need not be final.
 //
-// status    [--run RUN]   one JSON line per run, oldest first:
+// status    [--run RUN [--sample]]   one JSON line per run, oldest first:
 //               {"run":"…","name":"…","node":"…","node_rank":R,"nnodes":N,"state":"running",
 //                "pid":P,"round":K,"restarts":C,"max_restarts":M,"agent_starts":A,"reason":"…",
 //                "exit_status":S|null,
@@ -53,6 +54,10 @@
 //                "workers":[{"local_rank":L,"rank":R,"pid":P,"state":"running|exited",
 //                            "status":S|null,"signal":"SIGKILL"|null}],
 //                "owner":"…"|null,"fetched":true|false}
+//           --sample: of an active run also "silent":true when its agent does not answer, else
+//              "every_ms":M (0: the node is not sampled; absent: the agent is of an older version)
+//              and "sample":{…}|null (node_sample.h). The node of rank 0 adds the ends of what the
+//              rank has printed: "tail":{"stdout":"…","stderr":"…","metrics":"…"}.
 //           status follows the shell's convention (128 + signal).
 //
 // stop      --run RUN [--grace-ms N] [--signal NAME]
@@ -143,7 +148,7 @@ enum {
       "prepares the node for a run, once for the same content")                                    \
     X(NODE_VERB_FOLLOW, "follow", follow, "--run RUN [--from JSON] [--only events|logs] [--once]", \
       "sends the files of a run as they grow")                                                     \
-    X(NODE_VERB_STATUS, "status", status, "[--run RUN]", "lists the runs of the node")             \
+    X(NODE_VERB_STATUS, "status", status, "[--run RUN [--sample]]", "lists the runs of the node")  \
     X(NODE_VERB_STOP, "stop", stop, "--run RUN [--grace-ms N] [--signal NAME]",                    \
       "stops a run on all nodes")                                                                  \
     X(NODE_VERB_OWN, "own", own, "--owner ID --text TEXT",                                         \

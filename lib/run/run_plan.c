@@ -162,6 +162,7 @@ static void fill_spec(struct run_start *l) {
     spec->shutdown_timeout_ms = c->torchrun.shutdown_timeout * 1000;
     spec->max_time_ms = c->job.max_time_ms;
     spec->created_ms = l->run.created_ms;
+    spec->sample_ms = config_monitor_ms(c);
     if (c->state_every_ms && l->node_count > 1 &&
         (!l->native || option_given(&c->set, "state.replicas"))) {
         spec->state_replicas = (int)c->state_replicas;

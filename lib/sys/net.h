@@ -55,6 +55,8 @@ int net_recv_all(int fd, void *p, size_t len, int timeout_ms, struct err *e);
 int net_unix_listen(const char *path,
                     struct err *e); // non-blocking, mode 0600; replaces a dead one
 int net_unix_connect(const char *path, struct err *e); // blocking
+// ERR_TIMEOUT when the listener has taken no connection for wait_ms (more than 0).
+int net_unix_connect_within(const char *path, int wait_ms, struct err *e);
 
 // Local address the kernel would use towards `to`, and the interface that owns it.
 int net_route_source(const struct net_address *to, struct net_address *local, struct err *e);

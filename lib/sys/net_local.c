@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -89,7 +90,17 @@ static int unix_address(const char *path, struct sockaddr_un *un, int *dir, stru
     return rc;
 }
 
+// A listener that takes no connections has room for some; the next connect waits. 0: for ever.
+static int set_send_limit(int fd, int wait_ms) {
+    struct timeval limit = {.tv_sec = wait_ms / 1000, .tv_usec = wait_ms % 1000 * 1000};
+    return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
 int net_unix_connect(const char *path, struct err *e) {
+    return net_unix_connect_within(path, 0, e);
+}
+
+int net_unix_connect_within(const char *path, int wait_ms, struct err *e) {
     struct sockaddr_un un;
     auto_close int dir = -1;
     if (unix_address(path, &un, &dir, e) < 0)
@@ -97,8 +108,9 @@ int net_unix_connect(const char *path, struct err *e) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot create a socket");
-    if (connect(fd, (struct sockaddr *)&un, sizeof un) < 0) {
-        err_errno(e, ERR_NET, "cannot connect to '%s'", path);
+    if (set_send_limit(fd, wait_ms) < 0 || connect(fd, (struct sockaddr *)&un, sizeof un) < 0 ||
+        set_send_limit(fd, 0) < 0) {
+        err_errno(e, errno == EAGAIN ? ERR_TIMEOUT : ERR_NET, "cannot connect to '%s'", path);
         close(fd);
         return -1;
     }

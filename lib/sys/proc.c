@@ -82,6 +82,13 @@ static void reset_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+static void close_others(void) {
+    enum { FDS_MAX = 1 << 16 };
+    if (syscall(SYS_close_range, 3, INT32_MAX, 0) < 0) // kernels before 5.9
+        for (int fd = 3; fd < FDS_MAX; fd++)
+            close(fd);
+}
+
 static _Noreturn void run_child(const struct proc_spec *spec, int report_fd, pid_t parent) {
     if (report_fd < 3) // must survive place_streams
         report_fd = fcntl(report_fd, F_DUPFD_CLOEXEC, 3);
@@ -96,6 +103,8 @@ static _Noreturn void run_child(const struct proc_spec *spec, int report_fd, pid
     }
     if (place_streams(spec) < 0)
         give_up(report_fd, STEP_STREAMS);
+    if (spec->unawaited)
+        close_others();
     for (const int *k = spec->keep; k && *k >= 0; k++)
         fcntl(*k, F_SETFD, 0);
     reset_signals();
@@ -121,6 +130,10 @@ pid_t proc_start(const struct proc_spec *spec, struct err *e) {
     if (pid == 0)
         run_child(spec, fds[1], parent);
     close(fds[1]);
+    if (spec->unawaited) {
+        close(fds[0]);
+        return pid;
+    }
     struct report r;
     ssize_t n;
     do

@@ -20,6 +20,10 @@ struct proc_spec {
     bool new_session;        // setsid: own session and process group
     bool new_group;          // own process group
     int parent_death_signal; // 0: none. Fires when the *thread* that starts it ends
+    // proc_start returns without waiting for the program to be loaded, which takes for ever on a
+    // file system that hangs. A failed exec is exit status 127. No other descriptor is open in the
+    // child meanwhile.
+    bool unawaited;
 };
 
 pid_t proc_start(const struct proc_spec *spec, struct err *e); // pid, or -1

@@ -12,7 +12,7 @@ command -v script >/dev/null || skip_all 'script(1) is not installed'
 RSS_KIB_MAX=$((400 << 10)) SECONDS_MAX=8
 seed=${SOAK_SEED:-1} end=$((SECONDS + ${SOAK_SECONDS:-15}))
 kinds=(escapes flip cut numbers flood noise)
-verbs=(status ps doctor fetch logs stop gc 'push tree' 'exec -- echo x' 'up --nodes 2')
+verbs=(status ps doctor fetch logs stop gc 'push tree' 'exec -- echo x' 'up --nodes 2' 'top --once')
 lists=('fetch --path out/ --to got' 'fetch --path out/ --path more/ --merge --to got'
     'train --name r -- true') # verbs that take lists of files
 mkdir -p victim tree .dtctl && echo mine | tee victim/mine tree/mine >.dtctl/guard
@@ -70,6 +70,10 @@ while [ "$SECONDS" -lt "$end" ] && [ -z "$faults" ]; do
     kind=${kinds[RANDOM % ${#kinds[@]}]} verb=${verbs[RANDOM % ${#verbs[@]}]}
     [ $((round % 2)) = 1 ] || verb=${lists[RANDOM % ${#lists[@]}]}
     [ $((round % 4)) != 0 ] || kind=lists
+    if [ "${verb%% *}" = top ]; then # it needs an active run
+        mode honest 0
+        dtctl train -d --nodes 2 --name active -- sleep 30 >/dev/null 2>&1
+    fi
     mode "$kind" "$seed.$round"
     rm -rf got
     script -qec "bash one.sh $WORK/out/end $SECONDS_MAX dtctl $verb" /dev/null \

@@ -65,12 +65,14 @@ static void names(void) {
         "attempt_0/stdout.log",
         "output/summary.json",
         "stdout.log",
+        "output/samples.jsonl",
         "attempt_0/0/events.jsonl",
         "attempt_-1/0/stdout.log",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         ok(!follow_file_parse(bad[i], &f), "'%s' is no file of a run", bad[i]);
     ok(follow_file_parse("output/metrics.jsonl", &f) && f.kind == FOLLOW_METRICS, "metrics are");
+    ok(follow_file_parse("samples.jsonl", &f) && f.kind == FOLLOW_SAMPLES, "samples are");
     ok(follow_file_parse("attempt_0/0/error.json", &f), "error.json is a file of the stream");
 }
 

@@ -32,6 +32,7 @@ static void test_defaults(void) {
     is_int(s.shutdown_timeout_ms, 30000, "workers have half a minute to end by default");
     is_int(s.join_timeout_ms, 600000, "ten minutes to join");
     is_int(s.max_time_ms, 0, "the time is not limited by default");
+    is_int(s.sample_ms, 0, "an older dtctl asks for no samples");
     is_int(s.max_restarts + s.agent_starts + s.env_count + s.input_count + s.torchrun_count, 0,
            "there are no restarts, variables, inputs or options by default");
     ok(!s.has_key && !s.setup && s.created_ms == 0, "there is no key and no setup by default");
@@ -56,10 +57,10 @@ static void test_round_trip(void) {
     s.nnodes_max = 9, s.nproc_per_node = "gpu", s.max_restarts = 4, s.agent_starts = 5;
     s.has_key = true, s.address = "10.0.0.7", s.workdir = "w", s.command = command;
     s.command_count = 3, s.shutdown_timeout_ms = 11, s.join_timeout_ms = 12, s.max_time_ms = 13;
-    s.created_ms = 14, s.env = env, s.env_count = 2, s.inputs = inputs, s.input_count = 2;
-    s.setup = "pip", s.setup_hash = s.bundle_hash = HASH, s.torchrun = torchrun,
-    s.torchrun_count = 1;
-    s.sagemaker = sagemaker, s.sagemaker_count = 1;
+    s.created_ms = 14, s.sample_ms = 15, s.env = env, s.env_count = 2;
+    s.inputs = inputs, s.input_count = 2;
+    s.setup = "pip", s.setup_hash = s.bundle_hash = HASH;
+    s.torchrun = torchrun, s.torchrun_count = 1, s.sagemaker = sagemaker, s.sagemaker_count = 1;
     for (int i = 0; i < JOB_KEY_BYTES; i++)
         s.key[i] = (unsigned char)(i * 7);
     job_spec_format(&s, true, &text);
@@ -81,7 +82,7 @@ static void test_round_trip(void) {
     is_int(r.shutdown_timeout_ms, 11, "shutdown_timeout_ms is read back");
     is_int(r.join_timeout_ms, 12, "join_timeout_ms");
     is_int(r.max_time_ms, 13, "max_time_ms is read back");
-    is_int(r.created_ms, 14, "created_ms is read back");
+    ok(r.created_ms == 14 && r.sample_ms == 15, "created_ms and sample_ms are read back");
     is_int(r.env_count, 2, "the variables are read back");
     ok(strcmp(r.env[0].name, "A") == 0 && strcmp(r.env[0].value, "1") == 0 &&
            strcmp(r.env[1].name, "B") == 0 && strcmp(r.env[1].value, "") == 0,
@@ -120,10 +121,10 @@ static void test_bounds(void) {
     const struct {
         const char *key;
         int64_t min, max;
-    } rows[] = {{"node_rank", 0, JOB_NODES_MAX - 1},   {"nnodes_max", 1, JOB_NODES_MAX},
-                {"max_restarts", 0, 1 << 20},          {"agent_starts", 0, 1 << 20},
-                {"shutdown_timeout_ms", 0, 7 * day},   {"join_timeout_ms", 0, 7 * day},
-                {"max_time_ms", 0, JOB_DAYS_MAX * day}};
+    } rows[] = {{"node_rank", 0, JOB_NODES_MAX - 1},    {"nnodes_max", 1, JOB_NODES_MAX},
+                {"max_restarts", 0, 1 << 20},           {"agent_starts", 0, 1 << 20},
+                {"shutdown_timeout_ms", 0, 7 * day},    {"join_timeout_ms", 0, 7 * day},
+                {"max_time_ms", 0, JOB_DAYS_MAX * day}, {"sample_ms", 0, day}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int k = 0; k < 4; k++) {
             struct job_spec s;
