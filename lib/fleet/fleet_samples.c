@@ -18,7 +18,7 @@ void fleet_samples_parse(struct arena *a, const char *text, size_t len, size_t n
                          struct node_look *out) {
     struct node_runs runs = {0};
     struct json *j = NULL;
-    struct err ignored;
+    struct err ignored = {0};
     struct arena scratch = {0};
     const char *end = memchr(text, '\n', len);
     size_t line = end ? (size_t)(end - text) : len;
@@ -27,7 +27,7 @@ void fleet_samples_parse(struct arena *a, const char *text, size_t len, size_t n
     if (runs.count == 1 && json_parse(&scratch, text, line, &j, &ignored) == 0) {
         const struct json *every = json_get(j, "every_ms"), *tails = json_get(j, "tail");
         int64_t every_ms = json_get_int(j, "every_ms", -1);
-        out->run = &runs.items[0];
+        out->run = runs.items;
         out->silent = json_get_bool(j, "silent", false);
         out->knows_samples = every && every_ms >= 0 && every_ms <= EVERY_MS_MAX;
         out->every_ms = out->knows_samples ? every_ms : 0;

@@ -46,7 +46,7 @@ has() { # FILE TEXT DESCRIPTION
 
 run dtctl report
 is "$status:$out" 1: 'without runs there is no report'
-printf '[metrics]\nloss = "loss=(\\\\S+)"\nspeed = "speed=(\\\\S+)"\n' >dtctl.toml
+printf '[metrics]\nloss = "loss=(\\\\S+)"\nspeed = "speed=(\\\\S+)"\n[monitor]\ninterval = "0"\n' >dtctl.toml
 dtctl up --nodes 2 >made.log 2>&1 || diag "$(cat made.log)"
 cat >work.sh <<'END'
 for i in 1 2 3 4 5 6 7 8 9 10; do
@@ -77,6 +77,18 @@ has "$file" 'sh work.sh 0.8 &#39;&lt;b onclick=x&gt;&#39;' 'the command, escaped
 has "$file" '<td>workers-started</td>' 'events'
 has "$file" '<td>slowest rank</td>' 'the slowest rank'
 unlike "$(cat "$file")" 'http:|https:' 'no address'
+samples=$(echo $runs/good-*/nodes/node1)/samples.jsonl
+start=$(sed -n 's/^{"time_ms":\([0-9]*\).*/\1/p' $runs/good-*/events.jsonl | head -n 1)
+for i in 1 2 3; do
+    echo "{\"time_ms\":$((start + i * 2000)),\"cpu_percent\":$((i * 10)),\"gpu_percent\":[20,40],\"gpu_memory_mib\":[100,300],\"gpu_limit_mib\":[1000,1000],\"x\":\"<script>\"}"
+done >"$samples"
+printf '{"time_ms":"<img>","cpu_percent":1e999}\nno json\n' >>"$samples"
+dtctl report good >/dev/null
+page "$file"
+has "$file" '<h3>GPUs, % <small>' 'the load of the nodes'
+has "$file" '<h3>memory of GPUs, MiB <small>' '  and the memory of their GPUs'
+has "$file" '<title>node 1</title>' '  with a curve for each node'
+rm "$samples"
 run dtctl --json report good -o "$WORK/out.html"
 page out.html
 is "$(python3 -c 'import json, sys

@@ -3,6 +3,9 @@
 // for a place of the run, and a function that reads the series of one run into the source's plots.
 #include "run/report/report.h"
 
+#include "protocol/node_sample.h"
+#include "sys/file_lines.h"
+
 #include <string.h>
 
 // ---- metrics.jsonl ------------------------------------------------------------------------------
@@ -55,6 +58,95 @@ static void load_metrics(struct report_page *p, struct plot_set *set, size_t run
     compare_load_metrics(p->context, p->runs[run].run, NULL, on_value, &r);
 }
 
+// ---- samples.jsonl ------------------------------------------------------------------------------
+
+enum { SAMPLE_LINE_BYTES_MAX = 8 << 10, SAMPLES_BYTES_MAX = 16 << 20 };
+
+// Figures of a sample; -1: unknown. Of several GPUs the mean, or the sum of their memory.
+enum {
+    SAMPLE_CPU,
+    SAMPLE_MEMORY,
+    SAMPLE_GPU,
+    SAMPLE_GPU_MEMORY,
+    SAMPLE_RECEIVED,
+    SAMPLE_SENT,
+    SAMPLE_READ,
+    SAMPLE_WRITTEN,
+    SAMPLE_FIGURES,
+};
+static const char *const SAMPLE_NAMES[SAMPLE_FIGURES] = {
+    [SAMPLE_CPU] = "processors, %",
+    [SAMPLE_MEMORY] = "memory, bytes",
+    [SAMPLE_GPU] = "GPUs, %",
+    [SAMPLE_GPU_MEMORY] = "memory of GPUs, MiB",
+    [SAMPLE_RECEIVED] = "received, bytes/s",
+    [SAMPLE_SENT] = "sent, bytes/s",
+    [SAMPLE_READ] = "read, bytes/s",
+    [SAMPLE_WRITTEN] = "written, bytes/s",
+};
+
+static void figures_of(const struct node_sample *s, double out[SAMPLE_FIGURES]) {
+    double busy = 0, used = 0;
+    int known = 0, sized = 0;
+    for (int i = 0; i < s->gpu_count; i++) {
+        known += s->gpus[i].percent >= 0;
+        busy += s->gpus[i].percent >= 0 ? s->gpus[i].percent : 0;
+        sized += s->gpus[i].memory_mib >= 0;
+        used += s->gpus[i].memory_mib >= 0 ? (double)s->gpus[i].memory_mib : 0;
+    }
+    out[SAMPLE_CPU] = s->cpu_percent;
+    out[SAMPLE_MEMORY] = (double)s->memory_bytes;
+    out[SAMPLE_GPU] = known ? busy / known : -1;
+    out[SAMPLE_GPU_MEMORY] = sized ? used : -1;
+    out[SAMPLE_RECEIVED] = (double)s->received_bytes_s;
+    out[SAMPLE_SENT] = (double)s->sent_bytes_s;
+    out[SAMPLE_READ] = (double)s->read_bytes_s;
+    out[SAMPLE_WRITTEN] = (double)s->written_bytes_s;
+}
+
+static void take_sample(struct report_page *p, struct plot_set *set, size_t run, size_t node,
+                        const struct node_sample *s) {
+    double figures[SAMPLE_FIGURES];
+    int64_t x = s->time_ms - p->runs[run].run->run.created_ms;
+    figures_of(s, figures);
+    for (int i = 0; i < SAMPLE_FIGURES; i++) {
+        int plot = figures[i] >= 0 ? plot_find(set, SAMPLE_NAMES[i], PLOT_TIME) : -1;
+        if (plot >= 0)
+            plot_add(set, (size_t)plot, run, (int64_t)node, x, figures[i]);
+    }
+}
+
+static int load_node(struct report_page *p, struct plot_set *set, size_t run, size_t node,
+                     struct err *e) {
+    const struct run *r = &p->runs[run].run->run;
+    const char *path = run_node_path(&p->context->cluster, r, r->nodes[node], NODE_SAMPLE_FILE);
+    struct arena scratch = {0};
+    struct file_lines in;
+    if (file_lines_open(&in, path, SAMPLE_LINE_BYTES_MAX, SAMPLES_BYTES_MAX, e) < 0)
+        return e->code == ERR_NOT_FOUND ? 0 : -1;
+    while (file_lines_next(&in)) {
+        struct json *j = NULL;
+        struct node_sample s;
+        struct err ignored = {0};
+        if (json_parse(&scratch, in.line, in.len, &j, &ignored) == 0 && node_sample_read(j, &s))
+            take_sample(p, set, run, node, &s);
+        else
+            set->left_out++;
+        arena_reset(&scratch);
+    }
+    arena_fini(&scratch);
+    return file_lines_close(&in, 0, e);
+}
+
+static void load_samples(struct report_page *p, struct plot_set *set, size_t run) {
+    struct compare_run *c = p->runs[run].run;
+    for (size_t i = 0; i < c->run.node_count; i++) {
+        struct err e = {0};
+        if (load_node(p, set, run, i, &e) < 0)
+            compare_add_problem(p->context, c, "%s", e.text);
+    }
+}
+
 // ---- all sources --------------------------------------------------------------------------------
 
 static const struct {
@@ -62,6 +154,7 @@ static const struct {
     void (*load)(struct report_page *p, struct plot_set *set, size_t run);
 } SOURCES[] = {
     {"Metrics", "rank", load_metrics},
+    {"Load of the nodes", "node", load_samples},
 };
 enum { SOURCE_COUNT = sizeof SOURCES / sizeof *SOURCES };
 _Static_assert(sizeof SOURCES / sizeof *SOURCES <= (size_t)REPORT_SOURCES_MAX, "room for all");
