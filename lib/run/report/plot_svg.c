@@ -53,7 +53,7 @@ static int y_of(const struct view *v, double value) {
 
 // False: no curve has a finite value.
 static bool find_view(const struct plot *p, struct view *v) {
-    double low = INFINITY, high = -INFINITY;
+    double low = (double)INFINITY, high = -(double)INFINITY;
     *v = (struct view){.x_from = INT64_MAX, .axis = p->axis};
     for (size_t i = 0; i < p->count; i++) {
         const struct curve *c = p->curves[i].curve;
