@@ -140,7 +140,7 @@ int store_client_set(struct store_client *c, const char *key, const void *value,
 
 static int cancel_wait(struct store_client *c, struct err *e) {
     struct strbuf b = {0};
-    uint64_t answer;
+    uint64_t answer = 0;
     strbuf_addc(&b, STORE_OP_CANCEL_WAIT);
     if (request_send(c, &b, e) < 0)
         return -1;

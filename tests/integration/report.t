@@ -46,7 +46,13 @@ has() { # FILE TEXT DESCRIPTION
 
 run dtctl report
 is "$status:$out" 1: 'without runs there is no report'
-printf '[metrics]\nloss = "loss=(\\\\S+)"\nspeed = "speed=(\\\\S+)"\n[monitor]\ninterval = "0"\n' >dtctl.toml
+cat >dtctl.toml <<'END'
+[metrics]
+loss = "loss=(\\S+)"
+speed = "speed=(\\S+)"
+[monitor]
+interval = "0"
+END
 dtctl up --nodes 2 >made.log 2>&1 || diag "$(cat made.log)"
 cat >work.sh <<'END'
 for i in 1 2 3 4 5 6 7 8 9 10; do
@@ -79,8 +85,9 @@ has "$file" '<td>slowest rank</td>' 'the slowest rank'
 unlike "$(cat "$file")" 'http:|https:' 'no address'
 samples=$(echo $runs/good-*/nodes/node1)/samples.jsonl
 start=$(sed -n 's/^{"time_ms":\([0-9]*\).*/\1/p' $runs/good-*/events.jsonl | head -n 1)
+gpus='"gpu_percent":[20,40],"gpu_memory_mib":[100,300],"gpu_limit_mib":[1000,1000]'
 for i in 1 2 3; do
-    echo "{\"time_ms\":$((start + i * 2000)),\"cpu_percent\":$((i * 10)),\"gpu_percent\":[20,40],\"gpu_memory_mib\":[100,300],\"gpu_limit_mib\":[1000,1000],\"x\":\"<script>\"}"
+    echo "{\"time_ms\":$((start + i * 2000)),\"cpu_percent\":$((i * 10)),$gpus,\"x\":\"<b>\"}"
 done >"$samples"
 printf '{"time_ms":"<img>","cpu_percent":1e999}\nno json\n' >>"$samples"
 dtctl report good >/dev/null
