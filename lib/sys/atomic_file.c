@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SUFFIX ".tmp-%016llx"
@@ -27,6 +28,10 @@ static void forget(struct atomic_file *f) {
 int atomic_file_open(struct atomic_file *f, const char *path, mode_t mode, struct err *e) {
     size_t bytes = strlen(path) + SUFFIX_BYTES;
     unsigned long long random;
+    struct stat is;
+    *f = (struct atomic_file){.fd = -1};
+    if (lstat(path, &is) == 0 && !S_ISREG(is.st_mode) && !S_ISLNK(is.st_mode))
+        return err_set(e, ERR_SYS, "'%s' is a folder, a device, a pipe or a socket, no file", path);
     hash_random(&random, sizeof random);
     *f = (struct atomic_file){.path = heap_alloc(strlen(path) + 1), .temporary = heap_alloc(bytes)};
     memcpy(f->path, path, strlen(path) + 1);

@@ -24,7 +24,8 @@ struct atomic_file {
     char *path, *temporary; // owned
 };
 
-// mode is subject to the umask. After an error the struct is closed.
+// mode is subject to the umask. Only a file or a link is replaced: root could lose a device. After
+// an error the struct is closed.
 int atomic_file_open(struct atomic_file *f, const char *path, mode_t mode, struct err *e);
 // Syncs the file, renames it and syncs the folder. The struct is closed in either case. After an
 // error the old file is in place, unless only the folder could not be synced.

@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,6 +167,28 @@ static void test_whole(void) {
     has_str(e.text, "cannot create '/nowhere/at/all.tmp-", "the error names the missing folder");
 }
 
+// A rename would put a file in place of any of them.
+static void test_no_file(void) {
+    struct err e;
+    struct stat st;
+    unlink(path);
+    is_int(mkfifo(path, 0600), 0, "a pipe is made");
+    is_int(file_write_atomic(path, "x", 1, 0600, &e), -1, "a pipe is not replaced");
+    has_str(e.text, "no file", "the error says so");
+    ok(lstat(path, &st) == 0 && S_ISFIFO(st.st_mode), "the pipe stays");
+    unlink(path);
+    if (mknod(path, S_IFCHR | 0600, makedev(1, 7)) == 0) {
+        is_int(file_write_atomic(path, "x", 1, 0600, &e), -1, "a device is not replaced");
+        ok(lstat(path, &st) == 0 && S_ISCHR(st.st_mode), "the device stays");
+    } else {
+        skip(2, "only root can make a device");
+    }
+    unlink(path);
+    is_int(symlink("target", path), 0, "a link is made");
+    is_int(file_write_atomic(path, "x", 1, 0600, &e), 0, "a link is replaced: %s", e.text);
+    ok(lstat(path, &st) == 0 && S_ISREG(st.st_mode), "a file takes its place");
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
@@ -173,6 +196,7 @@ int main(void) {
     snprintf(path, sizeof path, "%s/file", folder);
     test_whole();
     test_faults();
+    test_no_file();
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
     return done_testing();
 }
