@@ -242,7 +242,8 @@ static int bring_up_made(struct context *s, struct leaving *l, struct provider_m
     result = settle(s, &f, made, l, result, e);
     struct err leaving = {0};
     char key[DIGEST_KEY_BYTES]; // the backup has it
-    if ((digest_key_read(s, key, &leaving) < 0 || cluster_backup_leave(&f, &leaving) < 0) &&
+    if (((result == 0 && digest_key_read(s, key, &leaving) < 0) ||
+         cluster_backup_leave(&f, &leaving) < 0) &&
         result == 0) {
         *e = leaving;
         result = -1;
