@@ -103,22 +103,6 @@ static const char *part(char out[CELL_BYTES_MAX], int64_t used, int64_t all) {
     return out;
 }
 
-// Of the GPUs whose figures are known: the mean, and sums of memory in MiB.
-static double of_gpus(const struct node_sample *s, int64_t *used, int64_t *all) {
-    int known = 0, percents = 0;
-    *used = *all = -1;
-    for (int i = 0; i < s->gpu_count; i++) {
-        const struct node_sample_gpu *g = &s->gpus[i];
-        known += g->percent >= 0;
-        percents += g->percent >= 0 ? g->percent : 0;
-        if (g->memory_mib < 0 || g->memory_limit_mib < 0)
-            continue;
-        *used = (*used < 0 ? 0 : *used) + g->memory_mib;
-        *all = (*all < 0 ? 0 : *all) + g->memory_limit_mib;
-    }
-    return known ? (double)percents / known : -1;
-}
-
 static void add_line(struct context *s, struct strbuf *out, struct strbuf *line) {
     if (s->screen->out_is_terminal)
         screen_fit(line, screen_columns(s->screen));
@@ -132,7 +116,7 @@ static void add_figures(struct strbuf *line, const struct node_sample *s, bool g
     char in[CELL_BYTES_MAX], sent[CELL_BYTES_MAX], read[CELL_BYTES_MAX], written[CELL_BYTES_MAX];
     char room[CELL_BYTES_MAX];
     int64_t used, all;
-    double busy = of_gpus(s, &used, &all);
+    double busy = node_sample_gpus(s, &used, &all);
     strbuf_addf(line, " %5s %14s", percent(cpu, s->cpu_percent),
                 part(memory, s->memory_bytes, s->memory_limit_bytes));
     if (gpus)

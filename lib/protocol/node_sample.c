@@ -26,6 +26,21 @@ void node_sample_init(struct node_sample *s) {
         *(int64_t *)((char *)s + WHOLE[i].offset) = -1;
 }
 
+double node_sample_gpus(const struct node_sample *s, int64_t *used, int64_t *all) {
+    int known = 0, percents = 0;
+    *used = *all = -1;
+    for (int i = 0; i < s->gpu_count; i++) {
+        const struct node_sample_gpu *g = &s->gpus[i];
+        known += g->percent >= 0;
+        percents += g->percent >= 0 ? g->percent : 0;
+        if (g->memory_mib < 0 || g->memory_limit_mib < 0)
+            continue;
+        *used = (*used < 0 ? 0 : *used) + g->memory_mib;
+        *all = (*all < 0 ? 0 : *all) + g->memory_limit_mib;
+    }
+    return known ? (double)percents / known : -1;
+}
+
 static void put(struct json_out *j, const char *key, int64_t value) {
     if (value < 0)
         json_null(j, key);

@@ -41,6 +41,9 @@ struct node_sample {
     struct node_sample_gpu gpus[NODE_SAMPLE_GPUS_MAX];
 };
 
+// Of all GPUs whose figures are known: returns the mean of their use in percent; *used and *all are
+// sums of MiB, over those that have both. -1: none is known.
+double node_sample_gpus(const struct node_sample *s, int64_t *used, int64_t *all);
 void node_sample_init(struct node_sample *s); // all figures are unknown
 // Adds the members to the innermost object.
 void node_sample_write(const struct node_sample *s, struct json_out *j);

@@ -86,18 +86,11 @@ static const char *const SAMPLE_NAMES[SAMPLE_FIGURES] = {
 };
 
 static void figures_of(const struct node_sample *s, double out[SAMPLE_FIGURES]) {
-    double busy = 0, used = 0;
-    int known = 0, sized = 0;
-    for (int i = 0; i < s->gpu_count; i++) {
-        known += s->gpus[i].percent >= 0;
-        busy += s->gpus[i].percent >= 0 ? s->gpus[i].percent : 0;
-        sized += s->gpus[i].memory_mib >= 0;
-        used += s->gpus[i].memory_mib >= 0 ? (double)s->gpus[i].memory_mib : 0;
-    }
+    int64_t used, all;
+    out[SAMPLE_GPU] = node_sample_gpus(s, &used, &all);
+    out[SAMPLE_GPU_MEMORY] = (double)used;
     out[SAMPLE_CPU] = s->cpu_percent;
     out[SAMPLE_MEMORY] = (double)s->memory_bytes;
-    out[SAMPLE_GPU] = known ? busy / known : -1;
-    out[SAMPLE_GPU_MEMORY] = sized ? used : -1;
     out[SAMPLE_RECEIVED] = (double)s->received_bytes_s;
     out[SAMPLE_SENT] = (double)s->sent_bytes_s;
     out[SAMPLE_READ] = (double)s->read_bytes_s;
