@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct network *net_of(const struct trainer *t) {
-    return (struct network *)&t->chunk[0].net;
-}
-
 static const char *why_not(const struct trainer *t) {
     if (t->round.steps)
         return "the ranks take local steps";
@@ -42,7 +38,7 @@ static bool is_scaling(const struct trainer *t) {
 }
 
 static int make_step(struct trainer *t, struct err *e) {
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     struct optimizer *o = &t->chunk[0].optimizer;
     bool adam = o->kind != TRAIN_SGD;
     bool known = t->at.loss_scale > 0; // from the checkpoint
@@ -64,7 +60,7 @@ static int make_step(struct trainer *t, struct err *e) {
 
 // Captures something small, and launches it.
 static bool can_capture(struct trainer *t) {
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     const char *why = NULL;
     net->k->capture_begin(net->ctx);
     net->k->zero(net->ctx, NETWORK_TAIL,
@@ -113,7 +109,7 @@ int trainer_async_open(struct trainer *t, struct err *e) {
 
 void trainer_async_forget(void *trainer) {
     struct trainer *t = trainer;
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     for (int i = 0; i < t->async.graphs; i++) {
         net->k->capture_free(net->ctx, t->async.graph[i].captured);
         free(t->async.graph[i].calls);
@@ -123,7 +119,7 @@ void trainer_async_forget(void *trainer) {
 }
 
 void trainer_async_close(struct trainer *t) {
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     if (!net->k)
         return;
     trainer_async_forget(t);
@@ -142,13 +138,13 @@ void trainer_async_say(const struct trainer *t, struct strbuf *line) {
 // ---- the operations of a step ------------------------------------------------------------------
 
 static float *tail_of(const struct trainer *t) {
-    const struct network *net = net_of(t);
+    const struct network *net = trainer_async_net(t);
     return (float *)(void *)(net->grads + net->model->param_elements * net->k->real_bytes);
 }
 
 void trainer_async_totals(struct step_run *r) {
     struct trainer *t = r->t;
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     bool joined = t->async.joined, counts = t->data_rank == 0 || t->options->zero;
     const struct step_totals_args a = {.step = t->async.step,
                                        .losses = net->losses,
@@ -182,7 +178,7 @@ static int join_totals(struct step_run *r, struct err *e) {
 
 int trainer_async_judge(struct step_run *r, struct err *e) {
     struct trainer *t = r->t;
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     const struct optimizer *o = &t->chunk[0].optimizer;
     const struct step_judge_args a = {.step = t->async.step,
                                       .tail = t->async.joined ? NULL : tail_of(t),
@@ -218,7 +214,7 @@ uint64_t trainer_async_ticket(const struct trainer *t) {
 
 static int settle(struct trainer *t, struct err *e) {
     struct async *a = &t->async;
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     int slot = (int)(a->settled % (ASYNC_STEPS + 1));
     struct step_done *d = &a->pending[slot].done;
     struct kernel_step s;
@@ -258,7 +254,7 @@ int trainer_async_drain(struct trainer *t, struct err *e) {
 // The scalars of this step, which the device reads when it comes to it.
 static void write_scalars(struct step_run *r) {
     struct trainer *t = r->t;
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     t->lr = lr_schedule_rate(&t->schedule, trainer_progress(t, t->at.consumed),
                              trainer_progress(t, r->consumed));
     trainer_set_requests(r);
@@ -272,7 +268,7 @@ int trainer_async_step(struct step_run *r, const struct step_program *p, struct 
                        struct err *e) {
     struct trainer *t = r->t;
     struct async *a = &t->async;
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     struct optimizer *o = &t->chunk[0].optimizer;
     int slot = (int)(a->enqueued % (ASYNC_STEPS + 1));
     if (a->enqueued == a->settled)

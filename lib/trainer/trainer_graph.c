@@ -4,10 +4,6 @@
 // Images and labels are copied outside of the captured parts.
 #include "trainer/trainer_impl.h"
 
-static struct network *net_of(const struct trainer *t) {
-    return (struct network *)&t->chunk[0].net;
-}
-
 static struct async_graph *find(struct async *a, int64_t rows, int segment) {
     for (int i = 0; i < a->graphs; i++)
         if (a->graph[i].rows == rows && a->graph[i].segment == segment)
@@ -26,7 +22,7 @@ static int run_items(struct step_run *r, const struct step_item *it, const struc
 static struct async_graph *capture(struct step_run *r, int segment, const struct step_item *it,
                                    const struct step_item *end, struct err *e) {
     struct async *a = &r->t->async;
-    struct network *net = net_of(r->t);
+    struct network *net = trainer_async_net(r->t);
     struct async_graph *g = &a->graph[a->graphs];
     const char *why = NULL;
     must(a->graphs < ASYNC_GRAPHS_MAX);
@@ -47,7 +43,7 @@ static int run_segment(struct step_run *r, int segment, const struct step_item *
                        const struct step_item *end, struct err *e) {
     struct trainer *t = r->t;
     struct async *a = &t->async;
-    struct network *net = net_of(t);
+    struct network *net = trainer_async_net(t);
     // Slow weights join with factors that change: those few steps are not captured.
     if (!a->capture || !a->seen || t->chunk[0].optimizer.keep >= 0)
         return run_items(r, it, end, e);

@@ -233,7 +233,10 @@ double trainer_progress(const struct trainer *t, int64_t consumed); // in epochs
 double trainer_loss_scale(const struct step_run *r); // of each row's loss in the mean
 void trainer_set_requests(struct step_run *r);       // in the tail: whether to stop, or to save
 double trainer_lookahead(const struct step_run *r);  // optimizer.keep of this step
-// trainer_async.c
+// trainer_async.c: a device has one chunk.
+static inline struct network *trainer_async_net(const struct trainer *t) {
+    return (struct network *)&t->chunk[0].net;
+}
 void trainer_async_choose(struct trainer *t); // before apart is decided
 int trainer_async_open(struct trainer *t, struct err *e);
 void trainer_async_close(struct trainer *t);
