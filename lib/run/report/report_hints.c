@@ -56,9 +56,14 @@ bool report_find_slow(const struct report_page *p, struct report_slow *out) {
     return out->metric != NULL;
 }
 
-static void hint_data(const struct report_page *p, const struct report_run *r, struct strbuf *out) {
+// Of the time of the steps.
+static double step_share(const struct report_run *r, int part) {
     double all = report_steps_ms(&r->steps, -1);
-    double share = all > 0 ? report_steps_ms(&r->steps, REPORT_STEP_DATA) / all : 0;
+    return all > 0 ? report_steps_ms(&r->steps, part) / all : 0;
+}
+
+static void hint_data(const struct report_page *p, const struct report_run *r, struct strbuf *out) {
+    double share = step_share(r, REPORT_STEP_DATA);
     (void)p;
     if (share > DATA_SHARE)
         strbuf_addf(out,
@@ -69,8 +74,7 @@ static void hint_data(const struct report_page *p, const struct report_run *r, s
 }
 
 static void hint_comm(const struct report_page *p, const struct report_run *r, struct strbuf *out) {
-    double all = report_steps_ms(&r->steps, -1);
-    double share = all > 0 ? report_steps_ms(&r->steps, REPORT_STEP_COMM) / all : 0;
+    double share = step_share(r, REPORT_STEP_COMM);
     (void)p;
     if (share > COMM_SHARE)
         strbuf_addf(out,
