@@ -241,10 +241,10 @@ static int bring_up_made(struct context *s, struct leaving *l, struct provider_m
     out->phases = made->phases;
     result = settle(s, &f, made, l, result, e);
     struct err leaving = {0};
-    char key[DIGEST_KEY_BYTES]; // the backup has it
-    if (((result == 0 && digest_key_read(s, key, &leaving) < 0) ||
-         cluster_backup_leave(&f, &leaving) < 0) &&
-        result == 0) {
+    char key[DIGEST_KEY_BYTES]; // is made for the backup
+    if (result == 0)
+        result = digest_key_read(s, key, e);
+    if (cluster_backup_leave(&f, &leaving) < 0 && result == 0) {
         *e = leaving;
         result = -1;
     }
