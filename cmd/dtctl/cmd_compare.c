@@ -143,7 +143,7 @@ static int load_runs(struct comparison *c, const struct run *runs, size_t count,
         if (context_check(c->context, e) < 0)
             return -1;
         struct compare_run *r = &c->runs[c->count++];
-        compare_load(c->context, &runs[i], r);
+        compare_load(c->context, &runs[i], NULL, r);
         compare_load_metrics(c->context, r, &c->wanted, NULL, NULL);
     }
     compare_find_metrics(c);

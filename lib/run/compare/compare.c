@@ -26,8 +26,9 @@ void compare_add_problem(struct context *s, struct compare_run *c, const char *f
         c->problems[c->problem_count++] = str_printable(s->arena, text, strlen(text));
 }
 
-const struct json *compare_load_object(struct context *s, struct arena *a, struct compare_run *c,
-                                       const char *name, size_t bytes_max) {
+// A JSON object in the run's folder; NULL: there is none, or it is damaged, which is a problem.
+static const struct json *load_object(struct context *s, struct arena *a, struct compare_run *c,
+                                      const char *name, size_t bytes_max) {
     const char *path = run_path(&s->cluster, &c->run, name);
     struct json *j = NULL;
     struct err e = {0};
@@ -122,11 +123,10 @@ static int read_history(struct context *s, struct compare_run *c, struct err *e)
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static void read_summary(struct context *s, struct compare_run *c) {
-    struct arena a = {0};
+static const struct json *read_summary(struct context *s, struct arena *a, struct compare_run *c) {
     struct err e = {0};
     size_t problems = c->problem_count;
-    const struct json *j = compare_load_object(s, &a, c, "summary.json", COMPARE_SUMMARY_BYTES_MAX);
+    const struct json *j = load_object(s, a, c, "summary.json", COMPARE_SUMMARY_BYTES_MAX);
     if (j && !str_eq(json_get_str(j, "run", ""), c->run.id)) {
         compare_add_problem(s, c, "summary.json is of another run");
         j = NULL;
@@ -144,7 +144,7 @@ static void read_summary(struct context *s, struct compare_run *c) {
         double value = json_get_num(j, compare_results[i].name, (double)NAN);
         c->results[i] = isfinite(value) ? value : (double)NAN;
     }
-    arena_fini(&a);
+    return j;
 }
 
 void compare_load_metrics(struct context *s, struct compare_run *c,
@@ -169,8 +169,9 @@ void compare_load_metrics(struct context *s, struct compare_run *c,
     metric_figures_end(f);
 }
 
-void compare_load(struct context *s, const struct run *r, struct compare_run *out) {
-    struct arena a = {0};
+void compare_load(struct context *s, const struct run *r, struct arena *kept,
+                  struct compare_run *out) {
+    struct arena scratch = {0}, *a = kept ? kept : &scratch;
     *out = (struct compare_run){.run = *r,
                                 .active = !run_is_over(r),
                                 .restarts = -1,
@@ -178,11 +179,12 @@ void compare_load(struct context *s, const struct run *r, struct compare_run *ou
                                 .train_ms = r->train_ms > 0 ? r->train_ms : -1};
     for (size_t i = 0; i < COMPARE_RESULTS; i++)
         out->results[i] = (double)NAN;
-    const struct json *inputs =
-        compare_load_object(s, &a, out, "inputs.json", INPUT_RECORD_BYTES_MAX);
+    const struct json *inputs = load_object(s, a, out, "inputs.json", INPUT_RECORD_BYTES_MAX);
     compare_settings_of(s->arena, r, inputs, &out->settings);
-    arena_fini(&a);
-    read_summary(s, out);
+    const struct json *summary = read_summary(s, a, out);
+    out->inputs = kept ? inputs : NULL;
+    out->summary = kept ? summary : NULL;
+    arena_fini(&scratch);
 }
 
 int compare_newest(struct context *s, struct run out[2], struct err *e) {

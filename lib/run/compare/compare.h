@@ -36,12 +36,15 @@ struct compare_run {
     double results[COMPARE_RESULTS]; // NAN: none
     struct compare_settings settings;
     struct metric_figures metrics;
+    const struct json *inputs, *summary; // the files, if they are kept; NULL: there is none
     const char *problems[COMPARE_PROBLEMS_MAX];
     size_t problem_count;
 };
 
-// Reads all but the metrics. Memory is in the context's arena.
-void compare_load(struct context *s, const struct run *r, struct compare_run *out);
+// Reads all but the metrics. Memory is in the context's arena, and that of inputs and summary in
+// `kept`; NULL: they are not kept.
+void compare_load(struct context *s, const struct run *r, struct arena *kept,
+                  struct compare_run *out);
 // Reads the metrics. wanted: names; NULL or empty: all. on_value: see metric_figures.h; may be
 // NULL.
 void compare_load_metrics(struct context *s, struct compare_run *c,
@@ -49,9 +52,6 @@ void compare_load_metrics(struct context *s, struct compare_run *c,
 // A line for people; after COMPARE_PROBLEMS_MAX of them it is left out.
 void compare_add_problem(struct context *s, struct compare_run *c, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-// A JSON object in the run's folder; NULL: there is none, or it is damaged, which is a problem.
-const struct json *compare_load_object(struct context *s, struct arena *a, struct compare_run *c,
-                                       const char *name, size_t bytes_max);
 // Goes through events.jsonl. on_event is called for each event, also for those of dtctl and of
 // unknown kinds; NULL: nothing is. *h is initialised, and takes the events of the nodes; its memory
 // is in its arena. ERR_NOT_FOUND: the run has no events on this side.

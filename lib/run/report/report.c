@@ -3,7 +3,6 @@
 #include "run/report/report.h"
 
 #include "provider/provider.h"
-#include "run/inputs/input_record.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -21,10 +20,8 @@ void report_end(struct report_page *p) {
         plot_set_end(&p->series[i]);
 }
 
-static const struct json *read_trainer(struct context *s, struct compare_run *c) {
-    const struct json *j =
-        compare_load_object(s, s->arena, c, "summary.json", COMPARE_SUMMARY_BYTES_MAX);
-    const struct json *trainer = j ? json_get(j, "trainer") : NULL;
+static const struct json *trainer_of(const struct compare_run *c) {
+    const struct json *trainer = c->summary ? json_get(c->summary, "trainer") : NULL;
     return trainer && trainer->type == JSON_OBJECT ? trainer : NULL;
 }
 
@@ -52,14 +49,11 @@ int report_load(struct report_page *p, const struct run *r, struct err *e) {
     out->run = &p->compared[p->count];
     out->history.arena = s->arena;
     out->events = arena_new(s->arena, struct report_event, REPORT_EVENTS_HEAD + REPORT_EVENTS_TAIL);
-    compare_load(s, r, out->run);
+    compare_load(s, r, s->arena, out->run);
     if (compare_load_events(s, r, &out->history, report_take_event, out, &why) < 0 &&
         why.code != ERR_NOT_FOUND)
         compare_add_problem(s, out->run, "%s", why.text);
-    struct compare_run reported = *out->run; // problems of these files are known
-    out->inputs =
-        compare_load_object(s, s->arena, &reported, "inputs.json", INPUT_RECORD_BYTES_MAX);
-    out->trainer = read_trainer(s, &reported);
+    out->trainer = trainer_of(out->run);
     report_series_load(p, p->count++);
     out->cost_mils = cost_of(s, out);
     if (out->event_count == 0 && out->run->metrics.count == 0 &&

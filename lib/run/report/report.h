@@ -60,8 +60,8 @@ struct report_run {
     struct report_steps steps;
     struct report_event *events; // head, then the ring of the tail
     uint64_t event_count;
-    const struct json *inputs, *trainer; // NULL: none
-    int64_t cost_mils;                   // -1: not known
+    const struct json *trainer; // NULL: none
+    int64_t cost_mils;          // -1: not known
 };
 
 struct report_page {

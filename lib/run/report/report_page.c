@@ -259,7 +259,7 @@ static void add_inputs(struct strbuf *out, const struct report_page *p,
                        const struct report_run *r) {
     static const char *const heads[] = {"input", "mode", "node", "files", "samples", "size"};
     struct arena *a = p->context->arena;
-    const struct json *list = r->inputs ? json_get(r->inputs, "inputs") : NULL;
+    const struct json *list = r->run->inputs ? json_get(r->run->inputs, "inputs") : NULL;
     struct html_table t;
     if (!list || list->type != JSON_ARRAY || !list->child)
         return;
