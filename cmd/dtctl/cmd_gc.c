@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/run_record.h"
+#include "fleet/cluster_owner.h"
 #include "fleet/fleet_runs.h"
-#include "fleet/owner.h"
 #include "provider/provider.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
@@ -246,7 +246,7 @@ static int clean_nodes(struct gc *g, struct err *e) {
     struct node_runs all;
     if (!cluster_exists(&s->cluster))
         return 0;
-    if (cluster_load(&s->cluster, &inv, e) < 0 || owner_id(s, &g->owner, e) < 0)
+    if (cluster_load(&s->cluster, &inv, e) < 0 || cluster_owner_id(s, &g->owner, e) < 0)
         return -1;
     fleet_open(&g->fleet, s, &inv, NULL, 0);
     g->nodes = arena_new(s->arena, struct gc_node, inv.count);

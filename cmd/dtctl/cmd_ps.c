@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "cluster/nodeset.h"
+#include "fleet/cluster_owner.h"
 #include "fleet/fleet_runs.h"
-#include "fleet/owner.h"
 #include "run/results/results_archive.h"
 #include "run/results/results_owner.h"
 #include "watch.h"
@@ -180,7 +180,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
         return -1;
     bool up = cluster_exists(&s->cluster);
     if (up) {
-        if (cluster_load(&s->cluster, &inv, e) < 0 || owner_id(s, &mine, e) < 0)
+        if (cluster_load(&s->cluster, &inv, e) < 0 || cluster_owner_id(s, &mine, e) < 0)
             return -1;
         fleet_open(&fleet, s, &inv, NULL, 0);
         if (fleet_connect(&fleet, true, e) < 0 || fleet_runs_ask(&fleet, NULL, &runs, e) < 0) {

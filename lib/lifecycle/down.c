@@ -3,7 +3,7 @@
 #include "lifecycle/down.h"
 
 #include "base/log.h"
-#include "fleet/owner.h"
+#include "fleet/cluster_owner.h"
 #include "lifecycle/unfetched.h"
 #include "lifecycle/up.h"
 #include "run/results/results_owner.h"
@@ -100,7 +100,7 @@ static int prepare_work(struct down *d, struct down_work **out, struct err *e) {
     struct context *s = d->context;
     struct strbuf text = {0};
     const char *id = NULL;
-    if (owner_id(s, &id, e) < 0)
+    if (cluster_owner_id(s, &id, e) < 0)
         return -1;
     for (size_t i = 0; i < d->unfetched.fetched_count; i++)
         strbuf_addf(&text, "%s\n", d->unfetched.fetched[i]);

@@ -3,8 +3,8 @@
 #include "lifecycle/unfetched.h"
 
 #include "base/log.h"
+#include "fleet/cluster_owner.h"
 #include "fleet/fleet_runs.h"
-#include "fleet/owner.h"
 #include "run/results/results_bring.h"
 
 #include <string.h>
@@ -82,7 +82,7 @@ int unfetched_find(struct fleet *f, const struct unfetched_rules *rules, struct 
     char **runs = NULL;
     size_t count = 0;
     *out = (struct unfetched){.fleet = f, .rules = rules};
-    if (owner_id(s, &mine, e) < 0 || cluster_runs(&s->cluster, &runs, &count, e) < 0 ||
+    if (cluster_owner_id(s, &mine, e) < 0 || cluster_runs(&s->cluster, &runs, &count, e) < 0 ||
         fleet_runs_ask(f, NULL, all, e) < 0)
         return -1;
     out->items = arena_new(s->arena, struct loss, all->count + count + 1);
@@ -137,7 +137,7 @@ void unfetched_show(const struct unfetched *l) {
 static int refuse_going(const struct unfetched *l, struct err *e) {
     const struct node_run *r = l->going;
     return err_set(e, ERR_BUSY, "run '%s' of %s is %s on node '%s' (try: dtctl stop %s, or %s)",
-                   r->run, owner_description(l->fleet->context), r->state,
+                   r->run, cluster_owner_description(l->fleet->context), r->state,
                    l->fleet->nodes[r->node_index].info->name, r->run, l->rules->way);
 }
 

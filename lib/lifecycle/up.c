@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "conf/render.h"
+#include "fleet/cluster_owner.h"
 #include "fleet/embedded_files.h"
 #include "fleet/fleet_transfer.h"
-#include "fleet/owner.h"
 #include "lifecycle/down.h"
 #include "provider/cluster_backup.h"
 #include "run/digest_key.h"
@@ -53,7 +53,7 @@ static int bring_up(struct context *s, const struct provider *p, struct fleet *f
     f->transfers = true;
     int result = fleet_connect(f, true, e);
     if (result == 0)
-        result = owner_mark(f, e);
+        result = cluster_owner_mark(f, e);
     if (result == 0)
         result = p->check(s, f, e);
     if (result == 0)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `dtrun --node snapshot`: one generation of a run's state, as a whole, in the folder `snapshot` of
 // the run (content/snapshot.h); with --closed, the finished files of its output and model, in the
-// folder `closed` (content/snapshot_closed.h).
+// folder `closed` (content/finished_files.h).
+#include "content/finished_files.h"
 #include "content/snapshot.h"
-#include "content/snapshot_closed.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
 
@@ -50,13 +50,13 @@ static int make(struct snapshot *l, const struct node_args *args, struct arena *
 
 static int closed(const struct node_args *args, struct arena *a) {
     const char *run = node_run_dir(a, args, args->run);
-    struct snapshot_closed c = {0};
+    struct finished_files c = {0};
     struct err e = {0};
     if (!node_is_run(a, args, args->run)) {
         err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
         return node_fail(&e);
     }
-    if (snapshot_closed_take(&c, run, node_closed_folders, args->known ? args->known : "", &e) < 0)
+    if (finished_files_take(&c, run, node_closed_folders, args->known ? args->known : "", &e) < 0)
         return node_fail(&e);
     return answer(c.digest, c.files, c.bytes, c.is_new, NULL);
 }

@@ -7,7 +7,7 @@
 // folder that can be fetched as it is. --kinds also counts the results of each kind. Where finished
 // files were fetched while the run went on, the list of its files is written anew.
 #include "base/str.h"
-#include "content/snapshot_closed.h"
+#include "content/finished_files.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
 #include "sys/file_entries.h"
@@ -166,7 +166,7 @@ static int look(struct left_walk *l, const struct node_args *args, struct err *e
     if (args->gather && file_remove_tree(gathered, e) < 0)
         return -1;
     l->gathered = args->gather ? file_join(&l->arena, gathered, "work") : NULL;
-    if (walk(l, "", 0, e) < 0 || snapshot_closed_list(dir, node_closed_folders, e) < 0)
+    if (walk(l, "", 0, e) < 0 || finished_files_list(dir, node_closed_folders, e) < 0)
         return -1;
     return args->kinds ? count_kinds(l, dir, e) : 0;
 }

@@ -91,7 +91,7 @@
 //           changed since DIGEST, and removes it.
 //
 //           --closed: links the finished files of the run's output and model into runs/RUN/closed,
-//           and writes the list of all of them there (content/snapshot_closed.h). "new" false: as
+//           and writes the list of all of them there (content/finished_files.h). "new" false: as
 //           of DIGEST; "whole" is always true.
 //
 // clean     --run RUN | --all [--owner ID] [--fetched] [--force] [--discard]

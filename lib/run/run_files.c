@@ -5,10 +5,10 @@
 
 #include "base/log.h"
 #include "conf/render.h"
+#include "fleet/cluster_owner.h"
 #include "fleet/embedded_files.h"
 #include "fleet/fleet_transfer.h"
 #include "fleet/hashing.h"
-#include "fleet/owner.h"
 #include "provider/cluster_backup.h"
 #include "run/inputs/input_add.h"
 #include "run/inputs/input_elastic.h"
@@ -133,7 +133,7 @@ int run_start_files(struct run_start *l, struct err *e) {
     if (run_start_state(l, e) < 0 || (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 ||
         run_start_bundle(l, e) < 0 || run_start_setup(l, e) < 0 || input_add_all(l, e) < 0 ||
         cluster_backup_add_run(l->context, &l->run, l->common, e) < 0 ||
-        owner_add_run(l->context, &l->run, l->common, e) < 0)
+        cluster_owner_add_run(l->context, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         if (hashing_run(l->context, l->shards[n], e) < 0)

@@ -135,8 +135,8 @@ static void json_layout(const struct summary *s, struct json_out *j) {
     json_str(j, "merge", config_merge_words[s->run->merge]);
     json_str(j, "state", "state/NODE");
     if (s->collect) {
-        json_int(j, "differing", (int64_t)s->collect->layout.apart);
-        json_str(j, "differing_first", s->collect->layout.first);
+        json_int(j, "differing", (int64_t)s->collect->collisions.apart);
+        json_str(j, "differing_first", s->collect->collisions.first);
     }
     json_end(j);
 }
@@ -283,13 +283,13 @@ static const char *lost_what(const struct summary *s) {
 // Files that are not in their usual place, or nowhere.
 static void text_layout(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
-    if (s->collect && s->collect->layout.apart) {
-        size_t apart = s->collect->layout.apart;
+    if (s->collect && s->collect->collisions.apart) {
+        size_t apart = s->collect->collisions.apart;
         strbuf_addf(
             out,
             "  %-9s%zu file%s differ%s between nodes and lie%s below the nodes' names: ", "apart",
             apart, apart == 1 ? "" : "s", apart == 1 ? "s" : "", apart == 1 ? "s" : "");
-        screen_foreign(out, s->collect->layout.first, strlen(s->collect->layout.first));
+        screen_foreign(out, s->collect->collisions.first, strlen(s->collect->collisions.first));
         strbuf_addc(out, '\n');
     }
     if (r->work_left && s->collect) {

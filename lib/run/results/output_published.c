@@ -2,7 +2,7 @@
 // Finished files of output and model that come while a run is active.
 #include "run/results/output_published.h"
 
-#include "content/snapshot_closed.h"
+#include "content/finished_files.h"
 #include "run/monitor.h"
 #include "sys/file.h"
 
@@ -15,7 +15,7 @@ enum { STOP_MS_MAX = 5000 };
 enum { KINDS = RESULT_OUTPUT | RESULT_MODEL };
 static const char *const folders[] = {"output", "model", NULL}; // their names
 // No disk has this name: files of several disks are there.
-static const char mixed[SNAPSHOT_DISK_BYTES] = "mixed";
+static const char mixed[FINISHED_FILES_DISK_BYTES] = "mixed";
 
 const char *output_published_path(struct context *s, const struct run *run, const char *node) {
     const char *live = run_path(&s->cluster, run, "live");
@@ -40,16 +40,16 @@ int output_published_stop(struct context *s, const struct run *run, int *lock, s
 
 // ---- the disk of a node -------------------------------------------------------------------------
 
-static void read_disk(const char *live, char disk[SNAPSHOT_DISK_BYTES]) {
+static void read_disk(const char *live, char disk[FINISHED_FILES_DISK_BYTES]) {
     struct arena a = {0};
     struct err ignored = {0};
     char *text = NULL;
     size_t len = 0;
-    memcpy(disk, mixed, SNAPSHOT_DISK_BYTES);
-    if (file_read(&a, file_join(&a, live, "disk"), SNAPSHOT_DISK_BYTES, &text, &len, &ignored) ==
-            0 &&
-        len == SNAPSHOT_DISK_BYTES - 1)
-        memcpy(disk, text, SNAPSHOT_DISK_BYTES);
+    memcpy(disk, mixed, FINISHED_FILES_DISK_BYTES);
+    if (file_read(&a, file_join(&a, live, "disk"), FINISHED_FILES_DISK_BYTES, &text, &len,
+                  &ignored) == 0 &&
+        len == FINISHED_FILES_DISK_BYTES - 1)
+        memcpy(disk, text, FINISHED_FILES_DISK_BYTES);
     arena_fini(&a);
 }
 
@@ -87,17 +87,17 @@ static const char *dest(struct publish_node *x, struct arena *a, struct err *e) 
 
 static int keep(struct publish_node *x, struct err *e) {
     struct arena a = {0};
-    char before[SNAPSHOT_DISK_BYTES], now[SNAPSHOT_DISK_BYTES];
+    char before[FINISHED_FILES_DISK_BYTES], now[FINISHED_FILES_DISK_BYTES];
     const char *live = node_folder(x), *list = file_join(&a, live, "list");
     bool first = file_is_absent(file_join(&a, live, "disk"));
     read_disk(live, before);
-    int rc = snapshot_closed_disk(list, now, e);
+    int rc = finished_files_disk(list, now, e);
     if (rc == 0 && first)
         rc = write_disk(live, now, e);
     else if (rc == 0 && strcmp(before, now) != 0)
         rc = write_disk(live, mixed, e);
     else if (rc == 0)
-        rc = snapshot_closed_drop(live, list, folders, e);
+        rc = finished_files_drop(live, list, folders, e);
     arena_fini(&a);
     return rc;
 }
@@ -144,12 +144,12 @@ int output_published_move(struct context *s, const struct run *run, const char *
 
 int output_published_settle(struct context *s, const struct run *run, const char *node,
                             const char *part, struct err *e) {
-    char before[SNAPSHOT_DISK_BYTES], now[SNAPSHOT_DISK_BYTES];
+    char before[FINISHED_FILES_DISK_BYTES], now[FINISHED_FILES_DISK_BYTES];
     const char *list = file_join(s->arena, part, "list");
     if (!output_published_has(s, run, node) || file_is_absent(list))
         return 0;
     read_disk(output_published_path(s, run, node), before);
-    if (snapshot_closed_disk(list, now, e) < 0)
+    if (finished_files_disk(list, now, e) < 0)
         return -1;
-    return strcmp(before, now) == 0 ? snapshot_closed_drop(part, list, folders, e) : 0;
+    return strcmp(before, now) == 0 ? finished_files_drop(part, list, folders, e) : 0;
 }

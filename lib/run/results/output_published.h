@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // outputs.every: while a run is followed, the finished files of its output and model come to this
-// side (publish.h, content/snapshot_closed.h).
+// side (publish.h, content/finished_files.h).
 //
 // runs/<run>/live/<node>/{output,model}/ mirrors the files that the node has finished: what it has
 // changed comes anew, what it has removed goes. When the run is over, results.h fetches the rest to
 // them. They replace the results of a node that is lost. Every file there is whole.
 //
-// live/<node>/disk names the disk that the files are from (snapshot_closed_disk). Files of a node
+// live/<node>/disk names the disk that the files are from (finished_files_disk). Files of a node
 // whose disk was replaced meanwhile stay whatever the new disk has.
 #ifndef RUN_OUTPUT_PUBLISHED_H
 #define RUN_OUTPUT_PUBLISHED_H

@@ -6,7 +6,7 @@
 #include "content/tree_merge.h"
 #include "run/results/output_published.h"
 #include "run/results/results_claim.h"
-#include "run/results/results_join.h"
+#include "run/results/results_kinds.h"
 #include "run/results/results_part.h"
 #include "run/results/state_copies.h"
 #include "run/results/state_published.h"
@@ -35,7 +35,7 @@ unsigned results_with_work(const struct run *run) {
 struct xfer *results_collect_start(struct fleet_node *n, const struct run *run, unsigned kinds,
                                    const struct xfer_events *events, void *ctx, struct err *e) {
     struct context *s = n->fleet->context;
-    const char **paths = results_join_paths(s->arena, run->id, kinds);
+    const char **paths = results_kinds_paths(s->arena, run->id, kinds);
     if (!*paths)
         return NULL;
     struct xfer_fetch_spec spec = {
@@ -56,7 +56,7 @@ static int use_live(struct fleet_node *n, const struct run *run, unsigned *kinds
     if (!output_published_has(s, run, name) || file_exists(results_part_mark(s, run, name)))
         return 0;
     if (*kinds)
-        *kinds |= RESULTS_JOIN_LIST;
+        *kinds |= RESULTS_KINDS_LIST;
     return output_published_move(s, run, name, *kinds, results_part_path(s, run, name), e);
 }
 
@@ -124,8 +124,8 @@ static int merge(struct fleet *f, struct run *run, const struct parts *p, const 
                    ? move_folder(p->folders[0], run->output_dir, rank0, e)
                    : 0;
     if (run->merge != CONFIG_MERGE_BY_NODE && !c->beside)
-        return results_layout_split(a, p->folders, p->names, p->count, run->output_dir,
-                                    &c->result->layout, e) < 0
+        return results_collisions_split(a, p->folders, p->names, p->count, run->output_dir,
+                                        &c->result->collisions, e) < 0
                    ? -1
                    : tree_merge(run->output_dir, p->folders, p->names, e);
     for (size_t i = 0; i < p->count; i++)
@@ -224,7 +224,7 @@ static int join_parts(struct fleet *f, const struct run *run, const struct colle
         if (!live && !marked && output_published_settle(s, run, name, from, e) < 0)
             return -1;
         p->folders[p->count] =
-            results_join_part(s->arena, from, kinds, !marked && !live, &renamed, e);
+            results_kinds_join(s->arena, from, kinds, !marked && !live, &renamed, e);
         if (!p->folders[p->count])
             return -1;
         p->names[p->count++] = name;

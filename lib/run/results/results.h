@@ -2,10 +2,11 @@
 // Fetches the results of a run: output, model and state of every node, verified by hash in transit,
 // then merged into one folder.
 //
-// Every node's part arrives in runs/<run>/incoming/<node>/ first (results_join.h). Then it moves
+// Every node's part arrives in runs/<run>/incoming/<node>/ first (results_kinds.h). Then it moves
 // into the run's folder, which is marked as the run's (results_owner.h). A command's state becomes
-// state/NODE. Other files are merged by results_layout.h, stay in a folder per node, or come from
-// the node of rank 0 alone (run->merge). Where that node is not known, they come from all nodes.
+// state/NODE. Other files are merged by results_collisions.h, stay in a folder per node, or come
+// from the node of rank 0 alone (run->merge). Where that node is not known, they come from all
+// nodes.
 //
 // Only the kinds of run->bring are fetched; run->left then has the others of which the nodes have
 // something. With run->rest set, the fetch adds to results that are here.
@@ -24,13 +25,13 @@
 #include "fleet/fleet_transfer.h"
 #include "follow/follow.h"
 #include "follow/run_history.h"
-#include "run/results/results_layout.h"
+#include "run/results/results_collisions.h"
 #include "run/results/work_left.h"
 #include "xfer/xfer.h"
 
 struct collect_result {
     struct transfer_totals totals;
-    struct results_layout layout; // of a command's results
+    struct results_collisions collisions; // of a command's results
     struct work_left work_left;
     bool complete; // no part that can still be fetched is missing
 };

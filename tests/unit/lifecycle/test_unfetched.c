@@ -3,7 +3,7 @@
 // fetched before nodes go or make a refusal.
 #include "lifecycle/unfetched.h"
 
-#include "fleet/owner.h"
+#include "fleet/cluster_owner.h"
 #include "run/results/results_bring.h"
 #include "sys/file.h"
 #include "tests/tap.h"
@@ -351,7 +351,7 @@ int main(void) {
     screen_init(&screen, text_fd, 2, SCREEN_PLAIN, true);
     context = (struct context){.arena = &arena, .config = &config, .screen = &screen};
     if (cluster_open(&context.cluster, &arena, dir, "demo", &e) < 0 ||
-        owner_id(&context, &mine, &e) < 0)
+        cluster_owner_id(&context, &mine, &e) < 0)
         bail_out("%s", e.text);
     fleet = (struct fleet){.context = &context, .nodes = fleet_nodes, .count = NODES};
     for (size_t i = 0; i < NODES; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins the part of the results that one node has sent with the other parts.
-#include "run/results/results_join.h"
+#include "run/results/results_kinds.h"
 
 #include "cluster/run_record.h"
 #include "run/results/results_owner.h"
@@ -19,11 +19,11 @@ static const struct {
     {RESULT_WORK, "gathered", "gathered/work", "work"},
     {RESULT_MODEL, "model", "model", "model"},
     {RESULT_STATE, "state", "state", "state"},
-    {RESULTS_JOIN_LIST, "closed/list", "list", "list"},
+    {RESULTS_KINDS_LIST, "closed/list", "list", "list"},
 };
 enum { FOLDERS_COUNT = sizeof FOLDERS / sizeof FOLDERS[0] };
 
-const char **results_join_paths(struct arena *a, const char *run, unsigned kinds) {
+const char **results_kinds_paths(struct arena *a, const char *run, unsigned kinds) {
     const char **paths = arena_new(a, const char *, FOLDERS_COUNT + 1);
     size_t count = 0;
     for (size_t i = 0; i < FOLDERS_COUNT; i++)
@@ -64,8 +64,8 @@ static int move_output(struct arena *a, const char *from, const char *whole, con
     return file_entries_close(&in, result, e);
 }
 
-const char *results_join_part(struct arena *a, const char *part, unsigned kinds, bool fresh,
-                              const char **renamed, struct err *e) {
+const char *results_kinds_join(struct arena *a, const char *part, unsigned kinds, bool fresh,
+                               const char **renamed, struct err *e) {
     const char *whole = file_join(a, part, "whole");
     *renamed = NULL;
     if ((fresh && file_remove_tree(whole, e) < 0) || file_make_dirs(whole, 0755, e) < 0)

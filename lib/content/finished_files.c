@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The finished files of folders that programs write to.
-#include "content/snapshot_closed.h"
+#include "content/finished_files.h"
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -19,7 +19,7 @@
 enum { QUIET_MS = 1000 };
 
 struct closed {
-    struct snapshot_closed *out;
+    struct finished_files *out;
     struct arena arena;
     struct strbuf list; // the disk, then every name; each ends with a NUL
     struct hash digest;
@@ -33,34 +33,34 @@ static const char *list_path(struct arena *a, const char *run) {
 }
 
 static bool is_disk(const char *text) {
-    return strlen(text) == SNAPSHOT_DISK_BYTES - 1 &&
-           strspn(text, "0123456789abcdef") == SNAPSHOT_DISK_BYTES - 1;
+    return strlen(text) == FINISHED_FILES_DISK_BYTES - 1 &&
+           strspn(text, "0123456789abcdef") == FINISHED_FILES_DISK_BYTES - 1;
 }
 
 static int read_list(struct arena *a, const char *path, char **text, size_t *len, struct err *e) {
-    if (file_read(a, path, SNAPSHOT_LIST_BYTES_MAX, text, len, e) < 0)
+    if (file_read(a, path, FINISHED_FILES_LIST_BYTES_MAX, text, len, e) < 0)
         return -1;
-    return *len >= SNAPSHOT_DISK_BYTES && (*text)[*len - 1] == 0 && is_disk(*text)
+    return *len >= FINISHED_FILES_DISK_BYTES && (*text)[*len - 1] == 0 && is_disk(*text)
                ? 0
                : err_set(e, ERR_FORMAT, "'%s' is no list of files", path);
 }
 
-int snapshot_closed_disk(const char *list, char disk[SNAPSHOT_DISK_BYTES], struct err *e) {
+int finished_files_disk(const char *list, char disk[FINISHED_FILES_DISK_BYTES], struct err *e) {
     struct arena a = {0};
     char *text = NULL;
     size_t len = 0;
     int rc = read_list(&a, list, &text, &len, e);
     if (rc == 0)
-        memcpy(disk, text, SNAPSHOT_DISK_BYTES);
+        memcpy(disk, text, FINISHED_FILES_DISK_BYTES);
     arena_fini(&a);
     return rc;
 }
 
 static void begin_list(struct closed *c) {
-    char disk[SNAPSHOT_DISK_BYTES];
-    unsigned char random[SNAPSHOT_DISK_BYTES / 2];
+    char disk[FINISHED_FILES_DISK_BYTES];
+    unsigned char random[FINISHED_FILES_DISK_BYTES / 2];
     struct err ignored = {0};
-    if (snapshot_closed_disk(list_path(&c->arena, c->run), disk, &ignored) < 0) {
+    if (finished_files_disk(list_path(&c->arena, c->run), disk, &ignored) < 0) {
         hash_random(random, sizeof random);
         for (size_t i = 0; i < sizeof random; i++)
             snprintf(disk + 2 * i, 3, "%02x", random[i]);
@@ -74,9 +74,9 @@ static void add_name(struct closed *c, const char *name) {
 }
 
 static int write_list(struct closed *c, struct err *e) {
-    if (c->list.len > SNAPSHOT_LIST_BYTES_MAX)
+    if (c->list.len > FINISHED_FILES_LIST_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "the names of the files in '%s' are longer than %d MiB",
-                       c->run, SNAPSHOT_LIST_BYTES_MAX >> 20);
+                       c->run, FINISHED_FILES_LIST_BYTES_MAX >> 20);
     return file_write_atomic(list_path(&c->arena, c->run), c->list.data, c->list.len, 0600, e);
 }
 
@@ -142,11 +142,11 @@ static int add_folder(struct closed *c, const char *folder, struct err *e) {
     return rc < 0 ? -1 : 0;
 }
 
-int snapshot_closed_take(struct snapshot_closed *out, const char *run, const char *const *folders,
-                         const char *known, struct err *e) {
+int finished_files_take(struct finished_files *out, const char *run, const char *const *folders,
+                        const char *known, struct err *e) {
     struct closed c = {.out = out, .run = run};
     unsigned char digest[HASH_BYTES];
-    *out = (struct snapshot_closed){0};
+    *out = (struct finished_files){0};
     const char *to = file_join(&c.arena, run, "closed");
     int rc = file_make_dirs(to, 0700, e);
     hash_init(&c.digest);
@@ -157,7 +157,7 @@ int snapshot_closed_take(struct snapshot_closed *out, const char *run, const cha
     if (rc == 0)
         rc = write_list(&c, e);
     if (rc == 0)
-        rc = snapshot_closed_drop(to, list_path(&c.arena, run), folders, e);
+        rc = finished_files_drop(to, list_path(&c.arena, run), folders, e);
     hash_final(&c.digest, digest);
     hash_hex(out->digest, digest);
     out->is_new = strcmp(out->digest, known) != 0;
@@ -166,7 +166,7 @@ int snapshot_closed_take(struct snapshot_closed *out, const char *run, const cha
     return rc;
 }
 
-int snapshot_closed_list(const char *run, const char *const *folders, struct err *e) {
+int finished_files_list(const char *run, const char *const *folders, struct err *e) {
     struct closed c = {.run = run};
     int rc = 0;
     if (file_is_absent(list_path(&c.arena, run))) {
@@ -224,8 +224,8 @@ static int drop_below(struct arena *a, const char *here, const char *folder, con
     return rc;
 }
 
-int snapshot_closed_drop(const char *here, const char *list, const char *const *folders,
-                         struct err *e) {
+int finished_files_drop(const char *here, const char *list, const char *const *folders,
+                        struct err *e) {
     struct arena a = {0};
     char *text = NULL;
     size_t len = 0, count = 0, lines = 0;
@@ -233,7 +233,7 @@ int snapshot_closed_drop(const char *here, const char *list, const char *const *
     for (size_t i = 0; rc == 0 && i < len; i++)
         lines += !text[i];
     const char **names = arena_new(&a, const char *, lines + 1);
-    for (size_t i = SNAPSHOT_DISK_BYTES; rc == 0 && i < len; i += strlen(text + i) + 1)
+    for (size_t i = FINISHED_FILES_DISK_BYTES; rc == 0 && i < len; i += strlen(text + i) + 1)
         names[count++] = text + i;
     if (count)
         qsort(names, count, sizeof *names, compare);

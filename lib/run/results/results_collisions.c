@@ -3,7 +3,7 @@
 //
 // Walks the sorted lists of all parts at once, like a merge. A path that moves inside a part may
 // collide with a path of another node, so the walk is repeated until no path differs.
-#include "run/results/results_layout.h"
+#include "run/results/results_collisions.h"
 
 #include "content/manifest.h"
 #include "sys/file.h"
@@ -17,7 +17,7 @@
 
 enum { ROUNDS_MAX = 8, COMPARE_BYTES = 64 * 1024 };
 
-struct layout_part {
+struct node_part {
     const char *folder, *name;
     struct manifest *m;
     size_t at; // offset of the walk
@@ -42,8 +42,7 @@ static int same_content(const char *x, const char *y, bool *same, struct err *e)
     }
 }
 
-static int same(const struct layout_part *a, const struct layout_part *b, bool *out,
-                struct err *e) {
+static int same(const struct node_part *a, const struct node_part *b, bool *out, struct err *e) {
     const struct manifest_entry *x = &a->m->entries[a->at], *y = &b->m->entries[b->at];
     *out = x->kind == y->kind;
     if (!*out || x->kind == MANIFEST_FOLDER)
@@ -74,8 +73,8 @@ static int make_way(struct arena *a, const char *folder, const char *path, bool 
 }
 
 // Renames PATH of the part to NODE/PATH. Underscores are appended to NODE while that path is taken.
-static int set_apart(struct arena *a, const struct layout_part *p, const char *path,
-                     const char **to, struct err *e) {
+static int set_apart(struct arena *a, const struct node_part *p, const char *path, const char **to,
+                     struct err *e) {
     const char *node = p->name, *from = file_join(a, p->folder, path);
     struct stat st;
     for (;;) {
@@ -126,7 +125,7 @@ static bool is_below(const char *path, const char *folder) {
 }
 
 // The lowest next path of all parts; NULL at the end.
-static const char *next_path(const struct layout_part *parts, size_t count) {
+static const char *next_path(const struct node_part *parts, size_t count) {
     const char *low = NULL;
     for (size_t i = 0; i < count; i++)
         if (parts[i].at < parts[i].m->count) {
@@ -137,13 +136,13 @@ static const char *next_path(const struct layout_part *parts, size_t count) {
     return low;
 }
 
-static bool has(const struct layout_part *p, const char *path) {
+static bool has(const struct node_part *p, const char *path) {
     return p->at < p->m->count && strcmp(p->m->entries[p->at].path, path) == 0;
 }
 
-static int differs(const struct layout_part *parts, size_t count, const char *path, bool *out,
+static int differs(const struct node_part *parts, size_t count, const char *path, bool *out,
                    struct err *e) {
-    const struct layout_part *first = NULL;
+    const struct node_part *first = NULL;
     *out = false;
     for (size_t i = 0; i < count && !*out; i++) {
         bool equal = true;
@@ -157,8 +156,8 @@ static int differs(const struct layout_part *parts, size_t count, const char *pa
     return 0;
 }
 
-static int walk(struct arena *a, struct layout_part *parts, size_t count, const char *dest,
-                struct results_layout *out, struct err *e) {
+static int walk(struct arena *a, struct node_part *parts, size_t count, const char *dest,
+                struct results_collisions *out, struct err *e) {
     const char *moved = NULL; // the folder moved last; its contents moved with it
     for (const char *path; (path = next_path(parts, count));) {
         bool apart = false;
@@ -188,8 +187,8 @@ static int walk(struct arena *a, struct layout_part *parts, size_t count, const 
     return 0;
 }
 
-static int split_once(struct arena *a, struct layout_part *parts, size_t count, const char *dest,
-                      struct results_layout *out, struct err *e) {
+static int split_once(struct arena *a, struct node_part *parts, size_t count, const char *dest,
+                      struct results_collisions *out, struct err *e) {
     int result = 0;
     for (size_t i = 0; i < count; i++) {
         parts[i].m = manifest_new();
@@ -205,13 +204,13 @@ static int split_once(struct arena *a, struct layout_part *parts, size_t count, 
     return result;
 }
 
-int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                         size_t count, const char *dest, struct results_layout *out,
-                         struct err *e) {
-    struct layout_part *parts = arena_new(a, struct layout_part, count + 1);
-    *out = (struct results_layout){0};
+int results_collisions_split(struct arena *a, const char *const *folders, const char *const *names,
+                             size_t count, const char *dest, struct results_collisions *out,
+                             struct err *e) {
+    struct node_part *parts = arena_new(a, struct node_part, count + 1);
+    *out = (struct results_collisions){0};
     for (size_t i = 0; i < count; i++)
-        parts[i] = (struct layout_part){.folder = folders[i], .name = names[i]};
+        parts[i] = (struct node_part){.folder = folders[i], .name = names[i]};
     for (int round = 0; count > 1 && round < ROUNDS_MAX; round++) {
         size_t before = out->apart;
         if (split_once(a, parts, count, dest, out, e) < 0)

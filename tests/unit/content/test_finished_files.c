@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finished files: what is linked, listed and dropped.
-#include "content/snapshot_closed.h"
+#include "content/finished_files.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 
@@ -34,10 +34,10 @@ static void age(const char *path) {
     utimensat(AT_FDCWD, in(path), old, AT_SYMLINK_NOFOLLOW);
 }
 
-static struct snapshot_closed take(const char *known) {
-    struct snapshot_closed c;
+static struct finished_files take(const char *known) {
+    struct finished_files c;
     struct err e = {0};
-    ok(snapshot_closed_take(&c, run, folders, known, &e) == 0, "taken %s", e.text);
+    ok(finished_files_take(&c, run, folders, known, &e) == 0, "taken %s", e.text);
     return c;
 }
 
@@ -53,7 +53,7 @@ static void test_take(void) {
     ok(has("closed/list") && !has("closed/output/a"), "the list is there, and no file");
     usleep(1100000);
     int fd = open(in("output/a"), O_WRONLY | O_CLOEXEC);
-    struct snapshot_closed c = take("");
+    struct finished_files c = take("");
     is_int(c.files, 2, "a file that is open for writing is not finished");
     ok(!has("closed/output/a") && has("closed/output/deep/b") && has("closed/model/m"),
        "the others are linked");
@@ -86,18 +86,17 @@ static void test_take(void) {
 
 static void test_drop(void) {
     struct err e = {0};
-    char disk[SNAPSHOT_DISK_BYTES], again[SNAPSHOT_DISK_BYTES];
-    is_int(snapshot_closed_disk(in("closed/list"), disk, &e), 0, "the disk has a name");
+    char disk[FINISHED_FILES_DISK_BYTES], again[FINISHED_FILES_DISK_BYTES];
+    is_int(finished_files_disk(in("closed/list"), disk, &e), 0, "the disk has a name");
     put("here/output/a", "old");
     put("here/output/gone/x", "old");
     put("here/output/kept", "old");
     put("here/other", "old");
     put("output/kept", "busy");
-    is_int(snapshot_closed_list(run, folders, &e), 0, "the list is written anew");
-    is_int(snapshot_closed_disk(in("closed/list"), again, &e), 0, "the new list names the disk");
+    is_int(finished_files_list(run, folders, &e), 0, "the list is written anew");
+    is_int(finished_files_disk(in("closed/list"), again, &e), 0, "the new list names the disk");
     is_str(again, disk, "the name of the disk is as before");
-    is_int(snapshot_closed_drop(in("here"), in("closed/list"), folders, &e), 0,
-           "files are dropped");
+    is_int(finished_files_drop(in("here"), in("closed/list"), folders, &e), 0, "files are dropped");
     ok(!has("here/output/gone"), "a file that the list lacks is removed");
     ok(has("here/output/a") && has("here/output/kept"), "the files of the list stay");
     ok(has("here/other"), "files outside the folders stay");
@@ -105,19 +104,19 @@ static void test_drop(void) {
                                       "0123456789abcdef0123456789abcdef"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         put("bad", bad[i]);
-        is_int(snapshot_closed_drop(in("here"), in("bad"), folders, &e), -1, "refused: '%s'",
+        is_int(finished_files_drop(in("here"), in("bad"), folders, &e), -1, "refused: '%s'",
                bad[i]);
         is_int(e.code, ERR_FORMAT, "the error says that it is no list");
         ok(has("here/output/a"), "nothing was removed");
     }
-    is_int(snapshot_closed_drop(in("here"), in("absent"), folders, &e), -1,
+    is_int(finished_files_drop(in("here"), in("absent"), folders, &e), -1,
            "an absent list is an error");
     file_remove_tree(in("closed"), &e);
-    is_int(snapshot_closed_list(run, folders, &e), 0, "no list is no error");
+    is_int(finished_files_list(run, folders, &e), 0, "no list is no error");
     ok(!has("closed/list"), "no list is written");
-    struct snapshot_closed c = take("");
+    struct finished_files c = take("");
     (void)c;
-    is_int(snapshot_closed_disk(in("closed/list"), again, &e), 0, "a new list names its disk");
+    is_int(finished_files_disk(in("closed/list"), again, &e), 0, "a new list names its disk");
     ok(strcmp(again, disk) != 0, "the disk has another name");
 }
 

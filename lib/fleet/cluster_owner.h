@@ -7,20 +7,21 @@
 //     .dtctl/<cluster>/owner           here: the id
 //     <root>/owners/<id>               on the node: "cluster 'demo' in user@host:/folder"
 //     <root>/runs/<run>/owner          on the node: the id
-#ifndef FLEET_OWNER_H
-#define FLEET_OWNER_H
+#ifndef FLEET_CLUSTER_OWNER_H
+#define FLEET_CLUSTER_OWNER_H
 
 #include "cluster/run_record.h"
 #include "content/manifest.h"
 #include "fleet/fleet.h"
 
 // Returns the cluster's id, in the context's arena. Generates it on first use.
-int owner_id(struct context *s, const char **id, struct err *e);
+int cluster_owner_id(struct context *s, const char **id, struct err *e);
 // "cluster 'demo' in user@host:/folder".
-const char *owner_description(struct context *s);
+const char *cluster_owner_description(struct context *s);
 // Marks the roots of all nodes that have not failed. Failures are kept in the nodes.
-int owner_mark(struct fleet *f, struct err *e);
+int cluster_owner_mark(struct fleet *f, struct err *e);
 // Adds the owner file of the run to the files for its nodes.
-int owner_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e);
+int cluster_owner_add_run(struct context *s, const struct run *r, struct manifest *m,
+                          struct err *e);
 
 #endif

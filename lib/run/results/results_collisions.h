@@ -7,15 +7,15 @@
 // Works on the folders in which the nodes' parts have arrived, before they are merged. NODE_/PATH
 // is used when NODE/PATH is taken, either by a file of the script or by a file that an earlier,
 // failed merge set apart.
-#ifndef RUN_RESULTS_LAYOUT_H
-#define RUN_RESULTS_LAYOUT_H
+#ifndef RUN_RESULTS_COLLISIONS_H
+#define RUN_RESULTS_COLLISIONS_H
 
 #include "base/arena.h"
 #include "base/err.h"
 
 #include <stddef.h>
 
-struct results_layout {
+struct results_collisions {
     size_t apart;      // number of paths that differ between nodes
     const char *first; // the first of these paths; in the arena
 };
@@ -23,7 +23,8 @@ struct results_layout {
 // folders[i] is the part of the node names[i]. Links in the parts are never followed. dest is the
 // folder that the parts will be merged into. Copies of differing files that an earlier merge of
 // fewer nodes left in dest are removed.
-int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                         size_t count, const char *dest, struct results_layout *out, struct err *e);
+int results_collisions_split(struct arena *a, const char *const *folders, const char *const *names,
+                             size_t count, const char *dest, struct results_collisions *out,
+                             struct err *e);
 
 #endif

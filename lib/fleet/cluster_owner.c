@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marks the root folder and the runs on nodes with the id of their cluster.
-#include "fleet/owner.h"
+#include "fleet/cluster_owner.h"
 
 #include "base/hash.h"
 #include "cluster/run_record.h"
@@ -27,7 +27,7 @@ static int make_id(struct context *s, const char *path, const char **id, struct 
                : 0;
 }
 
-int owner_id(struct context *s, const char **id, struct err *e) {
+int cluster_owner_id(struct context *s, const char **id, struct err *e) {
     const char *path = file_join(s->arena, s->cluster.dir, "owner");
     char *text = NULL;
     size_t len = 0;
@@ -44,7 +44,7 @@ int owner_id(struct context *s, const char **id, struct err *e) {
     return 0;
 }
 
-const char *owner_description(struct context *s) {
+const char *cluster_owner_description(struct context *s) {
     const struct passwd *pw = getpwuid(getuid());
     char host[HOST_BYTES_MAX] = "";
     if (gethostname(host, sizeof host - 1) < 0)
@@ -71,13 +71,13 @@ static int start_mark(struct fleet_node *n, struct err *e) {
                              e);
 }
 
-int owner_mark(struct fleet *f, struct err *e) {
+int cluster_owner_mark(struct fleet *f, struct err *e) {
     struct context *s = f->context;
     const char *id = NULL;
-    if (owner_id(s, &id, e) < 0)
+    if (cluster_owner_id(s, &id, e) < 0)
         return -1;
     struct mark m = {arena_printf(s->arena, "--owner %s --text %s", id,
-                                  str_shell_quote(s->arena, owner_description(s)))};
+                                  str_shell_quote(s->arena, cluster_owner_description(s)))};
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].work = &m;
     int result = fleet_each(f, NULL, start_mark, e);
@@ -86,13 +86,14 @@ int owner_mark(struct fleet *f, struct err *e) {
     return result;
 }
 
-int owner_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e) {
+int cluster_owner_add_run(struct context *s, const struct run *r, struct manifest *m,
+                          struct err *e) {
     const char *id = NULL;
-    if (owner_id(s, &id, e) < 0)
+    if (cluster_owner_id(s, &id, e) < 0)
         return -1;
     const char *line = arena_printf(s->arena, "%s\n", id);
     // The node may have lost what `up` wrote there, and without the mark the run has no owner.
-    const char *words = arena_printf(s->arena, "%s\n", owner_description(s));
+    const char *words = arena_printf(s->arena, "%s\n", cluster_owner_description(s));
     if (manifest_add_bytes(m, file_join(s->arena, "owners", id), words, strlen(words), 0644, e) < 0)
         return -1;
     return manifest_add_bytes(m, run_node_dir(s->arena, r->id, "owner"), line, strlen(line), 0600,
