@@ -208,10 +208,6 @@ bool host_counters_number(const char *text, size_t len, uint64_t *out) {
     struct words rest = {text, text + len}, line, word;
     if (!next_line(&rest, &line) || !next_word(&line, &word))
         return false;
-    if (is(&word, "max")) {
-        *out = UINT64_MAX;
-        return true;
-    }
     return take_number(&word, out) && word.at == word.end;
 }
 
@@ -220,50 +216,6 @@ bool host_counters_named(const char *text, size_t len, const char *name, uint64_
     while (next_line(&rest, &line))
         if (next_word(&line, &word) && is(&word, name))
             return next_number(&line, out);
-    return false;
-}
-
-bool host_counters_quota(const char *text, size_t len, double *cpus) {
-    struct words rest = {text, text + len}, line;
-    uint64_t quota, period;
-    if (!next_line(&rest, &line) || !next_number(&line, &quota) || !next_number(&line, &period) ||
-        quota == 0 || period == 0)
-        return false;
-    *cpus = (double)quota / (double)period;
-    return true;
-}
-
-static bool has_controller(struct words list, const char *controller) {
-    while (list.at < list.end) {
-        const char *comma = memchr(list.at, ',', (size_t)(list.end - list.at));
-        struct words one = {list.at, comma ? comma : list.end};
-        if (is(&one, controller))
-            return true;
-        list.at = comma ? comma + 1 : list.end;
-    }
-    return false;
-}
-
-bool host_counters_group(const char *text, size_t len, const char *controller,
-                         char out[HOST_GROUP_BYTES_MAX]) {
-    struct words rest = {text, text + len}, line;
-    while (next_line(&rest, &line)) {
-        const char *first = memchr(line.at, ':', (size_t)(line.end - line.at));
-        const char *second = first ? memchr(first + 1, ':', (size_t)(line.end - first - 1)) : NULL;
-        if (!second)
-            continue;
-        struct words list = {first + 1, second};
-        if (controller ? !has_controller(list, controller)
-                       : second != first + 1 || *line.at != '0' || first != line.at + 1)
-            continue;
-        size_t path_len = (size_t)(line.end - second - 1);
-        if (path_len == 0 || path_len >= HOST_GROUP_BYTES_MAX || second[1] != '/' ||
-            memmem(second + 1, path_len, "..", 2) || memchr(second + 1, 0, path_len))
-            return false;
-        memcpy(out, second + 1, path_len);
-        out[path_len] = 0;
-        return true;
-    }
     return false;
 }
 

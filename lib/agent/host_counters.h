@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HOST_DISKS_MAX = 256, HOST_DISK_NAME_BYTES_MAX = 32, HOST_GROUP_BYTES_MAX = 1024 };
+enum { HOST_DISKS_MAX = 256, HOST_DISK_NAME_BYTES_MAX = 32 };
 
 struct host_pair {
     uint64_t first, second;
@@ -28,16 +28,10 @@ bool host_counters_network(const char *text, size_t len, struct host_pair *recei
 // /proc/diskstats: bytes read and written, of whole disks.
 bool host_counters_disks(const char *text, size_t len, struct host_pair *read_and_written);
 
-// A file of a control group with one number; "max" is UINT64_MAX.
+// A file of a control group with one number.
 bool host_counters_number(const char *text, size_t len, uint64_t *out);
 // The number behind a name at the beginning of a line: memory.stat, cpu.stat.
 bool host_counters_named(const char *text, size_t len, const char *name, uint64_t *out);
-// cpu.max: processors that the quota allows. False: there is no quota.
-bool host_counters_quota(const char *text, size_t len, double *cpus);
-// /proc/self/cgroup: the path of the group in the hierarchy of this controller, or of cgroup v2 for
-// NULL. False: there is none, or it leads elsewhere ("..").
-bool host_counters_group(const char *text, size_t len, const char *controller,
-                         char out[HOST_GROUP_BYTES_MAX]);
 
 // One GPU in nvidia-smi's CSV: index, percent in use, MiB in use, MiB. Figures that it does not
 // know ("[N/A]") are -1.

@@ -2,6 +2,8 @@
 // Reads the counters of this host. Each file is read with one call into a buffer on the stack.
 #include "agent/host_reader.h"
 
+#include "base/arena.h"
+#include "sys/cgroup.h"
 #include "sys/file.h"
 
 #include <fcntl.h>
@@ -9,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES_MAX = 64 << 10, GROUP_TEXT_BYTES_MAX = 16 << 10 };
+enum { TEXT_BYTES_MAX = 64 << 10, NS_PER_US = 1000 };
 
 // Not a named pipe, which would hold the agent.
 static int open_file(const char *dir, const char *name) {
@@ -31,74 +33,29 @@ static void close_file(int *fd) {
 
 // ---- control groups -----------------------------------------------------------------------------
 
-// Calls visit with the folder of the group and of each one around it, up to the mount.
-static void each_group(struct host_reader *r, const char *mount, char *group,
-                       void (*visit)(struct host_reader *r, const char *dir)) {
-    char dir[FILE_PATH_BYTES_MAX];
-    for (;;) {
-        int n = snprintf(dir, sizeof dir, "%s%s", mount, group);
-        if (n > 0 && (size_t)n < sizeof dir)
-            visit(r, dir);
-        char *slash = strrchr(group, '/');
-        if (!slash)
-            return;
-        *slash = 0;
-    }
-}
-
-// The narrowest limit decides; used: the file with the bytes in use.
-static void visit_memory(struct host_reader *r, const char *dir, const char *limit,
-                         const char *used, const char *cache) {
-    char text[256];
-    uint64_t max;
-    int fd = open_file(dir, limit);
-    size_t len = read_text(fd, text, sizeof text);
-    close_file(&fd);
-    if (!host_counters_number(text, len, &max) || max >= r->group_memory_max)
-        return;
-    close_file(&r->group_memory);
-    close_file(&r->group_memory_stat);
-    r->group_memory = open_file(dir, used);
-    r->group_memory_stat = open_file(dir, "memory.stat");
-    r->group_memory_max = max;
-    r->group_cache = cache;
-}
-
-static void visit_v1(struct host_reader *r, const char *dir) {
-    visit_memory(r, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file");
-}
-
-static void visit_v2(struct host_reader *r, const char *dir) {
-    char text[256];
-    double cpus;
-    visit_memory(r, dir, "memory.max", "memory.current", "inactive_file");
-    int fd = open_file(dir, "cpu.max");
-    size_t len = read_text(fd, text, sizeof text);
-    close_file(&fd);
-    if (!host_counters_quota(text, len, &cpus) || cpus >= r->group_cpus)
-        return;
-    close_file(&r->group_cpu);
-    r->group_cpu = open_file(dir, "cpu.stat");
-    r->group_cpus = cpus;
-}
-
-static void find_groups(struct host_reader *r, const char *proc, const char *cgroup) {
-    char text[GROUP_TEXT_BYTES_MAX], group[HOST_GROUP_BYTES_MAX], mount[FILE_PATH_BYTES_MAX];
+// Opens the files of groups with less than the host has.
+static void open_groups(struct host_reader *r, const char *proc, const char *cgroup) {
+    char text[TEXT_BYTES_MAX];
+    struct arena a = {0};
+    struct cgroup_limits limits;
     struct host_pair memory;
     size_t len = read_text(r->memory, text, sizeof text);
-    // A limit above the host's memory is none.
-    r->group_memory_max =
-        host_counters_memory(text, len, &memory) ? memory.second : (uint64_t)INT64_MAX;
-    r->group_cpus = CPU_COUNT(&r->allowed);
-    int fd = open_file(proc, "self/cgroup");
-    len = read_text(fd, text, sizeof text);
-    close_file(&fd);
-    if (host_counters_group(text, len, "memory", group)) {
-        snprintf(mount, sizeof mount, "%s/memory", cgroup);
-        each_group(r, mount, group, visit_v1);
+    uint64_t all = host_counters_memory(text, len, &memory) ? memory.second : (uint64_t)INT64_MAX;
+    cgroup_limits_read(&limits, &a, proc, cgroup);
+    if (limits.memory_bytes && limits.memory_bytes < all) {
+        bool v1 = limits.memory.version == 1;
+        const char *used = v1 ? "memory.usage_in_bytes" : "memory.current";
+        r->group_memory = open_file(limits.memory.dir, used);
+        r->group_memory_stat = open_file(limits.memory.dir, "memory.stat");
+        r->group_memory_max = limits.memory_bytes;
+        r->group_cache = v1 ? "total_inactive_file" : "inactive_file";
     }
-    if (host_counters_group(text, len, NULL, group))
-        each_group(r, cgroup, group, visit_v2);
+    if (limits.cpus > 0 && limits.cpus < CPU_COUNT(&r->allowed)) {
+        r->group_cpu_v1 = limits.cpu.version == 1;
+        r->group_cpu = open_file(limits.cpu.dir, r->group_cpu_v1 ? "cpuacct.usage" : "cpu.stat");
+        r->group_cpus = limits.cpus;
+    }
+    arena_fini(&a);
 }
 
 // ---- the host -----------------------------------------------------------------------------------
@@ -115,7 +72,7 @@ void host_reader_open(struct host_reader *r, const char *proc, const char *cgrou
                               .folder = folder};
     if (sched_getaffinity(0, sizeof r->allowed, &r->allowed) < 0)
         CPU_ZERO(&r->allowed);
-    find_groups(r, proc, cgroup);
+    open_groups(r, proc, cgroup);
 }
 
 void host_reader_close(struct host_reader *r) {
@@ -137,7 +94,11 @@ static void read_cpu(struct host_reader *r, char *text, int64_t mono_us, struct 
     }
     len = read_text(r->group_cpu, text, TEXT_BYTES_MAX);
     out->cpus = r->group_cpus;
-    out->knows_cpu = host_counters_named(text, len, "usage_usec", &out->cpu.first);
+    out->knows_cpu = r->group_cpu_v1
+                         ? host_counters_number(text, len, &out->cpu.first)
+                         : host_counters_named(text, len, "usage_usec", &out->cpu.first);
+    if (r->group_cpu_v1)
+        out->cpu.first /= NS_PER_US;
     out->cpu.second = (uint64_t)((double)mono_us * r->group_cpus);
 }
 

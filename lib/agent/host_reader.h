@@ -13,7 +13,8 @@
 struct host_reader {
     int stat, memory, network, disks;    // -1: not readable
     int group_memory, group_memory_stat; // of the narrowest group; -1: no limit
-    int group_cpu;                       // cpu.stat of the group with the least quota
+    int group_cpu;                       // of the group with the least quota; -1: no quota
+    bool group_cpu_v1;                   // it has nanoseconds in use; else cpu.stat
     uint64_t group_memory_max;           // bytes
     double group_cpus;                   // processors of the quota
     const char *group_cache;             // name of droppable bytes in memory.stat

@@ -122,45 +122,17 @@ static void try_disks(void) {
         ok(!host_counters_disks(none[i], strlen(none[i]), &p), "no disks: case %zu", i);
 }
 
-static bool group(const char *text, const char *controller, char *out) {
-    return host_counters_group(text, strlen(text), controller, out);
-}
-
 static void try_groups(void) {
-    char path[HOST_GROUP_BYTES_MAX], text[HOST_GROUP_BYTES_MAX + 100];
     uint64_t v;
-    double cpus;
-    ok(group("12:cpu,cpuacct:/a\n5:memory:/slurm/job 7\n0::/user.slice\n", "memory", path),
-       "the group of a controller");
-    is_str(path, "/slurm/job 7", "the path may have a space");
-    ok(group("5:memory:/m\n0::/user.slice/x\n", NULL, path), "the group of cgroup v2");
-    is_str(path, "/user.slice/x", "v2 has no controller");
-    ok(group("3:cpuset,memory:/both\n", "memory", path), "a hierarchy with two controllers");
-    static const char *const none[] = {
-        "",      "0::",      "0::\n",  "0::relative\n",      "0::/../../etc\n",
-        "0::/a", "10::/x\n", "::/x\n", "0:name=systemd:/x\n"};
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        ok(!group(none[i], NULL, path), "no group: case %zu", i);
-    memset(text, 'x', sizeof text);
-    memcpy(text, "0::/", 4);
-    text[sizeof text - 1] = '\n';
-    ok(!host_counters_group(text, sizeof text, NULL, path), "a path that is too long is refused");
-    ok(!host_counters_group("0::/a\0b\n", 8, NULL, path), "a path with a NUL is refused");
-
-    ok(host_counters_number("max\n", 4, &v) && v == UINT64_MAX, "no limit");
-    ok(host_counters_number("4096\n", 5, &v) && v == 4096, "a limit");
+    ok(host_counters_number("4096\n", 5, &v) && v == 4096, "a number");
     ok(!host_counters_number("-1\n", 3, &v) && !host_counters_number("", 0, &v) &&
-           !host_counters_number("12x\n", 4, &v) && !host_counters_number("12", 2, &v),
-       "neither");
+           !host_counters_number("12x\n", 4, &v) && !host_counters_number("12", 2, &v) &&
+           !host_counters_number("max\n", 4, &v),
+       "no number");
     static const char stat[] = "anon 5\nfile_mapped 6\ninactive_file 77\n";
     ok(host_counters_named(stat, sizeof stat - 1, "inactive_file", &v) && v == 77,
        "a named number");
     ok(!host_counters_named(stat, sizeof stat - 1, "file", &v), "the name is whole");
-    ok(host_counters_quota("150000 100000\n", 14, &cpus) && cpus > 1.49 && cpus < 1.51,
-       "a quota of 1.5 processors");
-    ok(!host_counters_quota("max 100000\n", 11, &cpus) && !host_counters_quota("5 0\n", 4, &cpus) &&
-           !host_counters_quota("5\n", 2, &cpus),
-       "no quota");
 }
 
 static bool gpu(const char *line, struct host_gpu *out) {

@@ -90,13 +90,17 @@ static void try_groups(void) {
     is_int(x.memory_bytes, 204800, "more cache than memory is none");
     host_reader_close(&r);
 
-    put("proc/self/cgroup", "4:memory:/job\n0::/none\n");
+    put("proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n0::/none\n");
+    put("group/cpu/job/cpu.cfs_quota_us", "50000\n");
+    put("group/cpu/job/cpu.cfs_period_us", "100000\n");
+    put("group/cpu/job/cpuacct.usage", "777000\n");
     put("group/memory/job/memory.limit_in_bytes", "307200\n");
     put("group/memory/job/memory.usage_in_bytes", "1024\n");
     put("group/memory/job/memory.stat", "total_inactive_file 24\n");
     host_reader_open(&r, in_dir("proc"), in_dir("group"), dir);
     host_reader_read(&r, 1000000, &x);
-    ok(x.memory_limit_bytes == 307200 && x.memory_bytes == 1000, "a group of cgroup v1");
+    ok(x.memory_limit_bytes == 307200 && x.memory_bytes == 1000, "memory of cgroup v1");
+    ok(x.knows_cpu && x.cpu.first == 777 && x.cpu.second == 500000, "time in use of cgroup v1");
     host_reader_close(&r);
 
     put("group/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
