@@ -79,8 +79,8 @@ static const char *read_text(struct reader *r, const struct toml *v, const char 
         return absent;
     if (v->type == TOML_STRING && is_text(v))
         return arena_strndup(r->arena, v->str, v->len);
-    complain(r, v->line, v->column, "%.64s: expected plain text of 1 to %d bytes", v->key,
-             INVENTORY_TEXT_BYTES_MAX);
+    complain(r, v->line, v->column, "%.64s: expected plain text of %d to %d bytes", v->key,
+             absent ? 0 : 1, INVENTORY_TEXT_BYTES_MAX);
     return absent;
 }
 

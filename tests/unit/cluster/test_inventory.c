@@ -162,12 +162,15 @@ static void selects(void) {
     arena_fini(&a);
 }
 
-// Names that ssh would take for options.
-static void no_options(void) {
+// Names that ssh would take for options, and texts that are empty or have a control character.
+static void doubtful_texts(void) {
     static const struct {
         const char *line, *want;
     } cases[] = {{"user = '-oProxyCommand=x'", "user: begins with '-'"},
                  {"host = '-oProxyCommand=x'", "host: begins with '-'"},
+                 {"user = ''", "user: expected plain text of 1 to"},
+                 {"zone = \"\\t\"", "zone: expected plain text of 0 to"},
+                 {"zone = ''", ""},
                  {"user = 'a-b'\nhost = 'c-d'", ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena a = {0};
@@ -186,7 +189,7 @@ static void no_options(void) {
 }
 
 int main(void) {
-    no_options();
+    doubtful_texts();
     round_trip();
     refuses("[[node]]\nname='a'\ntransport='ssh'\nhost='-oProxyCommand=x'\naddress='1'\nroot='/'\n",
             "begins with '-'");
