@@ -210,6 +210,7 @@ int main(int argc, char **argv) {
     struct err e = {0};
     const char *name = NULL;
     int used = 0;
+    proc_fill_streams();
     // Ignored, so that write(2) fails instead, with EPIPE or EFBIG.
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);

@@ -8,6 +8,7 @@
 #include "launch/launch.h"
 #include "node_verbs.h"
 #include "scheduler_flags.h"
+#include "sys/proc.h"
 #include "verb.h"
 
 #include <signal.h>
@@ -147,6 +148,7 @@ static int run(int argc, char **argv, char *const *env) {
     return status;
 }
 int main(int argc, char **argv) {
+    proc_fill_streams();
     if (argc > 1 && strcmp(argv[1], "--node") == 0) {
         log_open("dtrun", LOG_WARN, LOG_PLAIN);
         return node_verbs_run(argc - 2, argv + 2, environ);

@@ -10,6 +10,7 @@
 #include "rank_env.h"
 #include "sys/file.h"
 #include "sys/net.h"
+#include "sys/proc.h"
 #include "tcpstore/store_client.h"
 #include "train_device.h"
 #include "trainer/bench.h"
@@ -218,6 +219,7 @@ int main(int argc, char **argv) {
     struct train_flags flags;
     struct option_set set;
     struct err e;
+    proc_fill_streams();
     catch_signals(); // before anything else: an early signal must not end the process
     log_open("dttrain", LOG_INFO, LOG_PLAIN);
     int r = train_config_load(&options, &flags, &set, &a, argc - 1, (const char *const *)(argv + 1),

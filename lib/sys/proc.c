@@ -229,6 +229,15 @@ int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int
 
 // ---- small facts --------------------------------------------------------------------------------
 
+void proc_fill_streams(void) {
+    int fd;
+    do // each gets the lowest free number
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int proc_status_code(int status) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

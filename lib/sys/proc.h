@@ -34,6 +34,9 @@ void proc_kill_group(pid_t pgid, int signal);
 int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int timeout_ms,
              int *status, struct err *e); // *out is heap memory, free() it
 
+// The first call of main: opens the null device for each standard stream that is closed, so that no
+// other file gets its number.
+void proc_fill_streams(void);
 int proc_status_code(int status);                       // shell's convention: 128 + signal
 const char *proc_signal_name(int signal);               // "SIGKILL"
 int proc_signal_parse(const char *name, struct err *e); // "SIGTERM", "TERM", "15"

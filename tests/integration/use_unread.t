@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A console without a reader: a signal that dtctl received before its output was stuck still ends
-# the command, and results arrive.
+# the command, and results arrive. Programs without a standard stream work, and write nothing to
+# another file in its place.
 # shellcheck disable=SC2016 # the worker's shell expands it
 source "${0%/*}/../lib.sh"
 
@@ -41,4 +42,16 @@ unread() { # NAME DESCRIPTOR…: those that go to the pipe
 }
 unread words 1
 unread everything 1 2
+
+for stream in '>&-' '2>&-' '<&-' '<&- >&- 2>&-'; do
+    for words in 'dtctl version' 'dtctl ps' 'dtctl nothing' 'dtctl report' 'dtrun --help' \
+        'dttrain --version' 'dttrain --nothing' 'dtdata --version' 'dtdata nothing'; do
+        eval "timeout 60 $words" >open.out 2>open.err
+        want=$?
+        eval "timeout 60 $words $stream" >closed.out 2>closed.err
+        is $? $want "'$words $stream' ends as with it"
+    done
+done
+eval 'dtctl report -o page.html >&- 2>&-'
+is "$(tail -n 1 page.html)" '</body></html>' 'without streams a page is a page'
 done_testing
