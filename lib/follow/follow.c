@@ -337,6 +337,7 @@ void follow_close(struct follow *f) {
         strbuf_fini(&n->in);
         strbuf_fini(&n->from);
         log_mirror_close(&n->mirror);
+        line_times_fini(&n->times);
         n->node->work = NULL;
     }
     metrics_fini(&f->metrics);

@@ -15,6 +15,7 @@
 
 #include "cluster/run_record.h"
 #include "fleet/fleet.h"
+#include "follow/line_times.h"
 #include "follow/log_mirror.h"
 #include "follow/log_since.h"
 #include "follow/metrics.h"
@@ -38,6 +39,7 @@ struct follow_node {
     struct strbuf in;
     struct strbuf from; // offsets that are not sent yet
     struct mirror mirror;
+    struct line_times times;
     struct timer retry;
     int64_t retry_ms;
     int64_t lost_ms; // monotonic time when the node became unreachable; 0: reachable

@@ -28,6 +28,7 @@ static void append_line(struct follow *f, const char *path, const char *line, si
 
 struct metric_line {
     struct follow_node *node;
+    int64_t time_ms;
     int rank;
     bool ours; // else another program that follows has written it
 };
@@ -39,7 +40,7 @@ static void on_metric(void *ctx, const struct metric *m, double value) {
     struct json_out j;
     json_open(&j, &text);
     json_object(&j, NULL);
-    json_int(&j, "time_ms", clock_wall_ms());
+    json_int(&j, "time_ms", at->time_ms);
     json_str(&j, "node", at->node->node->info->name);
     json_int(&j, "rank", at->rank);
     json_str(&j, "name", m->name);
@@ -85,7 +86,9 @@ static void take_worker_line(struct follow_node *n, const struct mirror_file *fi
         return;
     const struct follow_file *from = &file->file;
     int rank = run_history_rank_of(&f->history, n->index, from->attempt, from->local_rank);
-    struct metric_line at = {n, rank, file->ours};
+    struct metric_line at = {n, 0, rank, file->ours};
+    if (f->metrics.count)
+        at.time_ms = line_times_of(&n->times, from, file->at - file->begin, clock_wall_ms());
     if (file->part != MIRROR_PARTIAL)
         metrics_match(&f->metrics, line, len, on_metric, &at);
     if (rank == 0 && file->ours && file->part == MIRROR_LINE)
@@ -109,6 +112,9 @@ void follow_take_line(void *ctx, const struct mirror_file *file, const char *lin
         take_native(n, file->ours, line, len);
     else if (file->file.kind == FOLLOW_STDOUT || file->file.kind == FOLLOW_STDERR)
         take_worker_line(n, file, line, len);
-    else if (file->file.kind == FOLLOW_LOG_TIMES)
+    else if (file->file.kind == FOLLOW_LOG_TIMES) {
         log_since_take(&n->follow->since, n->index, &file->file, line, len);
+        if (n->follow->metrics.count)
+            line_times_take(&n->times, &file->file, line, len);
+    }
 }

@@ -144,9 +144,8 @@ static void on_started(struct run_history *s, struct history_node *n, const stru
         pid = pid ? pid->next : NULL;
     }
     add_attempt(s, n, number(j, "attempt", n->round, ROUND_MAX));
-    if (!s->first_started_ms)
+    if (!s->first_started_ms || now < s->first_started_ms)
         s->first_started_ms = now;
-    s->all_started_ms = now > s->all_started_ms ? now : s->all_started_ms;
 }
 
 static void on_exited(struct run_history *s, struct history_node *n, const struct json *j) {

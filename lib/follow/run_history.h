@@ -82,7 +82,7 @@ struct run_history {
     const char *waiting; // names of missing nodes while nodes join; NULL: none
     struct history_failure failures[HISTORY_FAILURES_MAX];
     size_t failure_count;
-    int64_t first_started_ms, all_started_ms; // wall clock; 0: not yet
+    int64_t first_started_ms; // wall clock of the first start of workers; 0: not yet
 };
 
 void run_history_init(struct run_history *s, struct arena *a, const char *const *nodes,

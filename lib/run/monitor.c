@@ -182,8 +182,8 @@ static int finish(struct attention *a, struct err *e) {
     // Keep the recorded state when no node knows the run any more.
     if (!run_is_over(run) || !all_gone(f))
         run->state = follow_state(f, &run->exit_status);
-    if (!run->train_ms && f->history.all_started_ms)
-        run->train_ms = monitor_view_ended_ms(f) - f->history.all_started_ms;
+    if (!run->train_ms && f->history.first_started_ms)
+        run->train_ms = monitor_view_ended_ms(f) - f->history.first_started_ms;
     if (run_save(&s->cluster, run, e) < 0)
         return -1;
     if (fetch) {

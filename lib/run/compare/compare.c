@@ -114,7 +114,7 @@ static int read_history(struct context *s, struct compare_run *c, struct err *e)
         c->restarts = h.restarts;
         c->world_size = h.world_size;
     }
-    int64_t now = clock_wall_ms(), began = h.all_started_ms;
+    int64_t now = clock_wall_ms(), began = h.first_started_ms;
     if (c->active && began > 0 && began <= now)
         c->train_ms = now - began;
     arena_fini(&a);
