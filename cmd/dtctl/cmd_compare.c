@@ -61,7 +61,7 @@ static int find_runs(struct comparison *c, const struct cli_rest *rest, struct r
     for (size_t i = 0; i < rest->count; i++) {
         struct run r;
         struct err why = {0};
-        if (input_from_run_named(s, rest->args[i], &r, &why) < 0) {
+        if (input_from_run_named(s, rest->args[i], false, &r, &why) < 0) {
             const char *id = unreadable(s, rest->args[i], &why);
             if (!id) {
                 *e = why;

@@ -103,7 +103,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     struct run r;
     if (f->live && f->s3)
         return err_set(e, ERR_USAGE, "path takes --live or --s3, not both");
-    if (input_from_run_named(s, rest->count ? rest->args[0] : "", &r, e) < 0)
+    if (input_from_run_named(s, rest->count ? rest->args[0] : "", false, &r, e) < 0)
         return -1;
     bool owner = results_owner_is_here(s->arena, &r), elsewhere = is_elsewhere(&r);
     bool here = owner && !elsewhere;

@@ -8,8 +8,10 @@
 #include "run/report/report.h"
 #include "sys/file.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,8 +29,9 @@ static const struct option_row ROWS[] = {
      .arg = "FILE",
      .offset = offsetof(struct report_flags, to),
      .marks = OPTION_NO_ENV,
-     .help = "Write the page to this file, which is replaced; empty: report.html in the run's "
-             "folder, or for several runs compared.html in the folder of the first one."},
+     .help = "Write the page to this file, which may replace another page; -: to standard output; "
+             "empty: report.html in the run's folder, or for several runs compared.html in the "
+             "folder of the first one."},
 };
 static const struct option_table TABLE = {"Report", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -71,26 +74,46 @@ static void show(const struct report_page *p, const char *path, size_t bytes) {
             json_str(&j, NULL, p->compared[i].problems[k]);
     json_end(&j);
     screen_event_end(p->context->screen, &text, &j);
-    screen_out(p->context->screen, "%s\n", path);
+    screen_out(p->context->screen, p->context->config->dry_run ? "%s would be written\n" : "%s\n",
+               path);
 }
 
-// Only a file is replaced, no device and no folder.
+// Only a page is replaced: no device, no folder, and no other file, which a typing error may name.
 static int check_target(const char *path, struct err *e) {
+    char begin[sizeof REPORT_BEGIN - 1];
     struct stat is;
-    if (stat(path, &is) < 0 || S_ISREG(is.st_mode))
+    struct err ignored;
+    if (stat(path, &is) < 0)
         return 0;
-    return err_set(e, ERR_USAGE, "'%s' is there already, and is no file (try: -o FILE)", path);
+    if (!S_ISREG(is.st_mode))
+        return err_set(e, ERR_USAGE, "'%s' is there already, and is no file (try: -o FILE)", path);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (is.st_size == 0 || (fd >= 0 && file_read_all(fd, begin, sizeof begin, &ignored) == 0 &&
+                            memcmp(begin, REPORT_BEGIN, sizeof begin) == 0))
+        return 0;
+    return err_set(e, ERR_USAGE, "'%s' is there already, and is no report (try: another -o FILE)",
+                   path);
+}
+
+static int print_page(struct report_page *p, struct err *e) {
+    struct strbuf page = {0};
+    make_page(p, &page);
+    int result = file_write_all(STDOUT_FILENO, page.data, page.len, e);
+    strbuf_fini(&page);
+    return result;
 }
 
 static int write_page(struct report_page *p, const char *to, struct err *e) {
     struct context *s = p->context;
     struct strbuf page = {0};
-    char target[PATH_MAX]; // a link stays, and the file that it names is replaced
+    char target[PATH_MAX]; // a link that is given stays, and the file that it names is replaced
     const char *path = to[0] ? to
                              : run_path(&s->cluster, &p->compared[0].run,
                                         p->count == 1 ? "report.html" : "compared.html");
-    path = realpath(path, target) ? target : path;
-    int result = check_target(path, e);
+    if (str_eq(to, "-"))
+        return print_page(p, e);
+    path = to[0] && realpath(path, target) ? target : path;
+    int result = to[0] ? check_target(path, e) : 0;
     if (result == 0)
         make_page(p, &page);
     if (result == 0 && !s->config->dry_run)
@@ -111,7 +134,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     for (size_t i = 0; i < rest->count || i == 0; i++) {
         const char *text = rest->count ? rest->args[i] : "";
         struct run r;
-        if (input_from_run_named(s, text, &r, e) < 0 ||
+        if (input_from_run_named(s, text, true, &r, e) < 0 ||
             compare_add_run(runs, &count, &r, text, e) < 0)
             return -1;
     }

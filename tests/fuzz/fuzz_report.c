@@ -45,7 +45,7 @@ static void take_points(struct arena *a, const unsigned char *data, size_t size)
     struct plot_set s;
     struct strbuf out = {0};
     plot_set_init(&s, a, "Metrics", "rank");
-    int at = plot_find(&s, "loss", PLOT_TIME);
+    int at = plot_find(&s, "loss", PLOT_TIME, PLOT_PLAIN);
     for (size_t i = 0; i + 10 <= size; i += 10) {
         int64_t place = 0;
         double value = 0;

@@ -58,6 +58,7 @@ cat >work.sh <<'END'
 for i in 1 2 3 4 5 6 7 8 9 10; do
     echo "loss=$(awk -v i=$i -v l=$1 'BEGIN { print l / i }') speed=$((RANK * 100 + i))"
     [ $RANK = 0 ] || sleep 0.05
+    [ $RANK != 3 ] || sleep 0.1
 done
 [ "$2" != fail ] || { echo '</script><img src=x onerror=alert(1)>' >&2; [ $RANK != 1 ] || exit 7; }
 END
@@ -73,15 +74,19 @@ is "$status:$out:$err" "0:$file:" 'report prints the path of its file'
 page "$file"
 has "$file" '<p class="verdict good">finished, exit status 0' 'the verdict comes first'
 has "$file" '<h2>Time line, ' 'a time line'
-has "$file" 'Productive share of the time (ETTR): at most ' 'the productive share'
-has "$file" 'It is the time in which all ranks ran' 'its definition'
-has "$file" '<h3>loss <small>by time of arrival' 'a plot of a metric'
+has "$file" 'The productive share (ETTR) is not known' 'a command does not say what was productive'
+like "$(grep -o 'All ranks ran in [0-9.]* %' "$file")" ' [1-9]?[0-9]\.[0-9] %$' \
+    'the share of the time in which all ranks ran'
+has "$file" '<h3>loss <small>by time since the run was made' 'a plot of a metric'
 has "$file" '<title>rank 3</title>' 'a curve for each rank'
 has "$file" '<tr><td>node0</td><td>0-1</td><td>finished</td><td>all 0</td>' 'nodes and ranks'
 has "$file" '<tr><td>d</td><td>sharded</td><td>node1</td><td>1</td>' 'the share of each node'
 has "$file" 'sh work.sh 0.8 &#39;&lt;b onclick=x&gt;&#39;' 'the command, escaped'
 has "$file" '<td>workers-started</td>' 'events'
-has "$file" '<td>slowest rank</td>' 'the slowest rank'
+has "$file" '<tr><td>slowest rank</td><td>3: 0.1' 'the slowest rank'
+has "$file" 'Rank 3 takes 0.1' 'what to do about it'
+unlike "$(cat "$file")" '<tr><td>(files|setup|after)</td>' \
+    'digests say nothing on the page of one run'
 unlike "$(cat "$file")" 'http:|https:' 'no address'
 samples=$(echo $runs/good-*/nodes/node1)/samples.jsonl
 start=$(sed -n 's/^{"time_ms":\([0-9]*\).*/\1/p' $runs/good-*/events.jsonl | head -n 1)
@@ -92,8 +97,10 @@ done >"$samples"
 printf '{"time_ms":"<img>","cpu_percent":1e999}\nno json\n' >>"$samples"
 dtctl report good >/dev/null
 page "$file"
-has "$file" '<h3>GPUs, % <small>' 'the load of the nodes'
-has "$file" '<h3>memory of GPUs, MiB <small>' '  and the memory of their GPUs'
+has "$file" '<h3>GPUs in use, % <small>' 'the load of the nodes'
+has "$file" '<h3>memory of GPUs in use <small>' '  and the memory of their GPUs'
+has "$file" '>400 MB</text>' '  in bytes that people read'
+has "$file" 'Not read: 2 lines of ' '  lines that are no samples are counted'
 has "$file" '<title>node 1</title>' '  with a curve for each node'
 rm "$samples"
 run dtctl --json report good -o "$WORK/out.html"
@@ -125,6 +132,32 @@ has "$bad" '<td>&lt;i&gt;</td><td>&lt;/td&gt;&lt;script&gt;x</td>' \
     'foreign events, harmless'
 has "$bad" '2 values are not finite' 'values that are not finite are counted'
 
+train bad --nproc-per-node 1 -- true # the same task, which now finishes
+sleep 1
+train bad --nproc-per-node 1 -- false
+run dtctl --json report bad
+newest=$(dirname "$(grep -l 'state = "failed"' $runs/bad-*/run.toml | tail -n 1)")
+like "$out" "${newest##*/}" \
+    'a task has the report of its newest run, also if that failed'
+
+# ---- a run without a follower
+train alone -d --nodes 1 --nproc-per-node 2 -- sh -c 'for i in 1 2 3 4 5 6; do
+    echo loss=$i speed=1; sleep 0.5; done; [ $RANK = 0 ] || sleep 3' || diag "$(cat train.log)"
+sleep 9
+run dtctl logs alone
+run dtctl fetch alone
+run dtctl report alone
+file=$out
+page "$file"
+spread=$(python3 -c 'import json, sys
+times = [json.loads(line)["time_ms"] for line in open(sys.argv[1])]
+print(len(times), max(times) - min(times))' "$(echo $runs/alone-*)/metrics.jsonl")
+ok "values have the times of their lines, not of the fetch ($spread)" \
+    test "${spread%% *}" = 24 -a "${spread##* }" -ge 1500 -a "${spread##* }" -le 5000
+share=$(grep -o 'All ranks ran in [0-9]*' "$file" | grep -o '[0-9]*$')
+ok "the time until the fetch counts for nothing, and neither does a rank alone ($share %)" \
+    test "$share" -ge 25 -a "$share" -le 60
+
 # ---- several runs
 train other --nodes 1 --nproc-per-node 1 -- sh work.sh 0.1 || diag "$(cat train.log)"
 run dtctl report good other
@@ -151,18 +184,31 @@ for target in "$WORK" pipe; do
     run dtctl report good -o "$target"
     like "$status:$err" "^2:.*cannot write the report: .*is no file" "'$target' is not replaced"
 done
+cp dtctl.toml kept.toml
+run dtctl report good -o dtctl.toml
+like "$status:$err" "^2:.*dtctl.toml' is there already, and is no report" \
+    'another file is not replaced'
+ok '  and stays as it was' cmp dtctl.toml kept.toml
+ln -s "$PWD/kept.toml" planted && mv planted "$(echo $runs/other-*)/report.html"
+run dtctl report other
+ok 'a link in the place of the page is replaced' cmp dtctl.toml kept.toml
+rm $runs/other-*/report.html
+run dtctl report other -o -
+is "$status:$(head -c 15 <<<"$out"):$(tail -n 1 <<<"$out")" '0:<!DOCTYPE html>:</body></html>' \
+    'a page can go to standard output'
 run dtctl --dry-run report other
-is "$status:$(find $runs/other-* -name report.html)" 0: '--dry-run writes nothing'
+like "$status:$out:$(find $runs/other-* -name report.html)" '^0:.*report.html would be written:$' \
+    '--dry-run writes nothing, and says so'
 rm $runs/other-*/{events.jsonl,metrics.jsonl,summary.json}
 run dtctl report other
 like "$status:$err" "1:.*nothing of run 'other-.*dtctl logs -f" 'a run without files is named'
 
 # ---- many values
 good=$(echo $runs/good-*)
-made=$(($(date +%s) * 1000))
+made=$(sed -n 's/^created_ms = //p' "$good/run.toml") # values of its first second
 awk -v made="$made" 'BEGIN { for (i = 0; i < 1000000; i++)
     printf "{\"time_ms\":%.0f,\"node\":\"node0\",\"rank\":%d,\"name\":\"loss\",\"value\":%g}\n",
-        made + i, i % 64, i == 500000 ? 1000 : 1 + i % 9 }' >"$good/metrics.jsonl"
+        made + i / 1000, i % 64, i == 500000 ? 1000 : 1 + i % 9 }' >"$good/metrics.jsonl"
 began=$EPOCHREALTIME
 run dtctl --json report good
 diag "a million values of 64 ranks: $(awk -v a="$began" -v b="$EPOCHREALTIME" \

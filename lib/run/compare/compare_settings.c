@@ -33,8 +33,10 @@ static void add_number(struct compare_settings *s, struct arena *a, const char *
 
 static void add_digest(struct compare_settings *s, struct arena *a, const char *name,
                        const char *digest) {
-    if (digest)
-        add_text(s, a, name, arena_strndup(a, digest, strnlen(digest, COMPARE_DIGITS)));
+    if (!digest || !digest[0])
+        return;
+    add(s, a, name, arena_strndup(a, digest, strnlen(digest, COMPARE_DIGITS)));
+    s->items[s->count - 1].is_digest = true;
 }
 
 static void add_map(struct compare_settings *s, struct arena *a, const char *prefix,

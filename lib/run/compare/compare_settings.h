@@ -17,7 +17,8 @@ enum { COMPARE_DIGITS = 12 }; // of a digest that is shown
 
 struct compare_setting {
     const char *name, *value;
-    bool is_new; // records of older versions of dtctl do not have it
+    bool is_digest; // of content
+    bool is_new;    // records of older versions of dtctl do not have it
 };
 
 struct compare_settings {

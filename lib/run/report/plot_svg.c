@@ -9,16 +9,18 @@
 #include <string.h>
 
 enum {
-    WIDTH = 6200,      // of the plane, in tenths
-    HEIGHT = 1900,     // the same
-    TICKS_MAX = 8,     // of an axis
-    NAMED_MAX = 16,    // curves with an entry in the legend
-    COLUMNS_MIN = 16,  // of a curve
-    POINT_BYTES = 11,  // of a point of a curve, at most
-    CURVE_BYTES = 120, // of a curve without its points, with its entry
-    PLOT_BYTES = 6000, // of a plot without its curves
-    NOTE_BYTES = 400,  // below the plots
-    DECADES_LOG = 3,   // a positive plot of more decades has a logarithmic axis
+    WIDTH = 6200,       // of the plane, in tenths
+    HEIGHT = 1900,      // the same
+    TICKS_MAX = 8,      // of an axis
+    NAMED_MAX = 16,     // curves with an entry in the legend
+    COLUMNS_MIN = 2,    // of a curve
+    POINT_BYTES = 11,   // of a point of a curve, at most
+    CURVE_BYTES = 120,  // of a curve without its points, with its entry
+    FRAME_BYTES = 6000, // of a plot without its curves
+    NOTE_BYTES = 600,   // below the plots
+    DECADES_LOG = 3,    // a positive plot of more decades has a logarithmic axis
+    DIGITS_MIN = 6,     // of a number at an axis
+    DIGITS_MAX = 15,
 };
 
 struct view {
@@ -26,6 +28,7 @@ struct view {
     double y_from, y_to; // of the logarithm where log is set
     bool log;
     enum plot_axis axis;
+    enum plot_unit unit;
 };
 
 const char *plot_colour(char out[32], size_t i, size_t count) {
@@ -51,10 +54,21 @@ static int y_of(const struct view *v, double value) {
     return clamp(HEIGHT - (y / 2 - v->y_from / 2) / span * HEIGHT, HEIGHT);
 }
 
+// Makes room around one value, on the side of the others of its kind where it is 0.
+static void widen_view(struct view *v) {
+    double apart = fmax(fabs(v->y_to) * 0.05, 5e-308);
+    if (v->y_from >= 0 && v->y_to <= 0)
+        v->y_to = 1;
+    else if (!(v->y_to / 2 - v->y_from / 2 > 1e-12 * fmax(fabs(v->y_to / 2), 1e-280))) {
+        v->y_from = fmax(v->y_from - apart, -1.7e308);
+        v->y_to = fmin(v->y_to + apart, 1.7e308);
+    }
+}
+
 // False: no curve has a finite value.
-static bool find_view(const struct plot *p, struct view *v) {
+static bool find_view(const struct plot_set *s, const struct plot *p, struct view *v) {
     double low = (double)INFINITY, high = -(double)INFINITY;
-    *v = (struct view){.x_from = INT64_MAX, .axis = p->axis};
+    *v = (struct view){.x_from = INT64_MAX, .axis = p->axis, .unit = p->unit};
     for (size_t i = 0; i < p->count; i++) {
         const struct curve *c = p->curves[i].curve;
         v->x_from = c->first_place < v->x_from ? c->first_place : v->x_from;
@@ -64,14 +78,14 @@ static bool find_view(const struct plot *p, struct view *v) {
     }
     if (!(low <= high))
         return false;
-    v->log = low > 0 && log10(high) - log10(low) > DECADES_LOG;
-    v->y_from = v->log ? log10(low) : low;
-    v->y_to = v->log ? log10(high) : high;
-    if (!(v->y_to / 2 - v->y_from / 2 > 1e-12 * fmax(fabs(v->y_to / 2), 1e-280))) { // one value
-        double apart = fmax(fabs(v->y_to) * 0.05, 1e-3);
-        v->y_from = fmax(v->y_from - apart, -1.7e308);
-        v->y_to = fmin(v->y_to + apart, 1.7e308);
+    if (v->axis == PLOT_TIME) {
+        v->x_from = 0;
+        v->x_to = s->time_end;
     }
+    v->log = v->unit == PLOT_PLAIN && low > 0 && log10(high) - log10(low) > DECADES_LOG;
+    v->y_from = v->log ? log10(low) : v->unit != PLOT_PLAIN ? fmin(low, 0) : low;
+    v->y_to = v->log ? log10(high) : v->unit == PLOT_PERCENT ? fmax(high, 100) : high;
+    widen_view(v);
     return true;
 }
 
@@ -93,8 +107,16 @@ static void add_label(struct strbuf *out, int x, int y, const char *anchor, cons
     strbuf_adds(out, "</text>");
 }
 
+// So many digits that two ticks have different labels.
+static int digits_of(const struct view *v, double step) {
+    double digits = log10(fmax(fabs(v->y_from), fabs(v->y_to))) - floor(log10(step)) + 1;
+    return v->log || !(digits > DIGITS_MIN) ? DIGITS_MIN
+           : digits > DIGITS_MAX            ? DIGITS_MAX
+                                            : (int)digits;
+}
+
 static void add_y_axis(struct strbuf *out, const struct view *v) {
-    char text[64];
+    char text[64], size[STR_HUMAN_BYTES_MAX];
     double half = v->y_to / 2 - v->y_from / 2, step = v->log ? 1 : tick_step(half) * 2;
     if (v->log && 2 * half > TICKS_MAX)
         step = ceil(2 * half / TICKS_MAX);
@@ -107,9 +129,10 @@ static void add_y_axis(struct strbuf *out, const struct view *v) {
         if (!isfinite(value) || (v->log && value <= 0))
             continue;
         int at = y_of(v, value);
-        snprintf(text, sizeof text, "%.6g", value);
+        snprintf(text, sizeof text, "%.*g", digits_of(v, step), value);
         strbuf_addf(out, "<path class=\"grid\" d=\"M0 %dH%d\"/>", at, WIDTH);
-        add_label(out, -60, at + 35, "end", text);
+        add_label(out, -60, at + 35, "end",
+                  v->unit == PLOT_BYTES ? str_human_bytes(size, (uint64_t)fmax(value, 0)) : text);
     }
 }
 
@@ -163,7 +186,8 @@ static void add_curve(struct strbuf *out, const struct view *v, const struct cur
         const struct curve_column *k = &c->columns[i];
         if (!k->used)
             continue;
-        bool low_first = k->min.place <= k->max.place, one = k->min.place == k->max.place;
+        bool low_first = k->min.place <= k->max.place;
+        bool one = k->min.place == k->max.place && !(k->min.value < k->max.value);
         last = low_first ? &k->max : &k->min;
         add_point(out, v, low_first ? &k->min : &k->max);
         if (!one)
@@ -174,6 +198,10 @@ static void add_curve(struct strbuf *out, const struct view *v, const struct cur
         add_point(out, v, last);
 }
 
+static size_t colour_of(const struct plot_curve *c) {
+    return c->place > 0 ? (size_t)c->place : 0;
+}
+
 static void add_legend(struct strbuf *out, const struct plot_set *s, const struct plot *p,
                        size_t colours, bool by_run) {
     char colour[32];
@@ -181,10 +209,11 @@ static void add_legend(struct strbuf *out, const struct plot_set *s, const struc
         return;
     strbuf_adds(out, "<figcaption>");
     for (size_t i = 0; i < p->count && i < NAMED_MAX; i++) {
+        size_t at = by_run ? p->curves[i].run : colour_of(&p->curves[i]);
         strbuf_addf(out,
                     "<span><svg class=\"key\" viewBox=\"0 0 10 10\"><rect width=\"10\" "
                     "height=\"10\" fill=\"%s\"/></svg> ",
-                    plot_colour(colour, by_run ? p->curves[i].run : i, colours));
+                    plot_colour(colour, at, colours));
         add_label_of(out, s, &p->curves[i], by_run);
         strbuf_adds(out, "</span> ");
     }
@@ -216,14 +245,15 @@ static void add_bad(struct strbuf *out, const struct plot *p) {
 
 static void add_plot(struct strbuf *out, const struct plot_set *s, struct plot *p, size_t runs,
                      size_t columns) {
-    static const char *const axes[] = {"by step", "by time of arrival", "by number of the value"};
+    static const char *const axes[] = {"by step", "by time since the run was made",
+                                       "by number of the value"};
     bool by_run = runs > 1;
-    size_t colours = by_run ? runs : p->count;
+    size_t colours = by_run ? runs : s->place_count;
     char colour[32];
     struct view v;
     strbuf_adds(out, "<figure><h3>");
     html_cut(out, p->name, 200);
-    bool any = find_view(p, &v);
+    bool any = find_view(s, p, &v);
     strbuf_addf(out, " <small>%s%s</small></h3>", axes[p->axis],
                 any && v.log ? ", logarithmic" : "");
     if (any) {
@@ -237,8 +267,9 @@ static void add_plot(struct strbuf *out, const struct plot_set *s, struct plot *
             if (c->count == 0)
                 continue;
             curve_reduce(c, columns);
-            strbuf_addf(out, "<polyline stroke=\"%s\" points=\"",
-                        plot_colour(colour, by_run ? p->curves[i].run : i, colours));
+            strbuf_addf(
+                out, "<polyline stroke=\"%s\" points=\"",
+                plot_colour(colour, by_run ? p->curves[i].run : colour_of(&p->curves[i]), colours));
             add_curve(out, &v, c);
             strbuf_adds(out, "\"><title>");
             add_label_of(out, s, &p->curves[i], by_run);
@@ -253,10 +284,16 @@ static void add_plot(struct strbuf *out, const struct plot_set *s, struct plot *
 
 // The most columns of a curve with which the plots keep to the size.
 static size_t find_columns(const struct plot_set *s, size_t bytes_max) {
-    size_t fixed = s->count * PLOT_BYTES + s->curve_count * CURVE_BYTES, columns = CURVE_COLUMNS;
+    size_t fixed = s->count * FRAME_BYTES + s->curve_count * CURVE_BYTES, columns = CURVE_COLUMNS;
     while (columns > COLUMNS_MIN && fixed + s->curve_count * columns * 2 * POINT_BYTES > bytes_max)
         columns /= 2;
     return columns;
+}
+
+static void add_note(struct strbuf *out, uint64_t values, const char *why) {
+    if (values)
+        strbuf_addf(out, "<p class=\"note\">%llu value%s no curve: %s.</p>\n",
+                    (unsigned long long)values, values == 1 ? " has" : "s have", why);
 }
 
 void plot_set_svg(struct plot_set *s, size_t runs, size_t bytes_max, struct strbuf *out) {
@@ -280,9 +317,6 @@ void plot_set_svg(struct plot_set *s, size_t runs, size_t bytes_max, struct strb
         strbuf_addf(out,
                     "<p class=\"note\">%zu more plot%s left out for the size of the page.</p>\n",
                     left_out, left_out == 1 ? " is" : "s are");
-    if (s->left_out)
-        strbuf_addf(out,
-                    "<p class=\"note\">%llu value%s no curve: there are too many series, or a "
-                    "value has another axis than the first of its name.</p>\n",
-                    (unsigned long long)s->left_out, s->left_out == 1 ? " has" : "s have");
+    add_note(out, s->no_room, "there are too many series");
+    add_note(out, s->other_axis, "the first value of that name has another axis (step, or time)");
 }

@@ -22,6 +22,8 @@ enum {
     REPORT_SOURCES_MAX = 4,
 };
 
+#define REPORT_BEGIN "<!DOCTYPE html>\n" // of each page
+
 struct report_event {
     int64_t time_ms;
     char node[72], kind[40], text[REPORT_EVENT_BYTES_MAX];
@@ -29,9 +31,10 @@ struct report_event {
 
 // When the parts of a run were; wall clock, 0: not known.
 struct report_round {
-    int64_t started_ms; // all ranks ran
-    int64_t broke_ms;   // the first failure or stop
-    int64_t exited_ms;  // the last rank ended
+    int64_t started_ms;    // all ranks ran
+    int64_t broke_ms;      // the first failure or stop
+    int64_t first_exit_ms; // the first rank ended
+    int64_t exited_ms;     // the last rank ended
 };
 
 struct report_times {
@@ -95,14 +98,14 @@ void report_time_line(const struct report_run *r, struct strbuf *out);
 void report_steps_take(struct report_steps *s, struct arena *a, int part, int64_t step, double ms);
 double report_steps_ms(const struct report_steps *s, int part); // part -1: of all parts
 // The share of the whole time that was productive, 0 to 1; negative: not known. *exact: of counted
-// steps; else an upper bound.
+// steps; else it is the share in which all ranks ran.
 double report_productive(const struct report_run *r, bool *exact);
 
 // Reads all series of a run into the sets of the report.
 void report_series_init(struct report_page *p);
 void report_series_load(struct report_page *p, size_t run);
 
-// A rank that is slower than the others, by the time between its values.
+// The rank that is slower than the others, by the time between its values. False: none is.
 struct report_slow {
     const char *metric;
     int64_t rank;

@@ -47,10 +47,11 @@ bool report_find_slow(const struct report_page *p, struct report_slow *out) {
             }
         }
         qsort(all, x->count, sizeof *all, by_value);
-        slow.median_ms = all[(x->count - 1) / 2];
+        slow.median_ms = (all[(x->count - 1) / 2] + all[x->count / 2]) / 2;
         bool comparable = all[0] >= 0 && slow.ms > 0 && during; // every rank has enough values
         free(all);
-        if (comparable && slow.ms * out->median_ms >= out->ms * slow.median_ms)
+        if (comparable && slow.ms >= slow.median_ms * SLOW_FACTOR &&
+            slow.ms * out->median_ms >= out->ms * slow.median_ms)
             *out = slow;
     }
     return out->metric != NULL;
@@ -87,7 +88,7 @@ static void hint_comm(const struct report_page *p, const struct report_run *r, s
 static void hint_slow(const struct report_page *p, const struct report_run *r, struct strbuf *out) {
     struct report_slow slow;
     (void)r;
-    if (!report_find_slow(p, &slow) || slow.ms < slow.median_ms * SLOW_FACTOR)
+    if (!report_find_slow(p, &slow))
         return;
     strbuf_addf(out, "Rank %lld takes %.3g s from one value of ", (long long)slow.rank,
                 slow.ms / 1000);

@@ -22,8 +22,8 @@ enum {
     LISTED_MAX = 8, // ranks of a node with a status
 };
 
-static const char HEAD[] =
-    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+static const char HEAD[] = REPORT_BEGIN
+    "<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
     "'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n"
     "<meta name=\"referrer\" content=\"no-referrer\">\n"
@@ -50,7 +50,7 @@ static const char STYLE[] =
     ".key{width:.7em;height:.7em}p span,figcaption span{margin-right:1em;white-space:nowrap}\n"
     ".line{width:100%;height:40px;background:#eee}.push{fill:#7fb2e5}.setup{fill:#b59fe0}"
     ".start{fill:#f0c75e}.restart{fill:#e08a4f}.round{fill:#4caf70}.broken{fill:#a9d3b5}"
-    ".fetch{fill:#8aa0b8}\n"
+    ".end{fill:#c9ccd1}.fetch{fill:#8aa0b8}\n"
     "</style>\n";
 
 static void add_title(struct strbuf *out, const char *title) {
@@ -298,7 +298,8 @@ static void add_settings(struct strbuf *out, const struct report_page *p,
     strbuf_adds(out, "</pre>\n<h2>Settings</h2>\n");
     html_table_open(&t, out, SETTINGS_BYTES_MAX, (const char *[]){"setting", "value"}, 2);
     for (size_t i = 0; i < s->count; i++)
-        html_table_row(&t, (const char *[]){s->items[i].name, s->items[i].value});
+        if (!s->items[i].is_digest) // says something beside another run's alone
+            html_table_row(&t, (const char *[]){s->items[i].name, s->items[i].value});
     html_table_close(&t);
     strbuf_fini(&command);
 }
@@ -365,20 +366,32 @@ static void add_runs(struct strbuf *out, const struct report_page *p) {
         const struct compare_run *c = p->runs[i].run;
         bool exact = false;
         double share = report_productive(&p->runs[i], &exact);
-        html_table_row(
-            &t, (const char *[]){
-                    arena_printf(a, "%zu", i + 1), c->run.id, clock_iso(when, c->run.created_ms),
-                    c->run.state,
-                    share < 0 ? "-"
-                              : arena_printf(a, "%s%.1f %%", exact ? "" : "at most ", share * 100),
-                    c->problem_count ? c->problems[0] : ""});
+        html_table_row(&t, (const char *[]){arena_printf(a, "%zu", i + 1), c->run.id,
+                                            clock_iso(when, c->run.created_ms), c->run.state,
+                                            share < 0 ? "-"
+                                                      : arena_printf(a, "%s%.1f %%",
+                                                                     exact ? "" : "all ranks ran ",
+                                                                     share * 100),
+                                            c->problem_count ? c->problems[0] : ""});
     }
     html_table_close(&t);
 }
 
 // ---- all of it ----------------------------------------------------------------------------------
 
+// All plots by time have the same axis. A node's clock may be wrong: it ends with the last run.
+static void share_time(struct report_page *p) {
+    int64_t end = 0, last = 0;
+    for (size_t i = 0; i < p->count; i++)
+        last = report_whole_ms(&p->runs[i]) > last ? report_whole_ms(&p->runs[i]) : last;
+    for (size_t i = 0; i < p->series_count; i++)
+        end = p->series[i].time_end > end ? p->series[i].time_end : end;
+    for (size_t i = 0; i < p->series_count; i++)
+        p->series[i].time_end = last > 0 && end > last ? last : end;
+}
+
 static void add_plots(struct report_page *p, size_t other_bytes, struct strbuf *out) {
+    share_time(p);
     for (size_t i = 0; i < p->series_count; i++) {
         size_t used = other_bytes + out->len;
         size_t left = used < REPORT_BYTES_MAX ? REPORT_BYTES_MAX - used : 0;

@@ -35,7 +35,7 @@ static void on_value(void *ctx, const struct metric_figures *f, const struct met
     const struct metric_figure *m = &f->items[v->metric];
     enum plot_axis axis = v->step >= 0 ? PLOT_STEPS : v->time_ms >= 0 ? PLOT_TIME : PLOT_NUMBERS;
     for (; r->known <= v->metric; r->known++) { // metrics come in the order of their first lines
-        r->plots[r->known] = plot_find(r->set, f->items[r->known].name, axis);
+        r->plots[r->known] = plot_find(r->set, f->items[r->known].name, axis, PLOT_PLAIN);
         r->parts[r->known] = part_of(f->items[r->known].name);
     }
     if (r->parts[v->metric] >= 0)
@@ -44,7 +44,7 @@ static void on_value(void *ctx, const struct metric_figures *f, const struct met
     int plot = r->plots[v->metric];
     enum plot_axis wanted = plot < 0 ? axis : r->set->plots[plot].axis;
     if (plot < 0 || (wanted != PLOT_NUMBERS && wanted != axis)) {
-        r->set->left_out++;
+        ++*(plot < 0 ? &r->set->no_room : &r->set->other_axis);
         return;
     }
     int64_t x = wanted == PLOT_STEPS  ? v->step
@@ -74,21 +74,25 @@ enum {
     SAMPLE_WRITTEN,
     SAMPLE_FIGURES,
 };
-static const char *const SAMPLE_NAMES[SAMPLE_FIGURES] = {
-    [SAMPLE_CPU] = "processors, %",
-    [SAMPLE_MEMORY] = "memory, bytes",
-    [SAMPLE_GPU] = "GPUs, %",
-    [SAMPLE_GPU_MEMORY] = "memory of GPUs, MiB",
-    [SAMPLE_RECEIVED] = "received, bytes/s",
-    [SAMPLE_SENT] = "sent, bytes/s",
-    [SAMPLE_READ] = "read, bytes/s",
-    [SAMPLE_WRITTEN] = "written, bytes/s",
+static const struct {
+    const char *name;
+    enum plot_unit unit;
+} SAMPLE_PLOTS[SAMPLE_FIGURES] = {
+    [SAMPLE_CPU] = {"processors in use, %", PLOT_PERCENT},
+    [SAMPLE_MEMORY] = {"memory in use", PLOT_BYTES},
+    [SAMPLE_GPU] = {"GPUs in use, %", PLOT_PERCENT},
+    [SAMPLE_GPU_MEMORY] = {"memory of GPUs in use", PLOT_BYTES},
+    [SAMPLE_RECEIVED] = {"network, received per second", PLOT_BYTES},
+    [SAMPLE_SENT] = {"network, sent per second", PLOT_BYTES},
+    [SAMPLE_READ] = {"disk, read per second", PLOT_BYTES},
+    [SAMPLE_WRITTEN] = {"disk, written per second", PLOT_BYTES},
 };
+static const double BYTES_PER_MIB = 1 << 20;
 
 static void figures_of(const struct node_sample *s, double out[SAMPLE_FIGURES]) {
     int64_t used, all;
     out[SAMPLE_GPU] = node_sample_gpus(s, &used, &all);
-    out[SAMPLE_GPU_MEMORY] = (double)used;
+    out[SAMPLE_GPU_MEMORY] = (double)used * BYTES_PER_MIB;
     out[SAMPLE_CPU] = s->cpu_percent;
     out[SAMPLE_MEMORY] = (double)s->memory_bytes;
     out[SAMPLE_RECEIVED] = (double)s->received_bytes_s;
@@ -103,7 +107,9 @@ static void take_sample(struct report_page *p, struct plot_set *set, size_t run,
     int64_t x = s->time_ms - p->runs[run].run->run.created_ms;
     figures_of(s, figures);
     for (int i = 0; i < SAMPLE_FIGURES; i++) {
-        int plot = figures[i] >= 0 ? plot_find(set, SAMPLE_NAMES[i], PLOT_TIME) : -1;
+        int plot = figures[i] >= 0
+                       ? plot_find(set, SAMPLE_PLOTS[i].name, PLOT_TIME, SAMPLE_PLOTS[i].unit)
+                       : -1;
         if (plot >= 0)
             plot_add(set, (size_t)plot, run, (int64_t)node, x, figures[i]);
     }
@@ -115,6 +121,7 @@ static int load_node(struct report_page *p, struct plot_set *set, size_t run, si
     const char *path = run_node_path(&p->context->cluster, r, r->nodes[node], NODE_SAMPLE_FILE);
     struct arena scratch = {0};
     struct file_lines in;
+    size_t bad = 0;
     if (file_lines_open(&in, path, SAMPLE_LINE_BYTES_MAX, SAMPLES_BYTES_MAX, e) < 0)
         return e->code == ERR_NOT_FOUND ? 0 : -1;
     while (file_lines_next(&in)) {
@@ -124,10 +131,14 @@ static int load_node(struct report_page *p, struct plot_set *set, size_t run, si
         if (json_parse(&scratch, in.line, in.len, &j, &ignored) == 0 && node_sample_read(j, &s))
             take_sample(p, set, run, node, &s);
         else
-            set->left_out++;
+            bad++;
         arena_reset(&scratch);
     }
     arena_fini(&scratch);
+    if (bad)
+        compare_add_problem(p->context, p->runs[run].run,
+                            "%zu line%s of '%s': no sample%s of a node", bad, bad == 1 ? "" : "s",
+                            path, bad == 1 ? "" : "s");
     return file_lines_close(&in, 0, e);
 }
 

@@ -7,7 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SEGMENTS_MAX = 2 * REPORT_ROUNDS_MAX + 8, LINE_WIDTH = 1000 };
+enum {
+    SEGMENTS_MAX = 2 * REPORT_ROUNDS_MAX + 8,
+    LINE_WIDTH = 1000,
+    FETCH_FOLLOWS_MS =
+        5000, // a later fetch, of a run that was left alone, has no place in the line
+};
 
 // ---- events -------------------------------------------------------------------------------------
 
@@ -32,8 +37,10 @@ static void note_round(struct report_times *t, const struct json *event, const c
         note_last(&r->started_ms, time_ms);
     else if (str_eq(kind, "failure") || str_eq(kind, "stopping"))
         note_first(&r->broke_ms, time_ms);
-    else if (str_eq(kind, "worker-exited"))
+    else if (str_eq(kind, "worker-exited")) {
+        note_first(&r->first_exit_ms, time_ms);
         note_last(&r->exited_ms, time_ms);
+    }
 }
 
 static const struct {
@@ -104,12 +111,21 @@ static int64_t began(const struct report_run *r) {
     return r->times.made_ms ? r->times.made_ms : r->run->run.created_ms;
 }
 
-static int64_t now_or_last(const struct report_run *r) {
-    return r->run->active ? clock_wall_ms() : r->times.last_ms;
+// The end of the last node, or now while one may be active. The record can be older than the
+// events.
+static int64_t ended(const struct report_run *r) {
+    int64_t last = 0;
+    bool active = r->run->active && r->history.node_count == 0;
+    for (size_t i = 0; i < r->history.node_count; i++) {
+        const struct history_node *n = &r->history.nodes[i];
+        last = n->ended_ms > last ? n->ended_ms : last;
+        active |= r->run->active && !n->ended_ms && !n->lost && !n->left;
+    }
+    return active ? clock_wall_ms() : last ? last : r->times.last_ms;
 }
 
 int64_t report_whole_ms(const struct report_run *r) {
-    int64_t ms = now_or_last(r) - began(r);
+    int64_t ms = ended(r) - began(r);
     const struct run *x = &r->run->run;
     if (ms > 0)
         return ms;
@@ -121,14 +137,20 @@ int64_t report_round_end(const struct report_run *r, size_t round) {
     if (x->broke_ms)
         return x->broke_ms;
     if (r->run->active && round + 1 == r->times.round_count)
-        return clock_wall_ms();
+        return ended(r);
     return x->exited_ms;
+}
+
+// The first failure, stop or exit of a rank.
+static int64_t whole_round_end(const struct report_run *r, size_t round) {
+    int64_t end = report_round_end(r, round), exit = r->times.rounds[round].first_exit_ms;
+    return exit && exit < end ? exit : end;
 }
 
 int64_t report_running_ms(const struct report_run *r) {
     int64_t sum = 0;
     for (size_t i = 0; i < r->times.round_count; i++) {
-        int64_t from = r->times.rounds[i].started_ms, to = report_round_end(r, i);
+        int64_t from = r->times.rounds[i].started_ms, to = whole_round_end(r, i);
         sum += from && to > from ? to - from : 0;
     }
     return sum;
@@ -173,7 +195,10 @@ static size_t find_segments(const struct report_run *r, struct segment *all) {
         add_segment(all, &count, "round", i + 1 < t->round_count ? "broken" : "round", started, to);
         at = to > at ? to : at;
     }
-    add_segment(all, &count, "end and fetch", "fetch", at, t->fetched_ms);
+    int64_t end = ended(r), fetch = t->fetched_ms - r->run->run.fetch_ms;
+    add_segment(all, &count, "end", "end", at, end);
+    if (t->fetched_ms && fetch < end + FETCH_FOLLOWS_MS)
+        add_segment(all, &count, "fetch", "fetch", fetch > end ? fetch : end, t->fetched_ms);
     return count;
 }
 
@@ -221,7 +246,7 @@ static void add_sums(struct strbuf *out, const struct segment *all, size_t count
 void report_time_line(const struct report_run *r, struct strbuf *out) {
     struct segment all[SEGMENTS_MAX];
     size_t count = find_segments(r, all);
-    int64_t whole = report_whole_ms(r);
+    int64_t whole = count ? all[count - 1].to - began(r) : 0;
     bool exact = false;
     double share = report_productive(r, &exact);
     char age[STR_HUMAN_BYTES_MAX];
@@ -235,12 +260,16 @@ void report_time_line(const struct report_run *r, struct strbuf *out) {
         add_rect(out, &all[i], began(r), whole);
     strbuf_adds(out, "</svg>\n");
     add_sums(out, all, count);
-    if (share >= 0)
-        strbuf_addf(out, "<p><b>Productive share of the time (ETTR): %s%.1f %%.</b> %s</p>\n",
-                    exact ? "" : "at most ", share * 100,
-                    exact
-                        ? "It is the time of the steps that the result is made of, each counted "
-                          "once, divided by the time from making the run to its end."
-                        : "It is the time in which all ranks ran, divided by the time from making "
-                          "the run to its end; work that was lost at a restart is not known.");
+    if (share >= 0 && exact)
+        strbuf_addf(out,
+                    "<p><b>Productive share of the time (ETTR): %.1f %%.</b> It is the time of the "
+                    "steps that the result is made of, each counted once, divided by the time from "
+                    "making the run to its end.</p>\n",
+                    share * 100);
+    else if (share >= 0)
+        strbuf_addf(out,
+                    "<p><b>All ranks ran in %.1f %% of the time</b> from making the run to its "
+                    "end. The productive share (ETTR) is not known: only the native trainer says "
+                    "which work was lost at a restart.</p>\n",
+                    share * 100);
 }

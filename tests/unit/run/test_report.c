@@ -93,7 +93,7 @@ static struct plot_set set_of(size_t plots, size_t places, size_t values, const 
     for (size_t p = 0; p < plots; p++)
         for (size_t r = 0; r < places; r++)
             for (size_t i = 0; i < values; i++) {
-                int at = plot_find(&s, arena_printf(&a, "m%zu", p), PLOT_STEPS);
+                int at = plot_find(&s, arena_printf(&a, "m%zu", p), PLOT_STEPS, PLOT_PLAIN);
                 plot_add(&s, (size_t)at, 0, places > 1 ? (int64_t)r : -1, (int64_t)i,
                          v ? v[i] : sin((double)(i * (r + 1))));
             }
@@ -131,6 +131,37 @@ static void check_values(const char *what, const double *v, size_t count, size_t
     strbuf_fini(&out);
 }
 
+// Both texts are at an axis.
+static void check_labels(const char *what, enum plot_unit unit, const double *v, size_t count,
+                         const char *low, const char *high) {
+    bool good = false;
+    struct plot_set s;
+    plot_set_init(&s, &a, "Metrics", "rank");
+    size_t at = (size_t)plot_find(&s, "m", PLOT_TIME, unit);
+    for (size_t i = 0; i < count; i++)
+        plot_add(&s, at, 0, -1, 60000 + (int64_t)i * 30000, v[i]);
+    struct strbuf out = svg_of(&s, 100000, &good);
+    ok(good && strstr(out.data, low) && strstr(out.data, high), "%s: the axis has %s and %s", what,
+       low, high);
+    ok(strstr(out.data, "x=\"0\" y=\"2040\" text-anchor=\"middle\">0 ms<"), "%s: time begins at 0",
+       what);
+    strbuf_fini(&out);
+}
+
+// Many values can have the same time.
+static void test_same_place(void) {
+    bool good = false;
+    struct plot_set s;
+    plot_set_init(&s, &a, "Metrics", "rank");
+    size_t at = (size_t)plot_find(&s, "m", PLOT_TIME, PLOT_PLAIN);
+    for (int i = 0; i < 9; i++)
+        plot_add(&s, at, 0, -1, 100, i == 5 ? 50 : 40 + i % 2);
+    struct strbuf out = svg_of(&s, 100000, &good);
+    ok(good && strstr(out.data, ",1900 ") && strstr(out.data, ",0 "),
+       "the least and the greatest value of one place are drawn");
+    strbuf_fini(&out);
+}
+
 static void test_numbers(void) {
     const double none[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     const double some[] = {1, (double)NAN, 3, (double)INFINITY, 2};
@@ -144,6 +175,14 @@ static void test_numbers(void) {
     check_values("one great value twice", same, 2, 1);
     check_values("zero", zero, 3, 1);
     check_values("600 decades", decades, 2, 1);
+    check_labels("zero", PLOT_PLAIN, zero, 3, ">0</text>", ">1</text>");
+    const double large[] = {1000000.001, 1000000.002}, least[] = {1e-300, 1e-300};
+    check_labels("close great values", PLOT_PLAIN, large, 2, ">1000000.0014</text>",
+                 ">1000000.0016</text>");
+    check_labels("a small value twice", PLOT_PLAIN, least, 2, ">1e-300</text>", ">1.02e-300<");
+    const double busy[] = {99.9, 100}, memory[] = {1.04e9, 0.9e9};
+    check_labels("processors in use", PLOT_PERCENT, busy, 2, ">0</text>", ">100</text>");
+    check_labels("memory", PLOT_BYTES, memory, 2, ">0 B</text>", ">1.0 GB</text>");
     bool good = false;
     struct plot_set s = set_of(1, 1, 5, some);
     struct strbuf out = svg_of(&s, 100000, &good);
@@ -165,10 +204,15 @@ static void test_sizes(void) {
     ok(good && strstr(strbuf_cstr(&out), "more plots are left out for the size of the page"),
        "plots that do not fit are counted");
     strbuf_fini(&out);
+    s = set_of(1, PLOT_CURVES_MAX, 9, NULL);
+    out = svg_of(&s, 450000, &good);
+    ok(good && strstr(strbuf_cstr(&out), "rank 2047</title>"), "2048 ranks have a plot");
+    strbuf_fini(&out);
     s = set_of(1, 1, 5, NULL);
     plot_add(&s, 0, 0, PLOT_PLACES_MAX, 1, 1);
     out = svg_of(&s, 60000, &good);
-    ok(good && strstr(strbuf_cstr(&out), "1 value has no curve"), "the number of ranks is bounded");
+    ok(good && strstr(strbuf_cstr(&out), "1 value has no curve: there are too many series"),
+       "the number of ranks is bounded");
     strbuf_fini(&out);
 }
 
@@ -202,6 +246,7 @@ int main(void) {
     test_spike();
     test_order();
     test_numbers();
+    test_same_place();
     test_sizes();
     test_steps();
     arena_fini(&a);
