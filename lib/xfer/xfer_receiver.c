@@ -191,7 +191,8 @@ static int take_chunk(struct receive *r, const struct xfer_frame *f, struct err 
     r->part_open = true;
     if (cas_part_write(&r->part, offset, b.p, len, e) < 0)
         return first ? err_wrap(e, "'%s'", r->m->entries[first - 1].path) : -1;
-    return 0;
+    bool whole = r->config.dest && r->part.hashed == size;
+    return whole && xfer_receive_place(r, first - 1, e) < 0 ? -1 : 0;
 }
 
 static int take_bad(struct receive *r, const struct xfer_frame *f, struct err *e) {
@@ -249,15 +250,20 @@ void xfer_receive_acknowledge(struct receive *r, struct strbuf *out, bool now) {
     r->acked_ms = now_ms;
 }
 
-// Explains a failed write. The usual reason is a full disk.
-static int explain(const struct receive *r, struct err *e) {
+static bool is_full(const char *path) {
     enum { FULL_BYTES = 1 << 20 };
     uint64_t bytes;
     struct err ignored;
+    return path && file_disk_free(path, &bytes, &ignored) == 0 && bytes < FULL_BYTES;
+}
+
+// Explains a failed write. The usual reason is a full disk.
+static int explain(const struct receive *r, struct err *e) {
     const struct err why = *e;
-    if (why.code == ERR_SYS && file_disk_free(r->config.store, &bytes, &ignored) == 0 &&
-        bytes < FULL_BYTES)
+    if (why.code == ERR_SYS && is_full(r->config.store))
         (void)err_set(e, ERR_LIMIT, "%s; the disk is full (try: dtctl gc)", why.text);
+    else if (why.code == ERR_SYS && is_full(r->place.dest))
+        (void)err_set(e, ERR_LIMIT, "%s; the disk of '%s' is full", why.text, r->place.dest);
     return -1;
 }
 
@@ -283,9 +289,22 @@ int xfer_receive_frame(struct receive *r, const struct xfer_frame *f, struct str
     return rc < 0 ? explain(r, e) : 0;
 }
 
+// Places one file that was in the store already, so that a frame is not held up for long.
+static int place_stored(struct receive *r, struct err *e) {
+    for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count; n++) {
+        size_t i = r->cursor++;
+        if (r->m->entries[i].kind != MANIFEST_FILE || r->states[i] != ENTRY_STORED)
+            continue;
+        return xfer_receive_place(r, i, e) < 0 ? explain(r, e) : 0;
+    }
+    return 0;
+}
+
 int xfer_receive_step(struct receive *r, struct strbuf *out, struct err *e) {
     if (r->phase == RECEIVE_COMPARE)
         return xfer_receive_compare(r, out, e);
+    if (r->phase == RECEIVE_CONTENT)
+        return place_stored(r, e);
     if (r->phase == RECEIVE_FINISH || r->phase == RECEIVE_MODES) {
         int64_t now_ms = clock_mono_ms();
         if (r->config.acks && now_ms - r->progress_ms >= RECEIVE_PROGRESS_MS) {

@@ -43,8 +43,8 @@ struct receive_config {
 enum receive_phase {
     RECEIVE_LIST,    // receiving entries
     RECEIVE_COMPARE, // comparing with existing files
-    RECEIVE_CONTENT,
-    RECEIVE_FINISH, // verify and place
+    RECEIVE_CONTENT, // receiving; also places what is complete
+    RECEIVE_FINISH,  // verify and place the rest
     RECEIVE_MODES,
     RECEIVE_FINISHED,
 };
@@ -100,6 +100,10 @@ int xfer_receive_compare(struct receive *r, struct strbuf *out, struct err *e);
 // After a relay, complete or not: requests what is still lacking; without such files it finishes.
 int xfer_receive_again(struct receive *r, struct strbuf *out, struct err *e);
 int xfer_receive_finish(struct receive *r, struct strbuf *out, struct err *e);
+// Places a file of a push while others still arrive: it is in the store, or all of its bytes have
+// come, in order. Files that may be shared, or would take long, and files of a fetch wait for the
+// end.
+int xfer_receive_place(struct receive *r, size_t i, struct err *e);
 // Verifies a large file whose units have all arrived, and puts the content into the store. 0: it is
 // there, or it was damaged and is removed (the entry stays needed).
 int xfer_receive_verify(struct receive *r, size_t i, struct err *e);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last phase of receiving: verifies large files, places files, switches folders.
+// The last phase of receiving: verifies large files, places files, switches folders. Shorter files
+// of a push are placed before it.
 #include "xfer/xfer_receiver.h"
 
 #include <fcntl.h>
@@ -101,7 +102,8 @@ static int finish_large(struct receive *r, size_t i, struct err *e) {
         if (r->states[at] != ENTRY_NEEDED && r->states[at] != ENTRY_STORED)
             continue;
         if (rc < 0) {
-            xfer_receive_bad(r, at, &why);
+            if (!r->config.peers || r->phase != RECEIVE_CONTENT) // else it stays needed
+                xfer_receive_bad(r, at, &why);
             continue;
         }
         bool take = !r->config.keep && !wanted_later(r, at);
@@ -141,6 +143,11 @@ static int finish_entry(struct receive *r, size_t i, struct err *e) {
                                         : finish_large(r, i, e);
     default: return 1;
     }
+}
+
+int xfer_receive_place(struct receive *r, size_t i, struct err *e) {
+    return r->config.keep && r->m->entries[i].size < PLACE_LINK_BYTES_MIN ? finish_entry(r, i, e)
+                                                                          : 0;
 }
 
 // The sender discards its data after the result. All files must therefore survive a power failure,

@@ -122,6 +122,57 @@ ok 'the next push brings only what the node lacked' \
     test "$(fields bytes_sent)" -lt $((17 * MB))
 is "$(parts 3)" "$before" 'no part of these files is left in its store'
 
+# ---- files are put into place while others come
+adds() { # SECONDS FOLDER: a push that does not replace
+    timeout -k 5 "$1" dtctl --json push --to "~/$2" "$2/" >push.out 2>push.err
+    status=$?
+}
+twelve() { # FOLDER: files that are copied into place
+    mkdir "$1"
+    for i in {10..21}; do head -c "$MB" /dev/urandom >"$1/$i"; done
+}
+sums() { (cd "$1" && sha256sum -- * 2>/dev/null); }
+placed() { on "$1" test -s "/root/$2"; } # NODE PATH
+uplink 20mbit
+twelve full
+on 3 mkdir /root/full
+on 3 mount -t tmpfs -o size=20m tmpfs /root/full
+adds 120 full &
+pushing=$!
+ok 'the first file is in place' wait_for 60 placed 3 full/10
+ok 'the last file has not come yet' on 3 test ! -e /root/full/21
+on 3 sh -c 'cat /dev/zero >/root/full/other' 2>/dev/null
+wait $pushing; diag "$(cat push.err)"
+like "$(cat push.err)" "node3.*No space left on device; the disk of '/root/full' is full" \
+    'a disk that becomes full meanwhile fails its node alone'
+want=$(sums full)
+for node in 1 2 4 5; do
+    is "$(on $node sh -c 'cd /root/full && sha256sum -- *')" "$want" \
+        "node$node has the files although the disk of another became full"
+done
+on 3 umount /root/full
+
+twelve stopped
+adds 120 stopped &
+pushing=$!
+ok 'a file is in place' wait_for 60 placed 3 stopped/12
+for p in $(pushes 3); do kill -KILL "$p"; done
+wait $pushing; diag "$(cat push.err)"
+want=$(sums stopped)
+is "$(on 3 sh -c 'cd /root/stopped && sha256sum -- *' | grep -vxF "$want")" '' \
+    'a node that was killed has whole files alone'
+for node in 1 2 4 5; do
+    is "$(on $node sh -c 'cd /root/stopped && sha256sum -- *')" "$want" \
+        "node$node has the files although another was killed"
+done
+uplink 400mbit
+adds 60 stopped
+is "$status" 0 'the next push succeeds'
+ok 'the next push brings only files that the node lacked' \
+    test "$(fields bytes_sent)" -lt $((10 * MB))
+is "$(on 3 sh -c 'cd /root/stopped && sha256sum -- * .dtctl* 2>/dev/null')" "$want" \
+    'the node has all files, and no unfinished one'
+
 # ---- one by one
 content single
 DTCTL_CLUSTER_FANOUT=off push 60 single/

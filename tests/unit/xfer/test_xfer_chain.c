@@ -136,6 +136,61 @@ static void test_peers(const struct manifest *m) {
     close_run(&none);
 }
 
+// Sends one content frame after the other of what t lacks; damages frame number `bad`.
+static void send_content(struct run *t, size_t bad) {
+    struct send_stream s;
+    xfer_send_plan_ready(&t->plan);
+    xfer_send_stream_init(&s, &t->plan, false);
+    for (size_t n = 0; xfer_send_stream_fill(&s, &t->forth, false, &t->err) > 0; n++) {
+        if (n == bad)
+            t->forth.data[t->forth.len - 1] ^= 1;
+        if (deliver(t) < 0)
+            bail_out("%s", t->err.text);
+    }
+    xfer_send_stream_fini(&s);
+}
+
+// Files are in place before the content ends: those that came, and those of the store, of which
+// each frame brings one. A damaged file is not.
+static void test_early(const struct manifest *m) {
+    static const char *const names[] = {"big",  "copy/big", "edge",  "edge1",
+                                        "unit", "flat",     "empty", "many/0/0"};
+    struct err e;
+    struct run t = {0};
+    open_with(&t, m, "early", true);
+    send_content(&t, SIZE_MAX);
+    is_int(t.r.phase, RECEIVE_CONTENT, "the content has not ended");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ok(same_file(arena_printf(&arena, "src/%s", names[i]),
+                     arena_printf(&arena, "early/%s", names[i])),
+           "%s is in place before the content ends", names[i]);
+    close_run(&t);
+
+    const unsigned char *hash = m->entries[manifest_lower_bound(m, "unit1")].hash;
+    if (file_remove_tree(path_of("early"), &e) < 0)
+        bail_out("%s", e.text);
+    t = (struct run){0};
+    open_with(&t, m, "early", true);
+    is_uint(t.plan.files, 0, "a node that has all content in its store lacks nothing");
+    if (unlink(cas_object_path(&t.r.cas, hash)) < 0)
+        bail_out("unlink");
+    close_run(&t);
+    t = (struct run){0};
+    open_with(&t, m, "early", true);
+    is_uint(t.plan.files, 1, "the node lacks the file that its store has lost");
+    ok(!file_exists(path_of("early/big")), "nothing is in place before content comes");
+    send_content(&t, 3);
+    ok(same_file("src/big", "early/big") && same_file("src/flat", "early/flat"),
+       "content of the store is put into place while other content comes");
+    ok(!file_exists(path_of("early/unit1")), "a damaged file is not put into place");
+    xfer_wire_frame(&t.forth, XFER_RELAY_END, NULL, 0);
+    xfer_send_plan_fini(&t.plan);
+    xfer_send_plan_init(&t.plan, m);
+    is_int(deliver(&t) < 0 || answer(&t, NULL) < 0, 0, "damage ends no transfer: %s", t.err.text);
+    is_uint(t.plan.files, 1, "the node asks for the damaged file again");
+    close_run(&t);
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
@@ -144,6 +199,7 @@ int main(void) {
     struct manifest *m = scan("src");
     test_relay(m);
     test_peers(m);
+    test_early(m);
     manifest_free(m);
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
     arena_fini(&arena);
