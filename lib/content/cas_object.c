@@ -145,6 +145,7 @@ int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t
         return 0;
     // Other processes may have written parts of the unit: hash the bytes that are there.
     uint64_t begin = offset / CAS_UNIT_BYTES * CAS_UNIT_BYTES;
+    file_write_back(p->fd, begin, p->next - begin);
     return p->hashed == begin && cas_part_hash(p, p->next - begin, e) < 0 ? -1 : 0;
 }
 

@@ -333,6 +333,7 @@ int tree_file(struct place *p, const struct manifest_entry *n, const char *from,
                 close(fd);
             return fail(p, dir, used, n->path, e);
         }
+        file_write_back(fd, 0, 0);
     }
     return finish(p, dir, fd, used, name, n, st, e);
 }

@@ -155,6 +155,10 @@ int file_sync_disk(const char *path, struct err *e) {
     return 0;
 }
 
+void file_write_back(int fd, uint64_t from, uint64_t len) {
+    (void)sync_file_range(fd, (off_t)from, (off_t)len, SYNC_FILE_RANGE_WRITE);
+}
+
 int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e) {
     struct atomic_file f;
     if (atomic_file_open(&f, path, mode, e) < 0)

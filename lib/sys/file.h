@@ -37,6 +37,9 @@ bool file_is_absent(const char *path);
 int file_sync_dir(const char *path, struct err *e);
 // Syncs the file system of this folder to disk.
 int file_sync_disk(const char *path, struct err *e);
+// Starts to write bytes of a file to disk, so that a later sync is short; len 0: to its end. Does
+// not wait for them.
+void file_write_back(int fd, uint64_t from, uint64_t len);
 
 // Joins with exactly one '/'; an absolute b wins.
 char *file_join(struct arena *a, const char *dir, const char *name);

@@ -3,6 +3,11 @@
 // again.
 #include "tests/unit/xfer/memory.h"
 
+#include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+
 static void open_with(struct run *t, const struct manifest *m, const char *dest, bool peers) {
     struct receive_config config = {.dest = path_of(dest),
                                     .store = path_of(arena_printf(&arena, "%s-store", dest)),
@@ -150,6 +155,35 @@ static void send_content(struct run *t, size_t bad) {
     xfer_send_stream_fini(&s);
 }
 
+// The bytes of a file are on their way to disk: 1, only in memory: 0, the file system does not say:
+// -1. File systems choose blocks when they begin to write.
+static int is_written(const char *path) {
+    struct {
+        struct fiemap map;
+        struct fiemap_extent extents[64];
+    } f = {.map = {.fm_length = FIEMAP_MAX_OFFSET, .fm_extent_count = 64}};
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || ioctl(fd, FS_IOC_FIEMAP, &f.map) < 0)
+        return -1;
+    for (unsigned i = 0; i < f.map.fm_mapped_extents; i++)
+        if (f.extents[i].fe_flags & FIEMAP_EXTENT_DELALLOC)
+            return 0;
+    return f.map.fm_mapped_extents > 0;
+}
+
+// The sync at the end is short, since all but small files are on their way to disk by then.
+static void check_written(struct run *t, const struct manifest *m) {
+    const struct manifest_entry *n = &m->entries[manifest_lower_bound(m, "big")];
+    int copy = is_written(path_of("early/big"));
+    int object = is_written(cas_object_path(&t->r.cas, n->hash));
+    if (copy < 0 || object < 0) {
+        skip(2, "the file system does not say which blocks it has chosen");
+        return;
+    }
+    is_int(object, 1, "the content is being written to disk before it ends");
+    is_int(copy, 1, "the file is being written to disk before the content ends");
+}
+
 // Files are in place before the content ends: those that came, and those of the store, of which
 // each frame brings one. A damaged file is not.
 static void test_early(const struct manifest *m) {
@@ -164,6 +198,7 @@ static void test_early(const struct manifest *m) {
         ok(same_file(arena_printf(&arena, "src/%s", names[i]),
                      arena_printf(&arena, "early/%s", names[i])),
            "%s is in place before the content ends", names[i]);
+    check_written(&t, m);
     close_run(&t);
 
     const unsigned char *hash = m->entries[manifest_lower_bound(m, "unit1")].hash;
