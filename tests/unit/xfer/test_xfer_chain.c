@@ -158,17 +158,17 @@ static void send_content(struct run *t, size_t bad) {
 // The bytes of a file are on their way to disk: 1, only in memory: 0, the file system does not say:
 // -1. File systems choose blocks when they begin to write.
 static int is_written(const char *path) {
-    struct {
-        struct fiemap map;
-        struct fiemap_extent extents[64];
-    } f = {.map = {.fm_length = FIEMAP_MAX_OFFSET, .fm_extent_count = 64}};
+    enum { EXTENTS_MAX = 64 };
+    struct fiemap *f = heap_alloc(sizeof *f + EXTENTS_MAX * sizeof *f->fm_extents);
+    f->fm_length = FIEMAP_MAX_OFFSET;
+    f->fm_extent_count = EXTENTS_MAX;
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || ioctl(fd, FS_IOC_FIEMAP, &f.map) < 0)
-        return -1;
-    for (unsigned i = 0; i < f.map.fm_mapped_extents; i++)
-        if (f.extents[i].fe_flags & FIEMAP_EXTENT_DELALLOC)
-            return 0;
-    return f.map.fm_mapped_extents > 0;
+    int result = fd < 0 || ioctl(fd, FS_IOC_FIEMAP, f) < 0 ? -1 : f->fm_mapped_extents > 0;
+    for (unsigned i = 0; result > 0 && i < f->fm_mapped_extents; i++)
+        if (f->fm_extents[i].fe_flags & FIEMAP_EXTENT_DELALLOC)
+            result = 0;
+    free(f);
+    return result;
 }
 
 // The sync at the end is short, since all but small files are on their way to disk by then.
