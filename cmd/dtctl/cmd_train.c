@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "lifecycle/up.h"
 #include "provider/provider.h"
+#include "run/inputs/input_keep.h"
 #include "run/inputs/input_look.h"
 #include "run/inputs/input_record.h"
 #include "run/inputs/input_stream.h"
@@ -83,6 +84,8 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
     r->push_ms = clock_mono_ms() - began;
     r->push_bytes = l->sent.bytes;
     if (check_nodes(r, f, "push", e) < 0)
+        return -1;
+    if (input_keep_save(l, e) < 0)
         return -1;
     monitor_note(s, r, "pushed", NULL);
     began = clock_mono_ms();

@@ -78,7 +78,10 @@ static void show_input(const struct run_start *l, const struct run_start_input *
                                                         : "");
     if (in->run)
         screen_note(s->screen, "           from run %s", in->run);
-    if (in->changed_since)
+    if (in->kept)
+        screen_note(s->screen, "           kept as run %s had it; the source has changed",
+                    in->kept);
+    else if (in->changed_since)
         screen_note(s->screen, "           changed since run %s", in->changed_since);
     if (in->elastic)
         screen_note(s->screen,

@@ -67,7 +67,7 @@ struct config_host {
 
 // [inputs.NAME], --input NAME=SOURCE[:mode]
 // A source that differs from the one of the task's last run.
-enum config_change { CONFIG_CHANGE_RESEND, CONFIG_CHANGE_REFUSE };
+enum config_change { CONFIG_CHANGE_RESEND, CONFIG_CHANGE_KEEP, CONFIG_CHANGE_REFUSE };
 
 struct config_input {
     const char *name;

@@ -18,7 +18,7 @@ enum { REPLICAS_DEFAULT = 1 };
 static const char *const modes[] = {"replicated", "sharded", "FullyReplicated", "ShardedByS3Key",
                                     NULL};
 static const char *const units[] = {"file", "sample", NULL};
-static const char *const changes[] = {"resend", "refuse", NULL}; // enum config_change
+static const char *const changes[] = {"resend", "keep", "refuse", NULL}; // enum config_change
 
 // ---- checks -------------------------------------------------------------------------------------
 
@@ -166,7 +166,9 @@ static const struct option_row rows[] = {
      .choices = changes,
      .help =
          "When the source is not what the last run of the task had. resend: the run has the new "
-         "content, and the plan says so; refuse: the run does not start."},
+         "content, and the plan says so; keep: the run has the content of the last run, which the "
+         "nodes keep, as long as the words of source stay the same; refuse: the run does not "
+         "start."},
     {.key = "include",
      .type = OPTION_LIST,
      AT(include),
@@ -260,6 +262,14 @@ int config_input_check(const struct config_input *in, struct err *e) {
     if (!config_input_is_streamed(in) && (in->window != WINDOW_DEFAULT || in->cache_max))
         return err_set(e, ERR_CONFIG, "%s is for an input with deliver = stream",
                        in->cache_max ? "cache_max" : "window");
+    const char *no_keep = config_input_is_streamed(in)     ? "deliver = stream leaves"
+                          : in->unit == CONFIG_UNIT_SAMPLE ? "unit = sample leaves"
+                                                           : NULL;
+    if (in->on_change == CONFIG_CHANGE_KEEP && no_keep)
+        return err_set(e, ERR_CONFIG,
+                       "on_change = keep needs the files of earlier runs on the nodes, and %s none "
+                       "there (try: refuse)",
+                       no_keep);
     if (in->cache_max && in->cache_max < in->window)
         return err_set(e, ERR_CONFIG,
                        "cache_max has %lld bytes and window %lld: what is fetched ahead has to fit "

@@ -115,6 +115,13 @@ int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest
     return result;
 }
 
+int fleet_find_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
+                         const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
+                         struct err *e) {
+    struct send s = {manifests, dest, XFER_MERGE, NULL, peers};
+    return fleet_transfer_each(f, operation, start, &s, totals, e);
+}
+
 int fleet_send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
                         const char *dest, enum xfer_mode mode, struct err *e) {
     const struct manifest **all =

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "run/inputs/input_fanout.h"
+#include "run/inputs/input_keep.h"
 #include "run/monitor.h"
 #include "run/results/results.h"
 #include "run/results/results_part.h"
@@ -156,7 +157,7 @@ static void take_state(struct agent_restart_node *x) {
 // Sends the parts of run_start_send one after the other, then starts the agent.
 static void send_next(struct agent_restart_node *x) {
     static const struct xfer_events events = {.on_end = on_sent};
-    const struct run_start *l = x->restart->launch;
+    struct run_start *l = x->restart->launch;
     const struct fleet_node *n = x->agent.node;
     // Objects that this node has read are in its store. The newest state replaces an earlier run's.
     // Files of an elastic input that are not here come from the other nodes.
@@ -167,6 +168,8 @@ static void send_next(struct agent_restart_node *x) {
                                       l->lists,
                                       l->listed ? l->listed[n->index] : NULL,
                                       input_fanout_files(l),
+                                      l->keep ? input_keep_common(l) : NULL,
+                                      l->keep ? input_keep_shard(l, n->index) : NULL,
                                       x->state};
     struct xfer_push_spec spec = {
         .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};

@@ -13,6 +13,7 @@
 #include "run/inputs/input_add.h"
 #include "run/inputs/input_elastic.h"
 #include "run/inputs/input_fanout.h"
+#include "run/inputs/input_keep.h"
 #include "run/inputs/input_lists.h"
 #include "run/inputs/input_remote.h"
 #include "run/inputs/input_stream.h"
@@ -152,6 +153,7 @@ void run_start_close(struct run_start *l) {
     input_stream_close(l);
     input_lists_close(l);
     input_fanout_close(l);
+    input_keep_close(l);
     input_elastic_close(l);
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         manifest_free(l->shards[n]);
@@ -169,7 +171,8 @@ int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {
     if (l->shards &&
         fleet_send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
-    return input_elastic_send(l, f, e) < 0 || input_remote_send(l, f, e) < 0
+    return input_keep_send(l, f, e) < 0 || input_elastic_send(l, f, e) < 0 ||
+                   input_remote_send(l, f, e) < 0
                ? -1
                : input_lists_send(l, f, e);
 }

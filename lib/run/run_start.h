@@ -26,6 +26,7 @@ enum {
 };
 
 struct input_look;
+struct input_keep;
 
 struct run_start_request {
     const char *const *command; // NULL-terminated; NULL or empty: the native trainer
@@ -65,6 +66,8 @@ struct run_start_input {
     const struct config_input *config;
     const char *run;             // the earlier run that it is from; NULL: none
     const char *changed_since;   // the task's last run, which had other content; NULL
+    const char *kept;            // the run whose content it has, by on_change = keep; NULL
+    bool is_folder;              // the source
     const char *const *ignore;   // patterns of files to leave out; NULL: none
     struct input_remote *remote; // objects that the nodes read; NULL: files of this computer
     bool elastic;                // sharded, and dealt anew by every round
@@ -106,6 +109,7 @@ struct run_start {
     size_t source_count;
     bool has_dtdata;             // the program is among the files
     struct input_fanout *shared; // objects that every node gets; NULL: none
+    struct input_keep *keep;     // files of kept inputs; NULL: none
     uint64_t downloaded, again;  // bytes that nodes read, and requests made again
     uint64_t passed_on;          // bytes of them that nodes got from other nodes
     struct run_start_input *inputs;

@@ -66,6 +66,20 @@ is "$status" 0 'a run after a node has lost its store succeeds'
 ok 'all nodes have the input again' all_have once
 ok 'the third node has read its own part alone' test "$(copies once)" -le 45
 
+# ---- an input that is kept
+wanted=$(cd once && sh -c "$sums")
+cp -r once changed
+echo other >changed/large1 && echo more >changed/sub/small41
+dtdata put changed s3://bucket/once >put.out || bail_out "$(cat put.out)"
+s3_ask /-/forget >/dev/null
+train once --set inputs.set.on_change=keep
+is "$status:$(bytes)" 0:0 'on_change = keep reads nothing from a bucket that has changed'
+ok 'all nodes have the objects of before' all_have once
+rm -rf "$WORK/node2/root/.dtctl/nodes/node2/cas" "$WORK/node2/root/.dtctl/nodes/node2/inputs"
+train once --set inputs.set.on_change=keep
+is "$status:$(bytes)" 0:0 'a node with a new disk has them from the others' || diag "$err"
+is "$(cat "$(newest once)/output/1")" "$wanted" 'all of them'
+
 # ---- a node that the bucket refuses
 content refused
 s3_ask '/-/refuse?peer=10.77.0.2' >/dev/null

@@ -51,6 +51,55 @@ train --set inputs.set.on_change=refuse
 is "$status" 0 'the run after it has nothing that changed'
 run dtctl train --name other --input set=set --set inputs.set.on_change=refuse -- true
 is "$status" 0 'another task has its own inputs'
-train --set inputs.set.on_change=keep
-like "$status $err" "^2 .*'keep' is none of|^2 .*on_change.*keep" 'a word that is none is refused'
+train --set inputs.set.on_change=leave
+like "$status $err" "^2 .*'leave'.* none of|^2 .*on_change.*leave" 'a word that is none is refused'
+
+# ---- keep ---------------------------------------------------------------------------------------
+keep() { # ARGUMENTS…: every rank writes the sums of its files
+    # shellcheck disable=SC2016 # ranks expand their variables
+    run dtctl train --name kept "$@" -- \
+        sh -c 'cd $DTCTL_INPUT_SET && sha256sum * >$DTCTL_OUTPUT_DIR/$RANK'
+}
+sums() { cat "$(newest kept)"/output/[0-9]; }
+sent() { sed -n 's/.* push [0-9.]* [a-z]* (\([^)]*\)).*/\1/p' <<<"$out$err"; }
+always=(--set inputs.set.on_change=keep)
+keep --input set=set
+old=$(sums) base=$(basename "$(newest kept)")
+echo change >>set/part-2 && rm set/part-5 && echo other >set/part-9
+keep --input set=set "${always[@]}"
+is "$status" 0 'on_change = keep starts a run' || diag "$err"
+like "$err" "kept as run $base had it; the source has changed" 'the plan has the run'
+is "$(sums)" "$old" 'the nodes have the content that the task had before'
+is "$(sent)" '0 B' 'nothing is sent'
+keep --input set=set "${always[@]}"
+is "$(sums)" "$old" 'the run after it has the same content'
+like "$(cat "$(newest kept)/inputs.json")" '"kept_from":"kept-' 'inputs.json has the run'
+rm -rf .dtctl/default/nodes/node1/inputs .dtctl/default/nodes/node1/cas/[0-9a-f]*
+keep --input set=set "${always[@]}"
+is "$(sums)" "$old" 'a node without the folder has it from its store'
+keep --input set=set:sharded --nodes 2 "${always[@]}"
+is "$(sums | sort)" "$(head -n 7 <<<"$old" | sort)" 'a node takes its new share from its store'
+rm -rf .dtctl/default/nodes/node1/{inputs,cas}
+keep --input set=set "${always[@]}"
+like "$status $err" "^3 .*'node1': input 'set' is kept as run 'kept-.*, and 2 of its files are \
+neither on this node nor here, 'part-2' the first \(try: --set inputs.set.on_change=resend\)" \
+    'a node that lacks files which are not here any more fails, by name'
+mv set moved
+keep --input set=moved "${always[@]}"
+is "$status" 0 'another source' || diag "$err"
+is "$(sums | sort -u | wc -l)" 7 'another source is no change of the source: it is sent'
+keep --input set=one/file
+cp one/file here && keep --input set=here "${always[@]}" && echo more >>here
+# shellcheck disable=SC2016
+run dtctl train --name kept --input set=here "${always[@]}" -- sh -c 'grep -c . $DTCTL_INPUT_SET'
+like "$out" ':0\] 1' 'a file that has changed is kept'
+rm here && mkdir here && echo x >here/x
+keep --input set=here "${always[@]}"
+like "$status $err" "^2 .*'here' is a folder now and was a file in run" 'a folder is no file'
+keep --input set=moved "${always[@]}" --set inputs.set.deliver=stream
+like "$status $err" '^2 .*on_change = keep .*deliver = stream' 'streamed inputs cannot be kept'
+keep --input set=moved "${always[@]}"
+echo damage >"$(newest kept)/inputs/set" && echo again >moved/part-9
+keep --input set=moved "${always[@]}"
+like "$status $err" "^[1-9] .*inputs/set.*the list of a generation" 'a damaged list is named'
 done_testing

@@ -8,6 +8,7 @@
 #include "run/inputs/input_elastic.h"
 #include "run/inputs/input_fanout.h"
 #include "run/inputs/input_from_run.h"
+#include "run/inputs/input_keep.h"
 #include "run/inputs/input_lists.h"
 #include "run/inputs/input_look.h"
 #include "run/inputs/input_remote.h"
@@ -33,6 +34,8 @@ static int copy_entry(struct manifest *to, struct arena *a, const struct manifes
 static int give(struct run_start *l, struct run_start_input *in, size_t node,
                 const struct manifest_entry *entry, struct err *e) {
     struct arena *a = l->context->arena;
+    if (in->kept)
+        return copy_entry(input_keep_shard(l, node), a, entry, in->path, e);
     if (config_input_is_streamed(in->config))
         return input_stream_add(l, node, in, entry, e);
     if (in->remote && !in->share) // every node gets it
@@ -71,6 +74,12 @@ struct deal_rule input_add_rule(const struct run_start_input *in) {
     return rule;
 }
 
+static int give_folder(struct run_start *l, struct run_start_input *in, size_t node,
+                       const struct manifest_entry *entry, struct err *e) {
+    struct manifest *to = in->kept ? input_keep_shard(l, node) : l->shards[node];
+    return copy_entry(to, l->context->arena, entry, in->path, e);
+}
+
 // Gives a node all folders, its files, and the indices of shards, which are no part of the deal
 // unless the input is elastic.
 static int give_share(struct run_start *l, struct run_start_input *in, size_t node,
@@ -83,7 +92,7 @@ static int give_share(struct run_start *l, struct run_start_input *in, size_t no
             continue;
         if (entry->kind == MANIFEST_FOLDER)
             rc = in->elastic ? input_elastic_add(l, in, node, i, e)
-                             : copy_entry(l->shards[node], l->context->arena, entry, in->path, e);
+                             : give_folder(l, in, node, entry, e);
         else if (!in->elastic && input_stream_is_index(entry))
             rc = give(l, in, node, entry, e);
     }
@@ -202,6 +211,25 @@ static int give_to_all(struct run_start *l, struct run_start_input *in, struct e
     return 0;
 }
 
+// The content of an earlier run, which the nodes have.
+static int add_kept(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
+    bool sharded = config_input_is_sharded(in->config);
+    if (sharded)
+        in->share = arena_new(a, struct run_start_share, l->node_count);
+    in->path = node_path(l, in);
+    if (sharded) {
+        run_start_make_shards(l);
+        return deal_files(l, in, e);
+    }
+    for (size_t i = 0; i < in->manifest->count; i++)
+        if (copy_entry(input_keep_common(l), a, &in->manifest->entries[i], in->path, e) < 0)
+            return -1;
+    if (!in->is_folder)
+        in->path = file_join(a, in->path, in->manifest->entries[0].path);
+    return 0;
+}
+
 // Every node reads its own part.
 static int add_remote(struct run_start *l, struct run_start_input *in, struct err *e) {
     bool sharded = config_input_is_sharded(in->config);
@@ -209,6 +237,10 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
         input_remote_add_program(l, e) < 0)
         return -1;
     manifest_digest(in->manifest, in->digest);
+    in->is_folder = in->remote->folder;
+    int kept = input_keep_take(l, in, in->is_folder, e);
+    if (kept)
+        return kept < 0 ? -1 : add_kept(l, in, e);
     bool streamed = config_input_is_streamed(in->config);
     if (streamed && input_stream_check(l, in, e) < 0)
         return -1;
@@ -251,6 +283,10 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
         hashing_run(l->context, in->manifest, e) < 0)
         return -1;
     manifest_digest(in->manifest, in->digest);
+    in->is_folder = folder;
+    int kept = input_keep_take(l, in, folder, e);
+    if (kept)
+        return kept < 0 ? -1 : add_kept(l, in, e);
     if (config_input_is_streamed(in->config) &&
         (input_stream_check(l, in, e) < 0 || input_remote_add_program(l, e) < 0))
         return -1;

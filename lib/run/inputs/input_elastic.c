@@ -23,15 +23,17 @@ _Static_assert((int)CONFIG_UNEVEN_PAD == DEAL_UNEVEN_PAD &&
 // ---- what can be dealt anew ---------------------------------------------------------------------
 
 int input_elastic_check(const struct config *c, const struct config_input *in, struct err *e) {
-    const char *what = config_input_is_streamed(in)       ? "deliver = stream"
-                       : in->unit == CONFIG_UNIT_SAMPLE   ? "unit = sample"
-                       : in->uneven == CONFIG_UNEVEN_DROP ? "uneven = drop"
-                       : c->compat_sagemaker              ? "compat.sagemaker"
-                                                          : NULL;
-    const char *instead = config_input_is_streamed(in)       ? "deliver = copy"
-                          : in->unit == CONFIG_UNIT_SAMPLE   ? "unit = file"
-                          : in->uneven == CONFIG_UNEVEN_DROP ? "uneven = pad"
-                                                             : "mode = replicated";
+    const char *what = config_input_is_streamed(in)          ? "deliver = stream"
+                       : in->unit == CONFIG_UNIT_SAMPLE      ? "unit = sample"
+                       : in->uneven == CONFIG_UNEVEN_DROP    ? "uneven = drop"
+                       : in->on_change == CONFIG_CHANGE_KEEP ? "on_change = keep"
+                       : c->compat_sagemaker                 ? "compat.sagemaker"
+                                                             : NULL;
+    const char *instead = config_input_is_streamed(in)          ? "deliver = copy"
+                          : in->unit == CONFIG_UNIT_SAMPLE      ? "unit = file"
+                          : in->uneven == CONFIG_UNEVEN_DROP    ? "uneven = pad"
+                          : in->on_change == CONFIG_CHANGE_KEEP ? "on_change = refuse"
+                                                                : "mode = replicated";
     bool elastic = c->job.nodes.min != c->job.nodes.max;
     if (!what)
         return 0;

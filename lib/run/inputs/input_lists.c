@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "run/inputs/input_fanout.h"
+#include "run/inputs/input_keep.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -50,15 +51,16 @@ static void add_line(struct run_start *l, struct strbuf *text, struct run_start_
     strbuf_addc(text, '\n');
 }
 
-// The folder of the input's files on the nodes.
-static const char *folder_of(struct arena *a, const struct run_start_input *in) {
+const char *input_lists_folder(struct arena *a, const struct run_start_input *in) {
     bool file = in->remote && !in->remote->folder;
     return file ? file_dir(a, in->path) : in->path;
 }
 
 // The files of the input on the node, with their paths there; NULL: those of in->manifest.
-static const struct manifest *placed(const struct run_start *l, const struct run_start_input *in,
+static const struct manifest *placed(struct run_start *l, const struct run_start_input *in,
                                      size_t node) {
+    if (in->kept)
+        return in->share ? input_keep_shard(l, node) : NULL;
     if (!in->remote)
         return in->share ? l->shards[node] : NULL;
     return in->share ? l->remote[node].files : input_fanout_files(l);
@@ -68,7 +70,7 @@ static void make_list(struct run_start *l, struct run_start_input *in, size_t no
                       struct strbuf *text) {
     struct arena a = {0};
     const struct manifest *m = placed(l, in, node);
-    const char *folder = folder_of(&a, in);
+    const char *folder = input_lists_folder(&a, in);
     size_t len = strlen(folder);
     for (size_t i = 0; !m && i < in->manifest->count; i++)
         add_line(l, text, in, in->manifest->entries[i].path, &in->manifest->entries[i]);

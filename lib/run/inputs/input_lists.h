@@ -7,6 +7,8 @@
 
 #include "run/run_start.h"
 
+// The folder of a copied input's files on the nodes.
+const char *input_lists_folder(struct arena *a, const struct run_start_input *in);
 bool input_lists_has(const struct run_start_input *in);
 // The place of an entry among the files of the whole input, which is sorted.
 size_t input_lists_number(struct run_start *l, struct run_start_input *in, size_t entry);

@@ -40,6 +40,9 @@ void input_record_json(const struct run_start *l, struct json_out *j) {
         json_int(j, "files", (int64_t)in->manifest->files);
         json_int(j, "bytes", (int64_t)in->manifest->bytes);
         json_str(j, "digest", hex);
+        json_bool(j, "folder", in->is_folder);
+        if (in->kept)
+            json_str(j, "kept_from", in->kept);
         if (in->samples)
             json_int(j, "samples", (int64_t)in->samples);
         if (in->run)
@@ -84,11 +87,15 @@ static const struct json *read_record(struct run_start *l, const struct run *r) 
                : NULL;
 }
 
-static const char *digest_before(const struct json *inputs, const char *name) {
+static const struct json *find(const struct json *inputs, const char *name) {
     for (const struct json *x = inputs ? inputs->child : NULL; x; x = x->next)
         if (strcmp(json_get_str(x, "name", ""), name) == 0)
-            return json_get_str(x, "digest", NULL);
+            return x;
     return NULL;
+}
+
+const struct json *input_record_before(struct run_start *l, const struct run *r, const char *name) {
+    return find(read_record(l, r), name);
 }
 
 static int compare(struct run_start *l, const struct run *before, const struct json *inputs,
@@ -96,9 +103,10 @@ static int compare(struct run_start *l, const struct run *before, const struct j
     char hex[HASH_HEX_BYTES];
     for (size_t i = 0; i < l->input_count; i++) {
         struct run_start_input *in = &l->inputs[i];
-        const char *old = digest_before(inputs, in->name);
+        const struct json *record = find(inputs, in->name);
+        const char *old = record ? json_get_str(record, "digest", NULL) : NULL;
         hash_hex(hex, in->digest);
-        if (!old || strcmp(old, hex) == 0)
+        if (!old || in->kept || strcmp(old, hex) == 0)
             continue;
         in->changed_since = before->id;
         if (in->config->on_change == CONFIG_CHANGE_REFUSE)

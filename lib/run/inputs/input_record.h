@@ -11,6 +11,8 @@ enum { INPUT_RECORD_BYTES_MAX = 64 << 20 };
 
 // "inputs":[{"name":…,"files":…,"digest":…,"shares":[{"node":…,"files":…,"bytes":…},…]},…]
 void input_record_json(const struct run_start *l, struct json_out *j);
+// The input in the record of a run; NULL: none.
+const struct json *input_record_before(struct run_start *l, const struct run *r, const char *name);
 int input_record_save(const struct run_start *l, struct err *e);
 // Sets changed_since of inputs that differ from those of the task's newest run with a record.
 // ERR_CONFIG for such an input with on_change = refuse. After run_start_files.
