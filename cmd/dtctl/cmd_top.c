@@ -174,8 +174,10 @@ const struct command cmd_top = {
              .summary = "show what a run does on its nodes, until it is over",
              .args = "[RUN]",
              .text = "Shows processors, memory, GPUs, network and disks of each node, the newest "
-                     "metrics, and the cost so far. Without RUN: the newest active run. A terminal "
-                     "shows only the newest table. With --json each look is one object.",
+                     "metrics, and the cost so far. Of the native trainer also the time of a step, "
+                     "the least and the greatest of late, and how long rank 0 waits for data and "
+                     "for other ranks. Without RUN: the newest active run. A terminal shows only "
+                     "the newest table. With --json each look is one object.",
              .examples = "dtctl top --once   # one table\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct top_flags),

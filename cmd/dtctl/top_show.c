@@ -32,6 +32,20 @@ static void json_metric(void *ctx, const char *name, double value) {
     json_num(ctx, name, value);
 }
 
+static void json_steps(struct json_out *j, const struct newest_steps *s) {
+    if (s->records == 0) {
+        json_null(j, "steps");
+        return;
+    }
+    json_object(j, "steps");
+    json_num(j, "step_ms", s->newest_ms);
+    json_num(j, "least_ms", s->least_ms);
+    json_num(j, "most_ms", s->most_ms);
+    json_num(j, "wait_data_percent", s->data_percent);
+    json_num(j, "wait_ranks_percent", s->comm_percent);
+    json_end(j);
+}
+
 static void show_json(struct context *s, const struct top_look *l) {
     struct strbuf text = {0};
     struct json_out j;
@@ -52,6 +66,7 @@ static void show_json(struct context *s, const struct top_look *l) {
     json_object(&j, "metrics");
     newest_metrics_each(l->metrics, json_metric, &j);
     json_end(&j);
+    json_steps(&j, &l->metrics->steps);
     json_array(&j, "nodes");
     for (size_t i = 0; i < l->fleet->count; i++) {
         const struct fleet_node *n = &l->fleet->nodes[i];
@@ -132,6 +147,19 @@ static void add_metric(void *ctx, const char *name, double value) {
     strbuf_addf(line, "%s%s %.6g", line->len ? "  " : "", name, value);
 }
 
+static const char *step_time(char out[CELL_BYTES_MAX], double ms) {
+    snprintf(out, CELL_BYTES_MAX, ms < 10 ? "%.2f ms" : ms < 10000 ? "%.0f ms" : "%.3g ms", ms);
+    return out;
+}
+
+static void add_steps(struct strbuf *line, const struct newest_steps *s) {
+    char newest[CELL_BYTES_MAX], least[CELL_BYTES_MAX], most[CELL_BYTES_MAX];
+    if (s->records)
+        strbuf_addf(line, "step %s, %s to %s; rank 0 waits %.0f %% for data, %.0f %% for ranks",
+                    step_time(newest, s->newest_ms), step_time(least, s->least_ms),
+                    step_time(most, s->most_ms), s->data_percent, s->comm_percent);
+}
+
 static void add_head(struct context *s, const struct top_look *l, struct strbuf *out,
                      struct strbuf *line) {
     char took[STR_HUMAN_BYTES_MAX], money[STR_MONEY_BYTES_MAX];
@@ -147,6 +175,9 @@ static void add_head(struct context *s, const struct top_look *l, struct strbuf 
         strbuf_addf(line, ": %s", l->reason);
     add_line(s, out, line);
     newest_metrics_each(l->metrics, add_metric, line);
+    if (line->len)
+        add_line(s, out, line);
+    add_steps(line, &l->metrics->steps);
     if (line->len)
         add_line(s, out, line);
 }

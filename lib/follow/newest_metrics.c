@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const RECORD_NAMES[NEWEST_RECORD_NAMES] = {"epoch", "step", "loss", "acc1",
@@ -38,6 +39,46 @@ void newest_metrics_lines(struct newest_metrics *m, const char *text, size_t len
     }
 }
 
+// ---- steps --------------------------------------------------------------------------------------
+
+struct step_sums {
+    struct newest_steps steps;
+    double all_ms, data_ms, comm_ms;
+};
+
+static double duration_of(const struct json *record, const char *name) {
+    const struct json *v = json_get(record, name);
+    bool fits = v && (v->type == JSON_INT || v->type == JSON_NUM) && v->number >= 0 &&
+                v->number <= NEWEST_STEP_MS_MAX;
+    return fits ? v->number : NAN;
+}
+
+static void take_step(struct step_sums *s, const struct json *record) {
+    double data = duration_of(record, "data_ms"), comm = duration_of(record, "comm_exposed_ms");
+    double all = data + comm + duration_of(record, "compute_ms");
+    if (isnan(all))
+        return;
+    struct newest_steps *x = &s->steps;
+    x->newest_ms = all;
+    x->least_ms = x->records ? fmin(x->least_ms, all) : all;
+    x->most_ms = x->records ? fmax(x->most_ms, all) : all;
+    x->records++;
+    s->all_ms += all;
+    s->data_ms += data;
+    s->comm_ms += comm;
+}
+
+static void end_steps(struct newest_metrics *m, struct step_sums *s) {
+    if (s->steps.records == 0)
+        return;
+    double unit = s->all_ms > 0 ? 100 / s->all_ms : 0;
+    s->steps.data_percent = s->data_ms * unit;
+    s->steps.comm_percent = s->comm_ms * unit;
+    m->steps = s->steps;
+}
+
+// ---- records ------------------------------------------------------------------------------------
+
 static void take_record(struct newest_metrics *m, const struct json *record) {
     for (int i = 0; i < NEWEST_RECORD_NAMES; i++) {
         const struct json *v = json_get(record, RECORD_NAMES[i]);
@@ -50,16 +91,20 @@ static void take_record(struct newest_metrics *m, const struct json *record) {
 
 void newest_metrics_records(struct newest_metrics *m, const char *text, size_t len) {
     struct arena a = {0};
+    struct step_sums steps = {0};
     const char *line = text, *end;
     while ((end = memchr(line, '\n', (size_t)(text + len - line)))) {
         struct json *record = NULL;
         struct err ignored;
         if (json_parse(&a, line, (size_t)(end - line), &record, &ignored) == 0 &&
-            record->type == JSON_OBJECT)
+            record->type == JSON_OBJECT) {
             take_record(m, record);
+            take_step(&steps, record);
+        }
         arena_reset(&a);
         line = end + 1;
     }
+    end_steps(m, &steps);
     arena_fini(&a);
 }
 

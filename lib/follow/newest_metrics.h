@@ -13,9 +13,19 @@
 #include "conf/option.h"
 #include "follow/metrics.h"
 
-enum { NEWEST_RECORD_NAMES = 5 };
+enum { NEWEST_RECORD_NAMES = 5, NEWEST_STEP_MS_MAX = 1000000000 };
+
+// The steps of the native trainer: figures of rank 0, which waits for the others in each step. A
+// record has the means of the steps since the record before.
+struct newest_steps {
+    size_t records;                    // that the text had; 0: none with the time of steps
+    double newest_ms;                  // of a step, by the last record
+    double least_ms, most_ms;          // of all records
+    double data_percent, comm_percent; // of the time: waiting for data, and for other ranks
+};
 
 struct newest_metrics {
+    struct newest_steps steps; // of the newest text that had some
     struct metric_set set;
     struct {
         bool known;

@@ -73,8 +73,9 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "one run")                                                                                   \
     X("top", "top",                                                                                \
       "run name state reason nodes_going ranks_running round restarts elapsed_ms cost_usd metrics "\
-      "nodes",                                                                                     \
-      "one look at a run; nodes: node, state, sample (or null, and the reason) of each")           \
+      "steps nodes",                                                                               \
+      "one look at a run; steps: of the native trainer, or null; nodes: node, state, sample (or "  \
+      "null, and the reason) of each")                                                             \
     X("stopped", "stop", "run", "the run has stopped")                                             \
     X("pushed", "push", "files bytes files_sent bytes_sent bytes_wire", "the nodes have them")     \
     X("would-push", "push --dry-run", "to nodes files bytes ignored", "files that would be sent")  \

@@ -97,8 +97,25 @@ assert len(lines) >= 3 and all(a["time_ms"] < b["time_ms"] for a, b in zip(lines
 assert all(s["memory_bytes"] > 0 and len(s["gpu_percent"]) == 2 for s in lines[1:]), lines
 ' ".dtctl/default/runs/$id/nodes/node1/samples.jsonl"
 
+# ---- steps of the native trainer ----------------------------------------------------------------
+dtctl train -d --nodes 2 --name native --set train.dataset=shapes \
+    --set 'train.model=mlp(hidden=64)' --set train.train_size=256 --set train.test_size=32 \
+    --set train.batch=8 --set train.print_every=1 --set train.epochs=100000 >made.log 2>&1 ||
+    bail_out "$(cat made.log)"
+ms='[0-9.]+ ms'
+steps="^step $ms, $ms to $ms; rank 0 waits [0-9]+ % for data, [0-9]+ % for ranks"
+ok 'top shows the time of a step, its spread and the waits' wait_for 60 shows "$steps" native
+ok 'the JSON has them' python3 -c '
+import json, sys
+s = json.loads(sys.argv[1])["steps"]
+assert 0 < s["least_ms"] <= s["step_ms"] <= s["most_ms"], s
+assert 0 <= s["wait_data_percent"] and 0 < s["wait_ranks_percent"] <= 100, s
+' "$(top --once --json native)"
+dtctl stop native >/dev/null 2>&1
+
 # ---- an agent without samples --------------------------------------------------------------------
 dtctl train -d --nodes 1 --name b --set monitor.interval=0 -- sleep 600 >/dev/null 2>&1
+like "$(top --once --json b)" '"steps":null' 'a command has no steps'
 run top --once b
 like "$out" 'node0 +running +it is not sampled \(monitor.interval is 0\)' \
     'samples can be switched off'

@@ -48,6 +48,20 @@ int main(void) {
     is_str(now(&m), "loss=0.25 rate=12 step=7 loss=1.5 ", "numbers of the trainer's whole records");
     lines(&m, "loss 1.2.3\nloss 9e999\n\n\n");
     is_str(now(&m), "loss=9 rate=12 step=7 loss=1.5 ", "a text that is no number is no value");
+    is_int((long)m.steps.records, 0, "records without durations have no steps");
+#define STEP(data, compute, comm)                                                                  \
+    "{\"data_ms\":" #data ",\"compute_ms\":" #compute ",\"comm_exposed_ms\":" #comm "}\n"
+    for (int i = 0; i < 2; i++) { // the same text again
+        records(&m, STEP(50, 100, 50) STEP(10, 80, 10) STEP(-1, 80, 10) STEP(1e300, 1, 1));
+        is_int((long)m.steps.records, 2, "records with durations within their bounds count");
+        ok(m.steps.newest_ms == 100 && m.steps.least_ms == 100 && m.steps.most_ms == 200,
+           "the newest, the least and the greatest time of a step");
+        ok(m.steps.data_percent == 20 && m.steps.comm_percent == 20, "both waits");
+    }
+    records(&m, STEP(0, 0, 0));
+    ok(m.steps.records == 1 && m.steps.data_percent == 0, "steps without a duration");
+    records(&m, "{\"event\":\"eval\"}\n");
+    is_int((long)m.steps.records, 1, "a text without steps leaves the figures of before");
     newest_metrics_close(&m);
 
     pairs[0].value = "loss (";
