@@ -50,7 +50,7 @@ static double duration_of(const struct json *record, const char *name) {
     const struct json *v = json_get(record, name);
     bool fits = v && (v->type == JSON_INT || v->type == JSON_NUM) && v->number >= 0 &&
                 v->number <= NEWEST_STEP_MS_MAX;
-    return fits ? v->number : NAN;
+    return fits ? v->number : (double)NAN;
 }
 
 static void take_step(struct step_sums *s, const struct json *record) {
