@@ -105,8 +105,7 @@ KERNEL column_totals(const column_params p) {
     int c = column_of_thread();
     if (row_of_thread() != 0 || c >= p.columns)
         return;
-    if (p.total)
-        p.total[c] = a, p.total[p.columns + c] = b;
+    p.total[c] = a, p.total[p.columns + c] = b;
     p.first[c] = (float)(p.accumulate ? p.first[c] + a : a);
     if (p.second)
         p.second[c] = (float)(p.accumulate ? p.second[c] + b : b);

@@ -81,8 +81,6 @@ __device__ __forceinline__ void product_run(Product &t, A a, B b, int terms) {
     float va[LOADS], vb[LOADS];
     for (int i = 0; i < 16; i++)
         t.sum[i / 4][i % 4] = 0.0f;
-    if (terms <= 0)
-        return;
     a.load(va), b.load(vb);
     Product::template put<A>(stage[0].a, va), Product::template put<B>(stage[0].b, vb);
     __syncthreads(); // the first stage is full

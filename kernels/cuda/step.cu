@@ -36,11 +36,11 @@ KERNEL step_totals(const step_totals_params p) {
         p.step->totals[SQUARES] = sum(p.squares, p.nsquares);
 }
 
-// The loss scale after squares that are or are not finite.
+// The loss scale after squares that are or are not finite; the run is not halted.
 __device__ __forceinline__ void rescale(step_params &s, bool finite, const step_judge_params &p) {
     if (!finite) {
         s.loss_scale *= 0.5, s.good = 0.0;
-        s.halted = s.halted != 0.0 || s.loss_scale < p.scale_least;
+        s.halted = s.loss_scale < p.scale_least;
     } else if (++s.good >= p.scale_updates) {
         s.loss_scale = fmin(2 * s.loss_scale, p.scale_most), s.good = 0.0;
     }

@@ -122,6 +122,8 @@ static void device_end(void) {
     }
 }
 
+static void device_begin(void) {}
+
 // The interpreter alone counts accesses.
 static inline void case_counts(const char *what) {
     (void)what;

@@ -4,6 +4,7 @@
 #ifndef TESTS_GPU_CASE_INTERPRETER_H
 #define TESTS_GPU_CASE_INTERPRETER_H
 #include "tests/gpu/case_buffers.h"
+#include "tests/gpu/case_changes.h"
 #include "tests/gpu/emu/ptx.h"
 
 enum { CASE_PTX_MAX = 1 << 23, CASE_SM = 90 };
@@ -29,6 +30,7 @@ static void device_open(const char *folder) {
     const char *seed = getenv("EMU_SEED");
     dev.folder = folder;
     dev.seed = seed ? strtoull(seed, NULL, 10) : 1;
+    changes_open();
 }
 
 // The PTX of sm_75 has other bodies than that of newer ones.
@@ -38,9 +40,12 @@ static int device_capability(void) {
 }
 
 static void device_close(void) {
+    changes_end_case();
     for (int i = 0; i < CUDA_SOURCE_COUNT; i++)
-        if (dev.module[i])
+        if (dev.module[i]) {
+            changes_close((enum cuda_source)i, dev.module[i]);
             ptx_unload(dev.module[i]);
+        }
 }
 
 static void case_load(enum cuda_source source) {
@@ -71,10 +76,16 @@ static void device_launch(struct cuda_queue *q, enum cuda_kernel kernel, const u
                            .dynamic_shared = shared,
                            .seed = dev.seed,
                            .params = params};
+    changes_try(info->source, dev.module[info->source], k, &l);
     if (ptx_run(k, &l, why) == 0)
         return;
     fail("%s", why); // the rest of the program could say nothing
     exit(done_testing());
+}
+
+// A case begins.
+static void device_begin(void) {
+    changes_end_case();
 }
 
 static void *device_empty(size_t bytes) {

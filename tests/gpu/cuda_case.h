@@ -102,6 +102,7 @@ static void case_launch(struct cuda_queue *q, enum cuda_kernel kernel, const uns
 static void case_begin(size_t workspace) {
     if (workspace < CUDA_WORKSPACE_BYTES_MIN)
         workspace = CUDA_WORKSPACE_BYTES_MIN;
+    device_begin();
     test.capability = device_capability(), test.large = 0;
     test.queue =
         (struct cuda_queue){case_launch, test.capability, device_empty(workspace), workspace};

@@ -125,4 +125,37 @@ for ((n = 0; n < edges; n++)); do
     done
     ok "the losses need edge $n between streams" [ $found = 1 ]
 done
+
+# ---- every event of the host's code counts ------------------------------------------------------
+# Kernel by kernel, each place that records an event or waits for one is left out in turn. Steps of
+# many parts, and many layers, take more buffers for copies than there are.
+small_shapes 80
+eights=8,8,8,8
+events=("data=$WORK/shapes80" graph=off "hidden=$eights,$eights,$eights,$eights" batch=1
+    accumulate=40 bucket_bytes=4096 eval=true)
+# outcome FOLDER: losses, parameters, and the evaluation without its time
+outcome() {
+    losses "$1"
+    cksum <"$1/dttrain-output/model/model.safetensors"
+    grep -o '"event":"eval".*"images"' "$1/dttrain-output/metrics.jsonl"
+}
+ok 'a run whose places of events are counted' \
+    train places on_gpu env EMU_CALL_REPORT=1 "${two[@]}" "$cuda" -- "${events[@]}"
+places=$(($(grep -c 'event place' places/out) / 2)) # of each rank
+is "$places" 8 'places that record events or wait for them'
+# unseen PLACE SEED: without its calls the run ends well, with the outcome of `places`
+unseen() {
+    rm -rf lost
+    train lost on_gpu env "EMU_LOSE_CALL=$1" EMU_SEED="$2" EMU_NCCL_SECONDS=5 "${two[@]}" "$cuda" \
+        -- "${events[@]}" >/dev/null || return 1
+    [ "$(outcome lost)" = "$(outcome places)" ]
+}
+ok 'the outcome of a run is always the same' unseen -1 2
+for ((n = 0; n < places; n++)); do
+    found=0
+    for ((seed = 1; seed <= SEEDS && !found; seed++)); do
+        unseen "$n" "$seed" || found=1
+    done
+    ok "the outcome needs the events of place $n" [ $found = 1 ]
+done
 done_testing

@@ -1,69 +1,107 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every barrier, and every wait for asynchronous copies, of the shipped CUDA kernels is needed: it
-# is removed from the PTX alone, and the interpreter or a result must report it. SWEEP=guards in the
-# environment removes each branch and each predicate, too, and lists those that no test needs.
+# Every barrier, wait and condition of the shipped CUDA kernels is needed: the interpreter takes
+# it away (emu/change.c lists the changes, case_changes.h makes them), and a fault or a result must
+# show it. tests/gpu/needless explains the exceptions. Every barrier and wait is tried, and all
+# conditions but those of the products, of which one in EACH is: SWEEP=all in the environment tries
+# all of them, and those of sm_75; SWEEP_SEED=N others.
 cuda=$("${0%/*}/../../lib/third_party/deps" path cuda) # in the user's cache: before HOME is changed
 source "${0%/*}/../lib.sh"
-SEEDS=3 # orders in which a missing barrier may show
-HUNG_S=30
+EACH=4
 GPU=$BUILD/gpu
+LIST=$SRC/tests/gpu/needless
 [ -n "$cuda" ] || skip_all "CUDA's compiler is not here (try: make deps)"
 command -v g++ >/dev/null || skip_all 'nvcc needs g++ (try: make setup)'
-NEEDED='(bar|barrier)\.|cp\.async\.wait'
-[ "${SWEEP-}" != guards ] || NEEDED+='|@'
+[ "${SWEEP-}" != all ] || EACH=1
 
-# families of tests/gpu/test_cuda_PROGRAM.c that launch the kernels of a source
-declare -A tests=(
-    [attention]='layers attention' [batchnorm]='rows batchnorm bias' [flat]='flat flat'
-    [image_input]='layers image' [large]='product large' [layernorm]='rows layernorm'
-    [loss]='layers loss' [pooling]='layers pool' [product]='product gemm conv'
-    [step]='flat step' [tokens]='layers tokens'
-)
-
-mkdir good bad
+# compiled SM SOURCE FOLDER [FLAG]
+compiled() {
+    mkdir -p "$3" && (cd "$SRC" && "$cuda/bin/nvcc" -std=c++17 -I. -arch="compute_$1" ${4+"$4"} \
+        -ptx -o "$WORK/$3/$2.ptx" "kernels/cuda/$2.cu")
+}
+# shellcheck disable=SC2016 # a pattern
+# code FILE: without the places of the source
+code() { sed -nE '/^\t\.section/q; /^\t\.(loc|file)|^\$L__tmp|^\/\//d; /./p' "$1"; }
 for file in "$SRC"/kernels/cuda/*.cu; do
     source=${file##*/} source=${source%.cu}
-    "$cuda/bin/nvcc" -std=c++17 -I"$SRC" -arch=compute_80 -ptx -o "good/$source.ptx" "$file" ||
-        bail_out "$source.cu does not compile"
-    ln -s "$WORK/good/$source.ptx" bad/
-    ok "families of tests are named for $source.cu" [ -n "${tests[$source]-}" ]
+    compiled 80 "$source" good -lineinfo || bail_out "$source.cu does not compile"
+    compiled 80 "$source" shipped || bail_out "$source.cu does not compile"
+    is "$(code "good/$source.ptx" | cksum)" "$(code "shipped/$source.ptx" | cksum)" \
+        "$source: places of the source do not change the code"
 done
 
-# removed SOURCE LINE: the PTX without that line; an instruction with a predicate loses only that
-removed() {
-    awk -v line="$2" 'NR != line { print; next }
-        $1 ~ /^@/ && $2 !~ /^bra/ { sub(/@!?%p[0-9]+/, ""); print }' "good/$1.ptx"
+# changes EACH PROGRAM FAMILY…: one line for each change
+changes() {
+    local each=$1 program=$2 folder=${FOLDER-good} held
+    CASE_CHANGES=$each CASE_CHANGES_SEED=${SWEEP_SEED:-1} \
+        "$GPU/test_cuda_$program" "$folder" "${@:3}" >report 2>report.err && held=1 || held=0
+    result $held "$folder: $program with changes" ||
+        diag "$(grep -A 3 '^not ok\|^Bail' report)" "$(cat report.err)"
+    grep '^change ' report >>changed
 }
-# found SOURCE: a test reports the PTX of bad/, or ends by itself or by the time
-found() {
-    local seed program families
-    read -r program families <<<"${tests[$1]}"
-    for ((seed = 1; seed <= SEEDS; seed++)); do
-        # shellcheck disable=SC2086 # several families
-        EMU_SEED=$seed timeout "$HUNG_S" "$GPU/test_cuda_$program" bad $families >report 2>&1 &&
-            ! grep -q '^not ok' report || return 0
-    done
-    return 1
-}
+changes 1 flat
+changes 1 layers
+changes 1 rows
+changes $EACH product
+if [ $EACH = 1 ]; then
+    mkdir old && cp good/*.ptx old
+    compiled 75 product old -lineinfo || bail_out 'product.cu does not compile for sm_75'
+    CASE_CAPABILITY=75 FOLDER=old changes 1 product gemm conv
+fi
 
-for source in "${!tests[@]}"; do
-    n=0 kept=''
-    found "$source" && whole=0 || whole=1
-    result "$whole" "$source: the whole kernels pass" || diag "$(grep -A 3 '^not ok' report)"
-    rm "bad/$source.ptx"
-    while IFS=: read -r line text; do
-        n=$((n + 1))
-        removed "$source" "$line" >"bad/$source.ptx"
-        found "$source" && continue
-        kernel=$(head -n "$line" "good/$source.ptx" | grep -oE '\.entry [a-z0-9_]+' | tail -n 1)
-        kept+="${kernel#.entry }, line $line: $text"$'\n'
-    done < <(grep -nE "^[[:space:]]*($NEEDED)" "good/$source.ptx")
-    ln -sf "$WORK/good/$source.ptx" bad/
-    if [ "${SWEEP-}" = guards ]; then
-        diag "$source: $n were removed; the tests pass without these:" "$kept"
-    else
-        is "$kept" '' "$source: none of $n barriers and waits can be removed unseen"
-    fi
-done
+# Programs share kernels, and kernels share places: a change of a kernel counts as found where one
+# program finds it, and a place as reached where one kernel reaches it. A loop that runs at least
+# once has a branch around it that is never taken.
+awk -v list="$LIST" -v all=$((EACH == 1)) '
+    function trimmed(s) { gsub(/^ +| +$/, "", s); return s }
+    function text(place, parts, file, line, n) {
+        split(place, parts, ":"); file = parts[1]
+        if (!(file in known)) {
+            known[file] = 1
+            while ((getline line <(src "/" file)) > 0) at[file ":" ++n] = trimmed(line)
+        }
+        return at[file ":" parts[2]]
+    }
+    function needless(place, change, i) {
+        for (i = 1; i <= rows; i++)
+            if (index(place, row_file[i] ":") == 1 && row_change[i] == change &&
+                index(text(place), row_text[i])) { used[i] = 1; return 1 }
+        return 0
+    }
+    BEGIN {
+        FS = "[|]"
+        while ((getline <list) > 0) if ($0 !~ /^#/ && NF) {
+            row_file[++rows] = trimmed($1); row_text[rows] = trimmed($2)
+            row_change[rows] = trimmed($3)
+            if (NF != 4 || trimmed($4) == "") print "needless: not four parts: " $0
+        }
+        FS = " "
+    }
+    {
+        state = $2; kernel = $3; place = $4; sub(/.*\//, "", place)
+        change = $5; for (i = 6; i < NF; i++) change = change " " $i
+        sub(/:$/, "", change)
+        key = place SUBSEP change
+        if (state == "found") { found[kernel, key] = 1; seen[key] = 1 }
+        if (state == "found" && change == "never repeated") loop[place] = 1
+        keys[kernel SUBSEP key] = 1
+        if (state == "missed") missed[kernel, key] = 1
+        tried += state != "left"; if (state == "left") left[kernel, key] = 1
+    }
+    END {
+        for (k in keys) {
+            if ((k in found) || (k in left)) continue
+            split(k, part, SUBSEP); place = part[2]; change = part[3]; key = place SUBSEP change
+            if (!(k in missed) && ((key in seen) || (place in loop && change ~ /taken/))) continue
+            if (!needless(place, change))
+                print ((k in missed) ? "missed: " : "not reached: ") part[1] " " place " " \
+                    change ": " text(place)
+        }
+        for (i = 1; all && i <= rows; i++)
+            if (!(i in used)) print "needless: no longer: " row_file[i] " | " row_text[i]
+        print tried >"tried"
+    }' src="$SRC/kernels/cuda" changed | sort >wrong
+is "$(cat wrong)" '' 'no barrier, wait or condition can be taken away unseen'
+diag "changes: $(cat tried)"
+ok 'there are barriers, waits and conditions' [ "$(cat tried)" -gt 700 ]
 done_testing

@@ -90,7 +90,7 @@ static void wire_case(size_t n) {
     const float *got = device_bytes(d_back, n * sizeof *got);
     ok(memcmp(got, back, n * sizeof *got) == 0, "%zu numbers to bfloat16 and back: wrong result",
        n);
-    x[0] = NAN;
+    memcpy(&x[0], &(uint32_t){0x7f800001}, sizeof *x); // as a number, it would round to infinity
     cuda_narrow(&test.queue, 1, device_floats(x, 1), d_wire);
     cuda_widen(&test.queue, 1, d_wire, d_back);
     ok(isnan(*(const float *)device_bytes(d_back, sizeof *got)),
@@ -274,6 +274,13 @@ static void step(void) {
        "step: wrong result unless the loss scale grows");
     judge(&s, 1, (double)NAN, 1);
     ok(s.apply == 0 && s.halted == 1, "step: wrong result unless a loss that is no number halts");
+    s = new_step(1);
+    judge(&s, 4, (double)INFINITY, 0);
+    ok(s.apply == 0 && s.halted == 1, "step: wrong result unless an infinite loss halts");
+    s = new_step(8);
+    judge(&s, (double)NAN, (double)NAN, 1);
+    ok(s.apply == 0 && s.halted == 1 && s.loss_scale == 8,
+       "step: wrong result unless a loss that is no number halts where gradients overflow");
     s = new_step(STEP_SCALE_LEAST);
     judge(&s, (double)NAN, 7, 1);
     ok(s.apply == 0 && s.halted == 1 && s.culprit == 2651,

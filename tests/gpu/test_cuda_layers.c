@@ -33,6 +33,7 @@ static void pool(void) {
     maxpool_case((struct pool2d_shape){1, 9, 6, 2, 2, 3, 0}); // windows with gaps between
     maxpool_case((struct pool2d_shape){1, 6, 6, 5, 5, 1, 2});
     maxpool_case((struct pool2d_shape){1, 14, 15, 2, 11, 3, 4});
+    maxpool_case((struct pool2d_shape){1, 10, 11, 3, 9, 1, 4});
     static const int sizes[] = {1, 25, 49, 8, 15, 3};
     for (int i = 0; i < 6; i++) {
         int n = i + 1, hw = sizes[i], c = 10 - i;
@@ -51,7 +52,9 @@ static void pool(void) {
 }
 
 // ---- loss -------------------------------------------------------------------------------------
-static void xent_case(int rows, int classes, double smoothing, int broken) {
+enum { XENT_NAN = 1, XENT_NAN_ROW, XENT_EVAL = 4, XENT_SCALED = 8 };
+static void xent_case(int rows, int classes, double smoothing, int variant) {
+    int broken = variant & 3;
     size_t n = (size_t)rows * (size_t)classes;
     case_begin(0);
     float *z = host_random(n), *dz = host_random(n), *size = host_random(n);
@@ -65,9 +68,9 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
         if (i > 2)
             z[(size_t)i * classes + labels[i]] = 21;
     }
-    if (broken == 1)
+    if (broken == XENT_NAN)
         z[n / 2] = NAN;
-    if (broken == 2) // every class of a row, that of the label too
+    if (broken == XENT_NAN_ROW) // every class of a row, that of the label too
         for (int j = 0; j < classes; j++)
             z[j] = NAN;
     struct loss_totals want, *d = device_empty(sizeof want), got;
@@ -75,6 +78,11 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
                              at = a;
     at.logits = at.dlogits = device_floats(z, n);
     at.labels = device_copy(labels, (size_t)rows * sizeof *labels);
+    if (variant & XENT_EVAL)
+        at.dlogits = NULL, memcpy(dz, z, n * sizeof *z), a.dlogits = size;
+    struct kernel_step step = {.loss_scale = 4};
+    if (variant & XENT_SCALED)
+        at.step = device_copy(&step, sizeof step), at.grad_scale /= step.loss_scale;
     cuda_softmax_xent(&test.queue, &at, d);
     REFERENCE(softmax_xent, &a, &want);
     memcpy(&got, device_bytes(d, sizeof got), sizeof got);
@@ -82,7 +90,7 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
         size[i] = (float)((fabs((double)dz[i] * rows) + 1) / rows);
     // exp(z - max) has the roundings of z - max, at most 20 units, and of exp itself
     if (!broken)
-        case_close(at.dlogits, dz, size, n, roundings(classes / 32 + 32), "loss: gradient");
+        case_close(at.logits, dz, size, n, roundings(classes / 32 + 32), "loss: gradient");
     ok(got.top1 == want.top1 && got.top5 == want.top5 && got.rows == want.rows,
        "loss: %d, %d of %d are right", (int)want.top1, (int)want.top5, rows);
     ok(broken ? isnan(got.loss_sum)
@@ -94,7 +102,9 @@ static void xent_case(int rows, int classes, double smoothing, int broken) {
 
 static void loss(void) {
     xent_case(1, 2, 0, 0), xent_case(9, 10, 0.1, 0), xent_case(300, 5, 0, 0);
-    xent_case(17, 100, 0.2, 0), xent_case(4, 10, 0, 1), xent_case(4, 10, 0, 2);
+    xent_case(17, 100, 0.2, 0), xent_case(4, 10, 0, XENT_NAN);
+    xent_case(4, 10, 0, XENT_NAN_ROW), xent_case(4, 2, 0, XENT_NAN_ROW);
+    xent_case(9, 20, 0.1, XENT_EVAL), xent_case(9, 20, 0.1, XENT_SCALED);
     xent_case(2300, 11, 0.1, 0), xent_case(40, 291, 0.1, 0); // loops that run several times
 }
 
@@ -184,19 +194,24 @@ static void tokens(void) {
 
 // Inputs are below 1: a score is below sqrt(d), off by at most d roundings of that; so are
 // probabilities, whose relative error is that of the score. Sums are convex, or over t such terms.
-static void attention_case(struct attention_shape s) {
+// `opposed` queries and keys have scores of about -`opposed`.
+static void attention_case(struct attention_shape s, int opposed) {
     char what[96];
     int keys = s.keys ? s.keys : s.t;
     size_t row = (size_t)s.heads * s.d, ny = ((size_t)s.n * s.t) * row;
     size_t n = (size_t)s.n * (size_t)(s.t + 2 * keys) * row, nl = (size_t)s.n * s.heads * s.t;
-    double score = sqrt((double)s.d) * (s.d + 4) * CASE_UNIT;
+    double score = (sqrt((double)s.d) + opposed) * (s.d + 4) * CASE_UNIT;
     case_begin(cuda_attention_workspace(&s));
     float *qkv = host_random(n), *y = host_random(ny), *dy = host_random(ny), *d = host_random(n);
     float *lse = host_random(nl), *size = host_random(n), *one = host_random(n);
+    for (size_t i = 0; i < n; i++) {
+        size_t part = s.keys ? (i < ny ? 0 : 1 + (i - ny) / row % 2) : i / row % 3;
+        one[i] = 1, size[i] = (float)((part ? s.t : 1) * 4 * (sqrt((double)s.d) + opposed));
+        if (opposed && part < 2)
+            qkv[i] = part ? -1 : (float)(opposed / sqrt((double)s.d));
+    }
     void *d_qkv = device_floats(qkv, n), *d_y = device_empty(ny * sizeof *y);
     void *d_lse = device_empty(nl * sizeof *lse), *d_d = device_empty(n * sizeof *d);
-    for (size_t i = 0; i < n; i++)
-        one[i] = 1, size[i] = (float)(4 * s.t * sqrt((double)s.d));
     cuda_attention_forward(&test.queue, &s, d_qkv, d_y, d_lse);
     REFERENCE(attention_forward, &s, qkv, y, lse);
     int at = snprintf(what, sizeof what, "attention %d x %d x %d x %d, %d keys: ", s.n, s.t,
@@ -213,15 +228,19 @@ static void attention_case(struct attention_shape s) {
 }
 
 static void attention(void) {
-    attention_case((struct attention_shape){1, 1, 1, 1, 0});
-    attention_case((struct attention_shape){2, 17, 3, 8, 0});
-    attention_case((struct attention_shape){1, 40, 2, 33, 0});
-    attention_case((struct attention_shape){2, 33, 1, 64, 0});
-    attention_case((struct attention_shape){1, 20, 2, 100, 0});
-    attention_case((struct attention_shape){2, 35, 2, 16, 9});
-    attention_case((struct attention_shape){1, 5, 1, 200, 34});
-    attention_case((struct attention_shape){1, 70, 1, 70, 35});
-    attention_case((struct attention_shape){1, 32, 2, 64, 0});
+    attention_case((struct attention_shape){1, 1, 1, 1, 0}, 0);
+    attention_case((struct attention_shape){2, 17, 3, 8, 0}, 0);
+    attention_case((struct attention_shape){1, 40, 2, 33, 0}, 0);
+    attention_case((struct attention_shape){2, 33, 1, 64, 0}, 0);
+    attention_case((struct attention_shape){1, 20, 2, 100, 0}, 0);
+    attention_case((struct attention_shape){2, 35, 2, 16, 9}, 0);
+    attention_case((struct attention_shape){1, 5, 1, 200, 34}, 0);
+    attention_case((struct attention_shape){1, 70, 1, 70, 35}, 0);
+    attention_case((struct attention_shape){1, 17, 1, 70, 64}, 0);
+    // exp(0 - lse) of rows beyond the last, which are zeros, is infinite.
+    attention_case((struct attention_shape){1, 17, 1, 16, 0}, 200);
+    attention_case((struct attention_shape){1, 17, 1, 72, 0}, 200);
+    attention_case((struct attention_shape){1, 32, 2, 64, 0}, 0);
     case_counts("attention of whole tiles");
 }
 

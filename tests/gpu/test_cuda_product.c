@@ -1,30 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM and convolution of kernels/cuda against the reference. The bound of each element: a sum of k
 // products in float is off by at most k + 3 roundings of the sum of their magnitudes, which the
-// reference makes of absolute operands.
+// reference makes of absolute operands. It computes before the launch: see case_changes.h.
 #include "tests/gpu/cuda_case.h"
 
 static const char *const type_names[KERNEL_TYPES] = {"float", "bf16", "half"};
 
-static void gemm_case(struct gemm_args a, const char *what) {
+// With `no_number` the first element of a has all bits of its fraction, which must not be rounded.
+static void gemm_with(struct gemm_args a, int no_number, const char *what) {
     size_t na = (size_t)(a.trans_a ? a.k : a.m) * (size_t)a.lda, nc = (size_t)a.m * (size_t)a.ldc;
     size_t nb = (size_t)(a.trans_b ? a.n : a.k) * (size_t)a.ldb;
     case_begin(cuda_gemm_workspace(a.m, a.n, a.k));
     float *ha = host_random(na), *hb = host_random(nb), *hc = host_random(nc);
     float *bias = a.bias ? host_random((size_t)a.n) : NULL;
+    if (no_number)
+        memcpy(ha, &(uint32_t){0x7fffffff}, sizeof *ha);
     struct gemm_args device = a, size = a;
     device.a = device_floats(ha, na), device.b = device_floats(hb, nb);
     device.c = a.beta != 0 || a.ldc != a.n ? device_floats(hc, nc) : device_empty(nc * sizeof *hc);
     device.bias = bias ? device_floats(bias, (size_t)a.n) : NULL;
-    cuda_gemm(&test.queue, &device);
     size.a = host_absolute(ha, na), size.b = host_absolute(hb, nb), size.c = host_absolute(hc, nc);
     size.bias = bias ? host_absolute(bias, (size_t)a.n) : NULL;
     size.alpha = fabs(a.alpha), size.beta = fabs(a.beta);
     kernels_reference.gemm(test.reference, &size);
     a.a = ha, a.b = hb, a.c = hc, a.bias = bias;
     kernels_reference.gemm(test.reference, &a);
+    cuda_gemm(&test.queue, &device);
     case_close(device.c, a.c, size.c, nc, (a.k + 3) * CASE_UNIT, what);
     case_end();
+}
+
+static void gemm_case(struct gemm_args a, const char *what) {
+    gemm_with(a, 0, what);
 }
 
 enum { WHAT_BYTES = 160 };
@@ -62,6 +69,11 @@ static void gemm(void) {
             gemm_name(what, "gemm", &a);
             gemm_case(a, what);
         }
+    for (int type = 0; type < KERNEL_TYPES; type++) {
+        struct gemm_args a = gemm_of(shapes[1], 0, 0, (enum kernel_type)type);
+        gemm_name(what, "gemm of what is no number", &a);
+        gemm_with(a, 1, what);
+    }
 }
 
 // Buffers of one shape: x, w, dy, bias with their absolute values.
@@ -87,12 +99,12 @@ static void conv_forward(const struct conv2d_shape *s, int relu, const char *wha
     float *want = host_bytes(b.ny * sizeof *want), *size = host_bytes(b.ny * sizeof *size);
     void *y = device_empty(b.ny * sizeof *want);
     const float *bias = relu ? b.bias : NULL;
-    cuda_conv2d_forward(&test.queue, s, device_floats(b.x, b.nx), device_floats(b.w, b.nw),
-                        bias ? device_floats(bias, (size_t)s->o) : NULL, relu, y);
     kernels_reference.conv2d_forward(test.reference, s, b.x, b.w, bias, relu, want);
     kernels_reference.conv2d_forward(test.reference, s, host_absolute(b.x, b.nx),
                                      host_absolute(b.w, b.nw), host_absolute(b.bias, (size_t)s->o),
                                      0, size);
+    cuda_conv2d_forward(&test.queue, s, device_floats(b.x, b.nx), device_floats(b.w, b.nw),
+                        bias ? device_floats(bias, (size_t)s->o) : NULL, relu, y);
     case_close(y, want, size, b.ny, (s->kh * s->kw * s->c + 3) * CASE_UNIT, what);
     case_end();
 }
@@ -101,11 +113,11 @@ static void conv_data(const struct conv2d_shape *s, int accumulate, const char *
     struct conv_buffers b = conv_begin(s);
     float *want = host_random(b.nx), *size = host_absolute(want, b.nx);
     void *dx = accumulate ? device_floats(want, b.nx) : device_empty(b.nx * sizeof *want);
-    cuda_conv2d_backward_data(&test.queue, s, device_floats(b.dy, b.ny), device_floats(b.w, b.nw),
-                              dx, accumulate);
     kernels_reference.conv2d_backward_data(test.reference, s, b.dy, b.w, want, accumulate);
     kernels_reference.conv2d_backward_data(test.reference, s, host_absolute(b.dy, b.ny),
                                            host_absolute(b.w, b.nw), size, accumulate);
+    cuda_conv2d_backward_data(&test.queue, s, device_floats(b.dy, b.ny), device_floats(b.w, b.nw),
+                              dx, accumulate);
     case_close(dx, want, size, b.nx, (s->kh * s->kw * s->o + 3) * CASE_UNIT, what);
     case_end();
 }
@@ -114,11 +126,11 @@ static void conv_weight(const struct conv2d_shape *s, int accumulate, const char
     struct conv_buffers b = conv_begin(s);
     float *want = host_random(b.nw), *size = host_absolute(want, b.nw);
     void *dw = accumulate ? device_floats(want, b.nw) : device_empty(b.nw * sizeof *want);
-    cuda_conv2d_backward_weight(&test.queue, s, device_floats(b.x, b.nx), device_floats(b.dy, b.ny),
-                                dw, accumulate);
     kernels_reference.conv2d_backward_weight(test.reference, s, b.x, b.dy, want, accumulate);
     kernels_reference.conv2d_backward_weight(test.reference, s, host_absolute(b.x, b.nx),
                                              host_absolute(b.dy, b.ny), size, accumulate);
+    cuda_conv2d_backward_weight(&test.queue, s, device_floats(b.x, b.nx), device_floats(b.dy, b.ny),
+                                dw, accumulate);
     size_t pixels = b.ny / (size_t)s->o;
     case_close(dw, want, size, b.nw, (double)(pixels + 3) * CASE_UNIT, what);
     case_end();
@@ -130,7 +142,8 @@ static void conv(void) {
         {1, 6, 5, 4, 70, 1, 1, 2, 0, 0},  {1, 9, 9, 3, 6, 7, 7, 2, 3, 0},
         {3, 4, 4, 20, 9, 3, 3, 1, 1, 0},  {1, 7, 6, 2, 3, 2, 3, 3, 1, 0},
         {2, 1, 1, 65, 66, 3, 3, 1, 1, 0}, {1, 8, 8, 3, 12, 4, 4, 4, 0, 0},
-        {2, 9, 10, 5, 8, 1, 1, 1, 0, 0},  {1, 5, 5, 1, 1, 5, 5, 1, 4, 0}};
+        {2, 9, 10, 5, 8, 1, 1, 1, 0, 0},  {1, 5, 5, 1, 1, 5, 5, 1, 4, 0},
+        {2, 1, 1, 3, 4, 1, 1, 3, 0, 0},   {1, 17, 17, 4, 6, 3, 3, 2, 1, 0}};
     char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int type = 0; type < KERNEL_TYPES; type++) {
@@ -165,32 +178,80 @@ static void large(void) {
                  {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}},
                  {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}},
                  {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}},
-                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}}};
+                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}},
+                 {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}}}; // taps end inside splits
     static const char *const names[] = {"forward", "data gradient", "weight gradient"};
     static void (*const run[])(const struct conv2d_shape *s, int odd,
                                const char *what) = {conv_forward, conv_data, conv_weight};
     char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int way = 0; way < 4; way++) {
-            struct gemm_args a = gemm_of(shapes[i], way, (way + (int)i) % 3,
-                                         (way + i) % 2 ? KERNEL_HALF : KERNEL_BF16);
+            struct gemm_args a = gemm_of(shapes[i], way, (way + (int)i) % 3, KERNEL_BF16);
             a.beta = way % 2 ? 0.75 : 0;
             a.relu = way > 1;
             a.bias = way != 1 ? &a : NULL;
-            gemm_name(what, "large gemm", &a);
-            gemm_case(a, what);
-            used(a.m >= 128 && way != 3 && test.capability >= 80, what);
+            for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
+                a.type = (enum kernel_type)type;
+                gemm_name(what, "large gemm", &a);
+                gemm_case(a, what);
+                used(a.m >= 128 && way != 3 && test.capability >= 80, what);
+            }
         }
     for (size_t i = 0; i < sizeof convs / sizeof *convs; i++)
-        for (int pass = 0; pass < 3; pass++) {
+        for (int n = 0; n < 6; n++) {
+            int pass = n % 3;
             struct conv2d_shape s = convs[i].shape;
-            s.type = (pass + i) % 2 ? KERNEL_HALF : KERNEL_BF16;
+            s.type = n < 3 ? KERNEL_BF16 : KERNEL_HALF;
             snprintf(what, sizeof what, "large conv %s %dx%dx%dx%d-%d k%dx%d s%d p%d: %s",
                      type_names[s.type], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.stride, s.pad,
                      names[pass]);
             run[pass](&s, (int)i & 1, what);
             used(convs[i].large[pass] && test.capability >= 80, what);
         }
+}
+
+// The bytes that a convolution of stride 1 has to move. A tile of one operand is read once for each
+// tile of the other one, and nothing outside of the image is. Large tiles pack their operands
+// first, which reads floats and writes 16 bits. Splits are written and added up.
+enum conv_pass { FORWARD, DATA, WEIGHT };
+static int conv_floor(const struct conv2d_shape *s, enum conv_pass pass) {
+    int side = test.large ? 128 : 64, bytes = test.large ? 2 : 4;
+    int oh = kernel_conv_out(s->h, s->kh, 1, s->pad), ow = kernel_conv_out(s->w, s->kw, 1, s->pad);
+    int taps = s->kh * s->kw, pixels = s->n * oh * ow, inside = 0;
+    for (int at = 0; at < oh * ow * taps; at++) {
+        int y = at / taps / ow + at % taps / s->kw - s->pad;
+        int x = at / taps % ow + at % taps % s->kw - s->pad;
+        inside += s->n * (y >= 0 && y < s->h && x >= 0 && x < s->w);
+    }
+    int m = pass == FORWARD ? pixels : pass == DATA ? s->n * s->h * s->w : s->o;
+    int n = pass == FORWARD ? s->o : pass == DATA ? s->c : taps * s->c;
+    int k = pass == FORWARD ? taps * s->c : pass == DATA ? taps * s->o : pixels;
+    int a = pass == FORWARD ? inside * s->c : pass == DATA ? inside * s->o : m * k;
+    int b = pass == WEIGHT ? inside * s->c : n * k;
+    int tiles_m = (m + side - 1) / side, tiles_n = (n + side - 1) / side;
+    int splits = CUDA_WORKSPACE_BYTES_MIN / (side * side * 4) / (tiles_m * tiles_n);
+    splits = splits > k / 64 ? k / 64 : splits;
+    int of_x = s->n * s->h * s->w * s->c, of_w = s->o * taps * s->c, of_dy = pixels * s->o;
+    int packed = of_x + of_w + of_dy - (pass == FORWARD ? of_dy : pass == DATA ? of_x : of_w);
+    return bytes * (a * tiles_n + b * tiles_m) + (splits > 1 ? 2 * 4 * splits * m * n : 0) +
+           4 * m * n * (pass == FORWARD ? 2 : 1) + (test.large ? 6 * packed : 0); // with the bias
+}
+
+// All passes of a convolution move exactly the floor; whole tiles have whole sectors and no
+// conflicts, too.
+static void conv_counts(const struct conv2d_shape *s, int whole) {
+    static const char *const names[] = {"conv", "data gradient", "weight gradient"};
+    static void (*const run[])(const struct conv2d_shape *s, int odd,
+                               const char *what) = {conv_forward, conv_data, conv_weight};
+    char what[WHAT_BYTES];
+    for (int pass = FORWARD; pass <= WEIGHT; pass++) {
+        snprintf(what, sizeof what, "%s %s of %s tiles: bytes", names[pass], type_names[s->type],
+                 whole ? "whole" : "odd");
+        run[pass](s, pass == FORWARD, what);
+        case_moved(conv_floor(s, (enum conv_pass)pass), what);
+        if (whole)
+            case_counts(what);
+    }
 }
 
 // Whole tiles: shared memory without conflicts, whole sectors, and no byte of a tile read twice.
@@ -213,12 +274,9 @@ static void counts(void) {
     }
     for (int type = 0; type < KERNEL_TYPES; type++) {
         struct conv2d_shape s = {1, 8, 8, 32, 64, 3, 3, 1, 1, (enum kernel_type)type};
-        conv_forward(&s, 1, "conv of whole tiles");
-        case_counts("conv of whole tiles");
-        conv_data(&s, 0, "data gradient of whole tiles");
-        case_counts("data gradient of whole tiles");
-        conv_weight(&s, 0, "weight gradient of whole tiles");
-        case_counts("weight gradient of whole tiles");
+        conv_counts(&s, 1);
+        s = (struct conv2d_shape){2, 9, 7, 5, 70, 3, 3, 1, 1, (enum kernel_type)type};
+        conv_counts(&s, 0);
     }
 }
 
@@ -243,12 +301,11 @@ static void large_counts(void) {
                        "gemm of large tiles");
     }
     struct conv2d_shape s = {2, 8, 8, 128, 128, 3, 3, 1, 1, KERNEL_BF16};
-    conv_forward(&s, 1, "conv of large tiles");
-    case_counts("conv of large tiles");
-    conv_data(&s, 0, "data gradient of large tiles");
-    case_counts("data gradient of large tiles");
-    conv_weight(&s, 0, "weight gradient of large tiles");
-    case_counts("weight gradient of large tiles");
+    conv_counts(&s, 1);
+    for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
+        s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type};
+        conv_counts(&s, 0);
+    }
 }
 
 int main(int argc, char **argv) {

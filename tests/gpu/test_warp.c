@@ -253,6 +253,11 @@ static void found(void) {
            "shl.b32 %e, %t, 2; add.s32 %e, %e, %s; st.shared.u32 [%e], %t; bar.warp.sync -1;\n"
            "xor.b32 %f, %e, 4; ld.shared.u32 %d, [%f]; st.shared.u32 [%e], %l;",
            1, 32, "another lane of the warp read");
+    faults("lanes that write one word", "st.global.u32 [%out], %t;", 1, 32,
+           "race: lanes 0 and 1 of the warp");
+    faults("lanes that write one shared word", "st.shared.u32 [%s], %t;", 1, 32, "race: lanes 0");
+    faults("a division by zero", "mov.u32 %d, 0; div.u32 %e, %t, %d;", 1, 1, "division by zero");
+    faults("a remainder by zero", "mov.u32 %d, 0; rem.s32 %e, %t, %d;", 1, 1, "division by zero");
     faults("a barrier in divergent code", "setp.lt.u32 %p, %l, 7; @%p bra A; bar.sync 0; A:", 1, 32,
            "barrier in divergent code");
     faults("a shuffle whose lanes are elsewhere",

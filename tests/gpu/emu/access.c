@@ -176,6 +176,21 @@ static void ld_param(struct warp *w, const struct insn *i, u32 mask) {
              set_lane(w, d, n, l, extended(params + at + n * as.bytes, as)));
 }
 
+// Several lanes that write one address leave what one of them wrote, and no rule says whose.
+static void one_lane_each(const u64 *address, u32 mask) {
+    u64 last = 0;
+    bool ascending = true;
+    for (int l = 0; l < LANES; l++)
+        if (mask >> l & 1) {
+            ascending &= address[l] > last;
+            last = address[l];
+        }
+    for (int l = 0; l < LANES && !ascending; l++)
+        for (int other = 0; other < l; other++)
+            if ((mask >> l & 1) && (mask >> other & 1) && address[l] == address[other])
+                fault("race: lanes %d and %d of the warp write one address", other, l);
+}
+
 static void st(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *s = &i->op[1];
     u32 one = (u32)type_bytes((enum type)i->type), bytes = one * s->n;
@@ -184,6 +199,8 @@ static void st(struct warp *w, const struct insn *i, u32 mask) {
     EACH(address[l] = lane_address(w, i, 0, l);
          u8 *p = space_write(w, (enum space)i->space, address[l], bytes, l);
          for (u32 n = 0; n < s->n; n++) stored(p + n * one, lane_value(w, s, n, l), one));
+    if (i->space == SP_GLOBAL || i->space == SP_SHARED)
+        one_lane_each(address, mask);
     count(i, address, mask, bytes);
 }
 

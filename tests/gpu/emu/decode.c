@@ -411,7 +411,7 @@ void decode(struct parser *p) {
             abort();
     }
     struct insn *i = &k->code[k->n];
-    *i = (struct insn){.line = p->line, .compare = C_NONE};
+    *i = (struct insn){.line = p->line, .source = p->source, .compare = C_NONE};
     guard(p, i);
     i->name = word(p);
     spelling(p, i);

@@ -131,6 +131,11 @@ struct insn {
     struct operand op[OPERANDS_MAX];
     u32 target; // of a branch
     u32 line;
+    struct source_place {
+        u32 file, line, column;
+    } source;         // by .loc; 0: not known
+    u32 group;        // of changes; see change.c
+    handler *plain;   // what executes it where its changes are watched
     const char *name; // as written
 };
 
@@ -186,6 +191,9 @@ struct ptx_module {
     u32 n_kernels;
     struct variable variable[256];
     u32 n_variables;
+    const char *file[256]; // by the numbers of .file
+    struct change_group *group;
+    u32 n_groups, groups_cap;
 };
 void *module_memory(struct ptx_module *m, size_t bytes);
 
@@ -281,6 +289,10 @@ struct block {
     u64 rng;
     u64 progress; // counts what lets a waiting warp continue
 };
+
+// Where not NULL: what changes would make a difference to is noted there; see change.c.
+extern u8 *change_seen;
+void change_watch_branch(const struct insn *i, u32 at, u32 taken);
 
 // Ends the launch with a message.
 _Noreturn __attribute__((format(printf, 1, 2))) void fault(const char *fmt, ...);

@@ -58,17 +58,22 @@ BINARY(mulhi_u64, u64, u64, (unsigned __int128)a *b >> 64)
 BINARY(mulhi_s64, s64, u64, (__int128)a *b >> 64)
 TERNARY(madhi_u32, u32, u32, ((u64)a * b >> 32) + c)
 TERNARY(madhi_s32, s32, u32, (u32)((s64)a *b >> 32) + (u32)c)
-// Division by zero gives all ones, and the remainder the dividend, as the hardware is seen to do.
-BINARY(div_u32, u32, u32, b ? a / b : UINT32_MAX)
-BINARY(div_s32, s32, u32, b ? (s64)a / b : -1)
-BINARY(div_u64, u64, u64, b ? a / b : UINT64_MAX)
-BINARY(div_s64, s64, u64, b == 0 ? -1 : b == -1 ? (s64)(0 - (u64)a) : a / b)
-BINARY(rem_u32, u32, u32, b ? a % b : a)
-BINARY(rem_s32, s32, u32, b ? (s64)a % b : a)
-BINARY(rem_u64, u64, u64, b ? a % b : a)
-BINARY(rem_s64, s64, u64, b == 0 ? a : b == -1 ? 0 : a % b)
-BINARY(div_u16, u16, u32, b ? a / b : UINT16_MAX)
-BINARY(rem_u16, u16, u32, b ? a % b : a)
+// The manual leaves open what a division by zero gives.
+static u64 divisor(u64 b) {
+    if (!b)
+        fault("division by zero");
+    return b;
+}
+BINARY(div_u32, u32, u32, a / (u32)divisor(b))
+BINARY(div_s32, s32, u32, (s64)a / (s32)divisor((u32)b))
+BINARY(div_u64, u64, u64, a / divisor(b))
+BINARY(div_s64, s64, u64, b == -1 ? (s64)(0 - (u64)a) : a / (s64)divisor((u64)b))
+BINARY(rem_u32, u32, u32, a % (u32)divisor(b))
+BINARY(rem_s32, s32, u32, (s64)a % (s32)divisor((u32)b))
+BINARY(rem_u64, u64, u64, a % divisor(b))
+BINARY(rem_s64, s64, u64, b == -1 ? 0 : a % (s64)divisor((u64)b))
+BINARY(div_u16, u16, u32, a / (u16)divisor(b))
+BINARY(rem_u16, u16, u32, a % (u16)divisor(b))
 UNARY(not16, u32, u32, (u16)~a)
 UNARY(not32, u32, u32, ~a)
 UNARY(not64, u64, u64, ~a)

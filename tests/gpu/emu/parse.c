@@ -254,6 +254,25 @@ static void skip_line(struct parser *p) {
         p->s++;
 }
 
+// .loc file line column …; line 0: of the compiler's own, which counts to the one before
+static void place(struct parser *p) {
+    struct source_place at = {.file = number(p)};
+    at.line = number(p);
+    at.column = number(p);
+    if (at.line)
+        p->source = at;
+    skip_line(p);
+}
+
+// .file number "name" …
+static void file_name(struct parser *p) {
+    u32 n = number(p);
+    need(p);
+    if (n < sizeof p->m->file / sizeof *p->m->file)
+        p->m->file[n] = parse_keep(p, p->token + (p->token[0] == '"'));
+    skip_line(p);
+}
+
 static void instruction(struct parser *p) {
     p->n_words = p->at = 0;
     for (;;) {
@@ -291,8 +310,8 @@ static void body(struct parser *p) {
             shared_array(p);
         } else if (strcmp(p->token, ".local") == 0) {
             local_array(p);
-        } else if (strcmp(p->token, ".loc") == 0 || strcmp(p->token, ".file") == 0) {
-            skip_line(p);
+        } else if (strcmp(p->token, ".loc") == 0) {
+            place(p);
         } else if (strcmp(p->token, ".pragma") == 0) {
             skip_statement(p);
         } else if (p->token[0] == '.') {
@@ -351,6 +370,7 @@ static void kernel(struct parser *p, u32 module_shared) {
     k->special = module_memory(m, S_COUNT * sizeof *k->special);
     p->k = k;
     p->n_labels = p->n_wanted = 0;
+    p->source = (struct source_place){0};
     m->kernel[m->n_kernels++] = k;
     parse_register(p, true, 1); // offset 0 means: none
     if (peek(p, '('))
@@ -400,7 +420,10 @@ static void module(struct parser *p) {
         } else if (strcmp(t, ".entry") == 0) {
             kernel(p, outside.shared_bytes);
         } else if (strcmp(t, ".file") == 0) {
-            skip_line(p);
+            file_name(p);
+        } else if (strcmp(t, ".section") == 0) { // of debuggers
+            while (p->token[0] != '}')
+                need(p);
         } else if (strcmp(t, ".func") == 0) {
             parse_fail(p, "functions (.func) are not known: inline them");
         } else {
@@ -431,6 +454,7 @@ struct ptx_module *ptx_load(const char *source, size_t len, int sm, char *text) 
 void ptx_unload(struct ptx_module *m) {
     for (u32 n = 0; n < m->n_variables; n++)
         ptx_free(m->variable[n].address);
+    free(m->group);
     for (u32 n = 0; n < m->n_kernels; n++) {
         free(m->kernel[n]->code);
         free(m->kernel[n]->constant);

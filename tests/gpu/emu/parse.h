@@ -31,6 +31,7 @@ struct parser {
     struct ptx_module *m;
     struct ptx_kernel *k;
     int target;
+    struct source_place source;
     struct symbol symbol[SYMBOLS_MAX];
     u32 n_symbols;
     struct label label[LABELS_MAX],

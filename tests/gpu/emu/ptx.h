@@ -40,6 +40,7 @@ struct ptx_launch {
     size_t dynamic_shared; // bytes
     uint64_t seed;         // order of blocks and warps; 0: ascending
     const void *params;    // offsets: ptx_param
+    uint64_t insns_max;    // of a block that ends; 0: a number that only endless ones reach
 };
 
 // Parses all of a module and decodes every instruction. NULL, and why in text (PTX_TEXT_MAX bytes),
@@ -77,6 +78,20 @@ int ptx_written(uint64_t address, size_t bytes);
 void ptx_copied(uint64_t to, uint64_t from, size_t bytes);
 // Base and size of the allocation that holds address; 0 where none does.
 uint64_t ptx_allocation(uint64_t address, size_t *bytes);
+
+// Changes of a kernel of the module, each of which takes away a barrier or wait, or half of a
+// condition of the source (.loc: nvcc -lineinfo). They are numbered from 0; this is their number.
+unsigned ptx_changes(struct ptx_module *m);
+// Kernel, file, line, column, kind, and the instruction in PTX_TEXT_MAX bytes; "" where the number
+// stands for no change.
+void ptx_change_name(const struct ptx_module *m, unsigned change, char *text);
+// Whether the change takes away a barrier or a wait.
+int ptx_change_waits(const struct ptx_module *m, unsigned change);
+// Makes it, for good.
+void ptx_change(struct ptx_module *m, unsigned change);
+// From now on launches set seen[change] of each change that would make a difference to a result of
+// its instruction.
+void ptx_change_watch(struct ptx_module *m, unsigned char *seen);
 
 // Since the last call; resets them.
 struct ptx_counts ptx_take_counts(void);

@@ -109,6 +109,8 @@ static u64 run_warp(struct warp *w, u64 budget) {
         done++;
         lanes += (u32)__builtin_popcount(mask);
         if (i->flow == F_BRANCH) {
+            if (change_seen)
+                change_watch_branch(i, g->mask, mask);
             branch(w, i, mask);
             next = choose_group(w);
             continue;
@@ -258,7 +260,7 @@ static void run_block(struct block *b, u32 threads) {
             fruitless = 0;
         if (fruitless > FRUITLESS_MAX)
             stuck(b, "deadlock: every warp waits for an mbarrier that nobody completes");
-        if (executed > INSNS_OF_BLOCK_MAX)
+        if (executed > (b->launch->insns_max ? b->launch->insns_max : INSNS_OF_BLOCK_MAX))
             fault("the block does not end");
     }
     running = NULL;
