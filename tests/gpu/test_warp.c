@@ -240,7 +240,8 @@ static void found(void) {
            "%l;\n"
            "ld.shared.u32 %d, [%f];",
            1, 64, "race: ");
-    faults("two warps that write one word", "st.shared.u32 [%s], %t;", 1, 64, "race: write");
+    faults("two warps that write one word", "setp.eq.u32 %p, %l, 0; @%p st.shared.u32 [%s], %t;", 1,
+           64, "race: write");
     faults("a write over what another warp still reads",
            "shl.b32 %e, %t, 2; add.s32 %e, %e, %s; st.shared.u32 [%e], %t; bar.sync 0;\n"
            "xor.b32 %f, %e, 128; ld.shared.u32 %d, [%f]; st.shared.u32 [%e], %l;",
