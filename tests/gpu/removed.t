@@ -86,7 +86,8 @@ awk -v list="$LIST" -v all=$((EACH == 1)) '
         if (state == "found" && change == "never repeated") loop[place] = 1
         keys[kernel SUBSEP key] = 1
         if (state == "missed") missed[kernel, key] = 1
-        tried += state != "left"; if (state == "left") left[kernel, key] = 1
+        tried += state != "left"
+        if (state == "left") { left[kernel, key] = 1; seen[key] = 1 } # another kernel may reach it
     }
     END {
         for (k in keys) {
