@@ -223,7 +223,8 @@ struct manifest *input_keep_common(struct run_start *l) {
 static const struct run_start_input *input_of(const struct run_start *l, const char *path) {
     for (size_t i = 0; i < l->input_count; i++) {
         const struct run_start_input *in = &l->inputs[i];
-        if (in->kept && str_starts(path, in->path))
+        size_t len = strlen(in->path);
+        if (in->kept && str_starts(path, in->path) && (path[len] == '/' || !path[len]))
             return in;
     }
     return NULL;
