@@ -21,7 +21,8 @@ struct top {
     struct arena *arena; // of the command; looks have arenas of their own
     struct run_fleet on;
     struct newest_metrics metrics;
-    bool seen; // a look has found the run active
+    bool connected; // once
+    bool seen;      // a look has found the run active
 };
 
 static const struct option_row ROWS[] = {
@@ -69,14 +70,19 @@ static int not_active(const struct run *r, const char *state, struct err *e) {
 // Connects the nodes that did not answer the last time. A connection's memory stays for all looks.
 static int connect_again(struct context *s, struct top *t, struct err *e) {
     struct arena *own = s->arena;
-    s->arena = s->cluster.arena = t->arena;
+    bool any = !t->connected;
     for (size_t i = 0; i < t->on.fleet.count; i++) {
         struct fleet_node *n = &t->on.fleet.nodes[i];
         if (n->absent)
             continue;
+        any |= n->failed;
         n->failed = false;
         err_clear(&n->err);
     }
+    if (!any)
+        return 0;
+    t->connected = true;
+    s->arena = s->cluster.arena = t->arena;
     int result = fleet_connect(&t->on.fleet, true, e);
     s->arena = s->cluster.arena = own;
     return result;
@@ -104,8 +110,10 @@ static void sum_up(struct top_look *l) {
         const struct node_run *r = l->looks[i].run;
         if (!r)
             continue;
+        bool silent = !r->over && l->looks[i].silent;
         l->restarts = r->restarts > l->restarts ? r->restarts : l->restarts;
-        l->ranks_running += !r->over && r->round == l->round ? r->ranks_running : 0;
+        l->silent += silent;
+        l->ranks_running += !r->over && !silent && r->round == l->round ? r->ranks_running : 0;
         // Of a run that is over, the state that is not the best; of another, the coordinator's.
         bool better = r->over ? !l->going && (!l->state[0] || strcmp(l->state, "finished") == 0)
                               : !l->going || r->coordinator;
@@ -135,11 +143,12 @@ static int look(struct context *s, const struct cli_rest *rest, const struct wat
     const struct run *run = &t->on.run;
     (void)rest;
     struct node_look *looks = arena_new(s->arena, struct node_look, fleet->count + 1);
+    int64_t began_ms = clock_wall_ms(); // the answer of a frozen agent is awaited for a while
     if (connect_again(s, t, e) < 0 || fleet_samples_ask(fleet, run->id, looks, e) < 0)
         return -1;
     struct top_look l = {
         .run = run, .fleet = fleet, .looks = looks, .metrics = &t->metrics, .cost_mils = -1};
-    l.elapsed_ms = clock_wall_ms() - run->created_ms;
+    l.elapsed_ms = began_ms - run->created_ms;
     l.cost_mils = cost_of(s, t, l.elapsed_ms);
     take_metrics(t, looks);
     sum_up(&l);

@@ -126,21 +126,96 @@ static void add_line(struct context *s, struct strbuf *out, struct strbuf *line)
     strbuf_clear(line);
 }
 
-static void add_figures(struct strbuf *line, const struct node_sample *s, bool gpus) {
-    char cpu[CELL_BYTES_MAX], memory[CELL_BYTES_MAX], gpu[CELL_BYTES_MAX], on_gpu[CELL_BYTES_MAX];
-    char in[CELL_BYTES_MAX], sent[CELL_BYTES_MAX], read[CELL_BYTES_MAX], written[CELL_BYTES_MAX];
-    char room[CELL_BYTES_MAX];
-    int64_t used, all;
-    double busy = node_sample_gpus(s, &used, &all);
-    strbuf_addf(line, " %5s %14s", percent(cpu, s->cpu_percent),
-                part(memory, s->memory_bytes, s->memory_limit_bytes));
-    if (gpus)
-        strbuf_addf(line, " %4d %5s %14s", s->gpu_count, percent(gpu, busy),
-                    part(on_gpu, used < 0 ? -1 : used << 20, all < 0 ? -1 : all << 20));
-    strbuf_addf(line, " %9s %9s %9s %9s %9s", amount(in, s->received_bytes_s, "/s"),
-                amount(sent, s->sent_bytes_s, "/s"), amount(read, s->read_bytes_s, "/s"),
-                amount(written, s->written_bytes_s, "/s"), amount(room, s->disk_free_bytes, ""));
+// ---- columns ----
+
+static const char *cpu_cell(char *out, const struct node_sample *s) {
+    return percent(out, s->cpu_percent);
 }
+
+static const char *memory_cell(char *out, const struct node_sample *s) {
+    return part(out, s->memory_bytes, s->memory_limit_bytes);
+}
+
+static const char *gpus_cell(char *out, const struct node_sample *s) {
+    snprintf(out, CELL_BYTES_MAX, "%d", s->gpu_count);
+    return out;
+}
+
+static const char *busy_cell(char *out, const struct node_sample *s) {
+    int64_t used, all;
+    return percent(out, node_sample_gpus(s, &used, &all));
+}
+
+static const char *gpu_memory_cell(char *out, const struct node_sample *s) {
+    int64_t used, all;
+    (void)node_sample_gpus(s, &used, &all);
+    return part(out, used < 0 ? -1 : used << 20, all < 0 ? -1 : all << 20);
+}
+
+static const char *received_cell(char *out, const struct node_sample *s) {
+    return amount(out, s->received_bytes_s, "/s");
+}
+
+static const char *sent_cell(char *out, const struct node_sample *s) {
+    return amount(out, s->sent_bytes_s, "/s");
+}
+
+static const char *read_cell(char *out, const struct node_sample *s) {
+    return amount(out, s->read_bytes_s, "/s");
+}
+
+static const char *written_cell(char *out, const struct node_sample *s) {
+    return amount(out, s->written_bytes_s, "/s");
+}
+
+static const char *room_cell(char *out, const struct node_sample *s) {
+    return amount(out, s->disk_free_bytes, "");
+}
+
+// A terminal that is too narrow has no column with the greatest number in `later`, and so on.
+static const struct column {
+    const char *head;
+    int width, later;
+    bool of_gpus;
+    const char *(*cell)(char out[CELL_BYTES_MAX], const struct node_sample *s);
+} COLUMNS[] = {
+    {"CPU", 5, 0, false, cpu_cell},
+    {"MEMORY", 14, 0, false, memory_cell},
+    {"GPUS", 4, 5, true, gpus_cell},
+    {"BUSY", 5, 0, true, busy_cell},
+    {"GPU MEMORY", 14, 0, true, gpu_memory_cell},
+    {"RECEIVED", 9, 2, false, received_cell},
+    {"SENT", 9, 2, false, sent_cell},
+    {"READ", 9, 4, false, read_cell},
+    {"WRITTEN", 9, 3, false, written_cell},
+    {"DISK FREE", 9, 1, false, room_cell},
+};
+enum { COLUMN_COUNT = sizeof COLUMNS / sizeof *COLUMNS, LATER_MAX = 5, STATE_WIDTH = 9 };
+
+// The columns that are shown, by the greatest number in `later`.
+static int columns_fit(int room, bool gpus) {
+    for (int later = LATER_MAX; later > 0; later--) {
+        int width = 0;
+        for (size_t i = 0; i < COLUMN_COUNT; i++)
+            if (COLUMNS[i].later <= later && (gpus || !COLUMNS[i].of_gpus))
+                width += 1 + COLUMNS[i].width;
+        if (width <= room)
+            return later;
+    }
+    return 0;
+}
+
+// sample NULL: the heads.
+static void add_cells(struct strbuf *line, const struct node_sample *sample, int later, bool gpus) {
+    char cell[CELL_BYTES_MAX];
+    for (size_t i = 0; i < COLUMN_COUNT; i++) {
+        const struct column *c = &COLUMNS[i];
+        if (c->later <= later && (gpus || !c->of_gpus))
+            strbuf_addf(line, " %*s", c->width, sample ? c->cell(cell, sample) : c->head);
+    }
+}
+
+// ---- the head ----
 
 static void add_metric(void *ctx, const char *name, double value) {
     struct strbuf *line = ctx;
@@ -166,6 +241,8 @@ static void add_head(struct context *s, const struct top_look *l, struct strbuf 
     strbuf_addf(line, "run %s  %s, %d rank%s on %zu of %zu nodes, %s", l->run->id, l->state,
                 l->ranks_running, l->ranks_running == 1 ? "" : "s", l->going, l->fleet->count,
                 str_human_ms(took, l->elapsed_ms));
+    if (l->silent)
+        strbuf_addf(line, ", %zu without an answer", l->silent);
     if (l->cost_mils >= 0)
         strbuf_addf(line, ", about %s", str_money(money, l->cost_mils));
     if (l->round > 0)
@@ -192,19 +269,20 @@ static void show_table(struct context *s, const struct top_look *l) {
         gpus |= l->looks[i].has_sample && l->looks[i].sample.gpu_count > 0;
     }
     add_head(s, l, &out, &line);
-    strbuf_addf(&line, "%-*s %-9s %5s %14s", width, "NODE", "STATE", "CPU", "MEMORY");
-    if (gpus)
-        strbuf_addf(&line, " %4s %5s %14s", "GPUS", "BUSY", "GPU MEMORY");
-    strbuf_addf(&line, " %9s %9s %9s %9s %9s", "RECEIVED", "SENT", "READ", "WRITTEN", "DISK FREE");
+    int room = screen_columns(s->screen) - width - 1 - STATE_WIDTH;
+    int later = s->screen->out_is_terminal ? columns_fit(room, gpus) : LATER_MAX;
+    strbuf_addf(&line, "%-*s %-*s", width, "NODE", STATE_WIDTH, "STATE");
+    add_cells(&line, NULL, later, gpus);
     add_line(s, &out, &line);
     for (size_t i = 0; i < l->fleet->count; i++) {
         const struct fleet_node *n = &l->fleet->nodes[i];
         const char *why = why_none(n, &l->looks[i]);
-        strbuf_addf(&line, "%-*s %-9s", width, n->info->name, state_of(n, &l->looks[i]));
+        strbuf_addf(&line, "%-*s %-*s", width, n->info->name, STATE_WIDTH,
+                    state_of(n, &l->looks[i]));
         if (why)
             strbuf_addf(&line, " %s", why);
         else
-            add_figures(&line, &l->looks[i].sample, gpus);
+            add_cells(&line, &l->looks[i].sample, later, gpus);
         add_line(s, &out, &line);
     }
     screen_out(s->screen, "%s", strbuf_cstr(&out));

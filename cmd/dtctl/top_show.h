@@ -12,7 +12,8 @@ struct top_look {
     const struct node_look *looks; // one for each of them
     const struct newest_metrics *metrics;
     const char *state, *reason;
-    size_t going; // nodes whose agents work
+    size_t going;  // nodes whose agents work, as far as known
+    size_t silent; // of these: whose agents do not answer
     int ranks_running, round, restarts;
     int64_t elapsed_ms, cost_mils; // cost -1: not known, or machines cost nothing
 };

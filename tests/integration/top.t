@@ -58,6 +58,10 @@ for n in top["nodes"]:
     assert s["gpu_percent"] == [40, 60] and s["gpu_memory_mib"] == [1000, 3000], n
 ' "$out"
 run answer NODE '' NODE '' NODE '\x03' -- dtctl top --every 100ms
+like "$out" 'NODE +STATE +CPU +MEMORY +BUSY +GPU MEMORY +DISK FREE' \
+    'a terminal of 80 columns has the columns that fit'
+unlike "$out" 'RECEIVED|WRITTEN' '  and no part of others'
+ok 'nodes are connected once' test "$(grep -o 'connect ' <<<"$out" | wc -l)" -le 2
 is "$status" 130 'Ctrl-C ends it with 130'
 ok 'a terminal shows each table in place of the last one' \
     test "$(grep -o -F -- "$home" <<<"$out" | wc -l)" -ge 3
@@ -152,6 +156,8 @@ while True:
 kill -STOP "$agent"
 run top --once
 like "$out" 'node0 +running +its agent does not answer' 'the row of a silent agent says so'
+like "$out" '^run c-[^ ]* +running, 0 ranks on 1 of 1 nodes, [^,]*, 1 without an answer' \
+    'the head counts no ranks of a silent agent'
 is "$status" 0 'a silent agent is no failure of its node'
 # More clients than its socket has room for.
 python3 -c '

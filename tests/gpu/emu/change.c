@@ -67,7 +67,7 @@ static u32 group_of(struct ptx_module *m, struct ptx_kernel *k, const struct ins
         if (m->group[n].k == k && m->group[n].kind == kind &&
             memcmp(&m->group[n].source, &g.source, sizeof g.source) == 0)
             return n;
-    if (m->n_groups == m->groups_cap) {
+    if (!m->group || m->n_groups == m->groups_cap) {
         m->groups_cap = m->groups_cap ? 2 * m->groups_cap : 256;
         m->group = realloc(m->group, m->groups_cap * sizeof *m->group);
         if (!m->group)
