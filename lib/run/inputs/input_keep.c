@@ -161,7 +161,7 @@ static int read_list(struct run_start *l, const struct run_start_input *in, cons
 
 int input_keep_take(struct run_start *l, struct run_start_input *in, bool folder, struct err *e) {
     const struct json *record;
-    struct manifest *old;
+    struct manifest *old = NULL;
     struct run r;
     char hex[HASH_HEX_BYTES];
     if (in->config->on_change != CONFIG_CHANGE_KEEP)
@@ -182,6 +182,7 @@ int input_keep_take(struct run_start *l, struct run_start_input *in, bool folder
                        r.id, in->name);
     if (read_list(l, in, &r, &old, e) < 0)
         return -1;
+    must(old);
     if (!in->remote)
         find_sources(l->context->arena, old, in->manifest);
     manifest_free(in->manifest);

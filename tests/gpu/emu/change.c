@@ -63,7 +63,7 @@ static enum kind kind_of(const struct ptx_kernel *k, const struct insn *i) {
 static u32 group_of(struct ptx_module *m, struct ptx_kernel *k, const struct insn *i,
                     enum kind kind) {
     struct change_group g = {k, i->source, kind, i};
-    for (u32 n = 0; n < m->n_groups && kind != K_WAIT; n++)
+    for (u32 n = 0; m->group && n < m->n_groups && kind != K_WAIT; n++)
         if (m->group[n].k == k && m->group[n].kind == kind &&
             memcmp(&m->group[n].source, &g.source, sizeof g.source) == 0)
             return n;
