@@ -7,6 +7,8 @@ GPU=$BUILD/gpu
 [ -x "$BIN/dttrain-cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
 [ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
 # Nodes count their GPUs in a folder of the kernel's driver.
+[ "${NAMESPACES-}" = yes ] || # tests/run has made some
+    skip_all 'it would mount a folder over /proc of this machine (try: make test T=doctor)'
 { mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/{0,1}; } 2>/dev/null ||
     skip_all 'a folder of /proc cannot be replaced here: no namespace of mounts'
 
