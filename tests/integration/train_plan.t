@@ -70,6 +70,17 @@ beside 2 train.model=mlp train.zero=true train.wire=bf16
 beside 2 train.model=resnet18 train.local_steps=4
 beside 2 train.model=resnet18 train.pipeline=2
 
+# wire WIRE: bytes of transit, and half of the bytes of the parameters
+wire() {
+    dttrain --plan --ranks 2 --json --set train.model=mlp --set "train.wire=$1" 2>/dev/null |
+        python3 -c 'import json, sys
+memory = json.load(sys.stdin)["ranks"][0]["memory_bytes"]
+print(memory["transit"], memory["parameters"] // 2)'
+}
+read -r plain half <<<"$(wire f32)"
+read -r narrow _ <<<"$(wire bf16)"
+is $((narrow - plain)) "$half" 'gradients in bfloat16 on the wire take two bytes for each parameter'
+
 # ---- as text ------------------------------------------------------------------------------------
 run dttrain --plan --ranks 4 --ranks-per-node 2 --network 1 --set train.model=mlp \
     --set train.pipeline=2
