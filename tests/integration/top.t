@@ -80,6 +80,8 @@ rm .dtctl/default/nodes/node1 && mv aside .dtctl/default/nodes/node1
 top --json >looks 2>&1 &
 watcher=$!
 ok 'top repeats its looks' wait_for 30 grep -q '"nodes_going":2' looks
+sampled() { [ "$(wc -l <".dtctl/default/nodes/node1/runs/$(run_of a)/samples.jsonl")" -ge 3 ]; }
+ok 'a node takes one sample after the other' wait_for 30 sampled
 touch go
 wait "$watcher"
 is $? 0 'top ends with the run'
