@@ -68,21 +68,26 @@ static void add_mark(struct line_times *t, struct log *l, int64_t ms, uint64_t b
     l->marks[l->count++] = (struct mark){ms, bytes};
 }
 
-void line_times_take(struct line_times *t, const struct follow_file *file, const char *line,
-                     size_t len) {
+bool line_times_read(const char *line, size_t len, struct line_times_sizes *x) {
     char text[96];
-    long long ms;
-    unsigned long long out, err;
+    long long ms, out, err;
     if (len >= sizeof text)
-        return;
+        return false;
     memcpy(text, line, len);
     text[len] = '\0';
-    if (sscanf(text, "%lld %llu %llu", &ms, &out, &err) != 3 || ms <= 0)
-        return;
-    struct line_times_worker *w = worker_of(t, file);
+    if (sscanf(text, "%lld %lld %lld", &ms, &out, &err) != 3 || ms <= 0 || out < 0 || err < 0)
+        return false;
+    *x = (struct line_times_sizes){ms, (uint64_t)out, (uint64_t)err};
+    return true;
+}
+
+void line_times_take(struct line_times *t, const struct follow_file *file, const char *line,
+                     size_t len) {
+    struct line_times_sizes x;
+    struct line_times_worker *w = line_times_read(line, len, &x) ? worker_of(t, file) : NULL;
     if (w) {
-        add_mark(t, &w->logs[0], ms, out);
-        add_mark(t, &w->logs[1], ms, err);
+        add_mark(t, &w->logs[0], x.ms, x.out);
+        add_mark(t, &w->logs[1], x.ms, x.err);
     }
 }
 

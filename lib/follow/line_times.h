@@ -12,6 +12,7 @@
 
 #include "protocol/follow_record.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,13 @@ struct line_times { // zeroed: of a node without lines
     struct line_times_worker *newest;
     size_t workers, marks;
 };
+
+// A line of log-times.
+struct line_times_sizes {
+    int64_t ms;        // wall clock of the node
+    uint64_t out, err; // bytes of stdout and stderr then
+};
+bool line_times_read(const char *line, size_t len, struct line_times_sizes *out);
 
 void line_times_fini(struct line_times *t);
 void line_times_take(struct line_times *t, const struct follow_file *file, const char *line,

@@ -3,6 +3,7 @@
 #include "follow/log_since.h"
 
 #include "base/str.h"
+#include "follow/line_times.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,13 +110,8 @@ static struct log_since_mark *find(const struct log_since *l, size_t node,
 
 void log_since_take(struct log_since *l, size_t node, const struct follow_file *file,
                     const char *line, size_t len) {
-    char text[96];
-    long long ms, out, err;
-    if (!l->ms || len >= sizeof text)
-        return;
-    memcpy(text, line, len);
-    text[len] = '\0';
-    if (sscanf(text, "%lld %lld %lld", &ms, &out, &err) != 3 || ms > l->ms || out < 0 || err < 0)
+    struct line_times_sizes x;
+    if (!l->ms || !line_times_read(line, len, &x) || x.ms > l->ms)
         return;
     struct log_since_mark *m = find(l, node, file);
     if (!m) {
@@ -123,8 +119,8 @@ void log_since_take(struct log_since *l, size_t node, const struct follow_file *
         *m = (struct log_since_mark){node, file->attempt, file->local_rank, {0}, l->marks};
         l->marks = m;
     }
-    m->before[0] = (uint64_t)out > m->before[0] ? (uint64_t)out : m->before[0];
-    m->before[1] = (uint64_t)err > m->before[1] ? (uint64_t)err : m->before[1];
+    m->before[0] = x.out > m->before[0] ? x.out : m->before[0];
+    m->before[1] = x.err > m->before[1] ? x.err : m->before[1];
 }
 
 bool log_since_hides(const struct log_since *l, size_t node, const struct follow_file *file,
