@@ -66,6 +66,7 @@ struct run_start_input {
     const struct config_input *config;
     const char *run;             // the earlier run that it is from; NULL: none
     const char *changed_since;   // the task's last run, which had other content; NULL
+    const char *same_as;         // the task's last run, which had the same content; NULL
     const char *kept;            // the run whose content it has, by on_change = keep; NULL
     bool is_folder;              // the source
     const char *const *ignore;   // patterns of files to leave out; NULL: none

@@ -14,9 +14,9 @@
 
 // ---- lists --------------------------------------------------------------------------------------
 
-static const char *list_path(const struct run_start *l, const struct run *r, const char *name) {
+static const char *list_path(const struct run_start *l, const char *run, const char *name) {
     const struct cluster *c = &l->context->cluster;
-    return file_join(c->arena, run_path(c, r, "inputs"), name);
+    return file_join(c->arena, file_join(c->arena, cluster_run_dir(c, run), "inputs"), name);
 }
 
 // The newest run of the task with a list of the input, and the input's record. 0: there is none.
@@ -27,7 +27,7 @@ static int find_before(struct run_start *l, const char *name, struct run *r,
         return -1;
     while (run_walk_next(&walk, r))
         if (strcmp(r->name, l->run.name) == 0 && strcmp(r->id, l->run.id) != 0 &&
-            file_exists(list_path(l, r, name)) &&
+            file_exists(list_path(l, r->id, name)) &&
             (*record = input_record_before(l, r, name)) != NULL)
             return 1;
     return 0;
@@ -86,16 +86,8 @@ static bool fits(const struct run_start_input *in) {
 
 // Runs with the same content share a file.
 static int save(struct run_start *l, struct run_start_input *in, struct err *e) {
-    const char *path = list_path(l, &l->run, in->name);
-    const struct json *record;
-    char hex[HASH_HEX_BYTES];
-    struct run r;
-    int found = find_before(l, in->name, &r, &record, e);
-    if (found < 0)
-        return -1;
-    hash_hex(hex, in->digest);
-    if (found && !in->remote && str_eq(json_get_str(record, "digest", ""), hex) &&
-        link(list_path(l, &r, in->name), path) == 0)
+    const char *path = list_path(l, l->run.id, in->name);
+    if (in->same_as && !in->remote && link(list_path(l, in->same_as, in->name), path) == 0)
         return 0;
     struct manifest *m = delivered(l, in, e);
     if (!m)
@@ -148,7 +140,7 @@ static void find_sources(struct arena *a, struct manifest *old, const struct man
 
 static int read_list(struct run_start *l, const struct run_start_input *in, const struct run *r,
                      struct manifest **out, struct err *e) {
-    const char *path = list_path(l, r, in->name);
+    const char *path = list_path(l, r->id, in->name);
     struct arena a = {0};
     char *text;
     size_t len;

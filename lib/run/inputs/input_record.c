@@ -106,7 +106,9 @@ static int compare(struct run_start *l, const struct run *before, const struct j
         const struct json *record = find(inputs, in->name);
         const char *old = record ? json_get_str(record, "digest", NULL) : NULL;
         hash_hex(hex, in->digest);
-        if (!old || in->kept || strcmp(old, hex) == 0)
+        if (old && strcmp(old, hex) == 0)
+            in->same_as = before->id;
+        if (!old || in->kept || in->same_as)
             continue;
         in->changed_since = before->id;
         if (in->config->on_change == CONFIG_CHANGE_REFUSE)
