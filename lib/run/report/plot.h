@@ -56,7 +56,5 @@ void plot_add(struct plot_set *s, size_t plot, size_t run, int64_t place, int64_
 // All plots, at most bytes_max: first the columns get fewer, then plots are left out and counted.
 // Several runs have a colour each, else places have, the same one in all plots.
 void plot_set_svg(struct plot_set *s, size_t runs, size_t bytes_max, struct strbuf *out);
-// "hsl(…)" of one of several.
-const char *plot_colour(char out[32], size_t i, size_t count);
 
 #endif

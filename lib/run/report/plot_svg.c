@@ -31,12 +31,6 @@ struct view {
     enum plot_unit unit;
 };
 
-const char *plot_colour(char out[32], size_t i, size_t count) {
-    size_t hue = count ? i * 360 / count : 0;
-    snprintf(out, 32, "hsl(%zu,70%%,%d%%)", (hue + 210) % 360, i % 2 ? 55 : 42);
-    return out;
-}
-
 // ---- coordinates --------------------------------------------------------------------------------
 
 static int clamp(double at, int max) {
@@ -198,22 +192,27 @@ static void add_curve(struct strbuf *out, const struct view *v, const struct cur
         add_point(out, v, last);
 }
 
-static size_t colour_of(const struct plot_curve *c) {
-    return c->place > 0 ? (size_t)c->place : 0;
+// "hsl(…)" of its run, or of its place where there is one run.
+static const char *colour_of(char out[32], const struct plot_set *s, const struct plot_curve *c,
+                             size_t runs) {
+    size_t i = runs > 1 ? c->run : c->place > 0 ? (size_t)c->place : 0;
+    size_t count = runs > 1 ? runs : s->place_count, hue = count ? i * 360 / count : 0;
+    snprintf(out, 32, "hsl(%zu,70%%,%d%%)", (hue + 210) % 360, i % 2 ? 55 : 42);
+    return out;
 }
 
 static void add_legend(struct strbuf *out, const struct plot_set *s, const struct plot *p,
-                       size_t colours, bool by_run) {
+                       size_t runs) {
+    bool by_run = runs > 1;
     char colour[32];
     if (p->count == 1 && !by_run && p->curves[0].place < 0)
         return;
     strbuf_adds(out, "<figcaption>");
     for (size_t i = 0; i < p->count && i < NAMED_MAX; i++) {
-        size_t at = by_run ? p->curves[i].run : colour_of(&p->curves[i]);
         strbuf_addf(out,
                     "<span><svg class=\"key\" viewBox=\"0 0 10 10\"><rect width=\"10\" "
                     "height=\"10\" fill=\"%s\"/></svg> ",
-                    plot_colour(colour, at, colours));
+                    colour_of(colour, s, &p->curves[i], runs));
         add_label_of(out, s, &p->curves[i], by_run);
         strbuf_adds(out, "</span> ");
     }
@@ -248,7 +247,6 @@ static void add_plot(struct strbuf *out, const struct plot_set *s, struct plot *
     static const char *const axes[] = {"by step", "by time since the run was made",
                                        "by number of the value"};
     bool by_run = runs > 1;
-    size_t colours = by_run ? runs : s->place_count;
     char colour[32];
     struct view v;
     strbuf_adds(out, "<figure><h3>");
@@ -267,9 +265,8 @@ static void add_plot(struct strbuf *out, const struct plot_set *s, struct plot *
             if (c->count == 0)
                 continue;
             curve_reduce(c, columns);
-            strbuf_addf(
-                out, "<polyline stroke=\"%s\" points=\"",
-                plot_colour(colour, by_run ? p->curves[i].run : colour_of(&p->curves[i]), colours));
+            strbuf_addf(out, "<polyline stroke=\"%s\" points=\"",
+                        colour_of(colour, s, &p->curves[i], runs));
             add_curve(out, &v, c);
             strbuf_adds(out, "\"><title>");
             add_label_of(out, s, &p->curves[i], by_run);
@@ -277,7 +274,7 @@ static void add_plot(struct strbuf *out, const struct plot_set *s, struct plot *
         }
         strbuf_adds(out, "</g></svg>");
     }
-    add_legend(out, s, p, colours, by_run);
+    add_legend(out, s, p, runs);
     add_bad(out, p);
     strbuf_adds(out, "</figure>\n");
 }

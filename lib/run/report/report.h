@@ -67,6 +67,12 @@ struct report_run {
     int64_t cost_mils;          // -1: not known
 };
 
+// The rank of one run that is slower than the others, by the time between its values.
+struct report_slow {
+    const char *metric; // NULL: none is
+    int64_t rank;
+    double ms, median_ms;
+};
 struct report_page {
     struct context *context;
     struct compare_run *compared; // one for each run
@@ -74,6 +80,7 @@ struct report_page {
     size_t count, wanted; // runs that are loaded; all
     struct plot_set series[REPORT_SOURCES_MAX];
     size_t series_count;
+    struct report_slow slow;
 };
 
 void report_init(struct report_page *p, struct context *s, size_t runs);
@@ -105,13 +112,8 @@ double report_productive(const struct report_run *r, bool *exact);
 void report_series_init(struct report_page *p);
 void report_series_load(struct report_page *p, size_t run);
 
-// The rank that is slower than the others, by the time between its values. False: none is.
-struct report_slow {
-    const char *metric;
-    int64_t rank;
-    double ms, median_ms;
-};
-bool report_find_slow(const struct report_page *p, struct report_slow *out);
+// Sets p->slow.
+void report_find_slow(struct report_page *p);
 void report_hints(const struct report_page *p, const struct report_run *r, struct strbuf *out);
 
 #endif

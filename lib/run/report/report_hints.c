@@ -29,8 +29,8 @@ static bool came_during_run(const struct report_page *p, const struct curve *c) 
     return 2 * (c->last_place - c->first_place) >= report_running_ms(&p->runs[0]);
 }
 
-bool report_find_slow(const struct report_page *p, struct report_slow *out) {
-    *out = (struct report_slow){0};
+void report_find_slow(struct report_page *p) {
+    struct report_slow *out = &p->slow;
     for (size_t i = 0; p->count == 1 && i < p->series[0].count; i++) {
         const struct plot *x = &p->series[0].plots[i];
         if (x->axis != PLOT_TIME || x->count < 2)
@@ -54,7 +54,6 @@ bool report_find_slow(const struct report_page *p, struct report_slow *out) {
             slow.ms * out->median_ms >= out->ms * slow.median_ms)
             *out = slow;
     }
-    return out->metric != NULL;
 }
 
 // Of the time of the steps.
@@ -86,17 +85,17 @@ static void hint_comm(const struct report_page *p, const struct report_run *r, s
 }
 
 static void hint_slow(const struct report_page *p, const struct report_run *r, struct strbuf *out) {
-    struct report_slow slow;
+    const struct report_slow *slow = &p->slow;
     (void)r;
-    if (!report_find_slow(p, &slow))
+    if (!slow->metric)
         return;
-    strbuf_addf(out, "Rank %lld takes %.3g s from one value of ", (long long)slow.rank,
-                slow.ms / 1000);
-    html_cut(out, slow.metric, 100);
+    strbuf_addf(out, "Rank %lld takes %.3g s from one value of ", (long long)slow->rank,
+                slow->ms / 1000);
+    html_cut(out, slow->metric, 100);
     strbuf_addf(out,
                 " to the next, the median of the ranks is %.3g s. Try dtctl doctor, and compare "
                 "the node of that rank and its share of the data with the others.",
-                slow.median_ms / 1000);
+                slow->median_ms / 1000);
 }
 
 static void hint_repeated(const struct report_page *p, const struct report_run *r,

@@ -157,7 +157,7 @@ static void add_facts(struct strbuf *out, const struct report_page *p, const str
     struct arena *a = p->context->arena;
     const struct compare_run *c = r->run;
     struct html_table t;
-    struct report_slow slow;
+    const struct report_slow *slow = &p->slow;
     char when[CLOCK_ISO_BYTES], money[STR_MONEY_BYTES_MAX];
     html_table_open(&t, out, FACTS_BYTES_MAX, (const char *[]){"what", "value"}, 2);
     add_fact(&t, "task", c->run.name);
@@ -176,11 +176,11 @@ static void add_facts(struct strbuf *out, const struct report_page *p, const str
     for (size_t i = 0; i < COMPARE_RESULTS; i++)
         if (isfinite(c->results[i]))
             add_fact(&t, compare_results[i].name, arena_printf(a, "%.6g", c->results[i]));
-    if (report_find_slow(p, &slow))
-        add_fact(
-            &t, "slowest rank",
-            arena_printf(a, "%lld: %.3g s between two values of %.100s, median of the ranks %.3g s",
-                         (long long)slow.rank, slow.ms / 1000, slow.metric, slow.median_ms / 1000));
+    if (slow->metric)
+        add_fact(&t, "slowest rank",
+                 arena_printf(
+                     a, "%lld: %.3g s between two values of %.100s, median of the ranks %.3g s",
+                     (long long)slow->rank, slow->ms / 1000, slow->metric, slow->median_ms / 1000));
     add_fact(&t, "versions",
              arena_printf(a, "run by dtctl %s, page by dtctl %s%s%s",
                           c->run.version && c->run.version[0] ? c->run.version : "(not recorded)",
@@ -382,8 +382,10 @@ static void add_runs(struct strbuf *out, const struct report_page *p) {
 // All plots by time have the same axis. A node's clock may be wrong: it ends with the last run.
 static void share_time(struct report_page *p) {
     int64_t end = 0, last = 0;
-    for (size_t i = 0; i < p->count; i++)
-        last = report_whole_ms(&p->runs[i]) > last ? report_whole_ms(&p->runs[i]) : last;
+    for (size_t i = 0; i < p->count; i++) {
+        int64_t ms = report_whole_ms(&p->runs[i]);
+        last = ms > last ? ms : last;
+    }
     for (size_t i = 0; i < p->series_count; i++)
         end = p->series[i].time_end > end ? p->series[i].time_end : end;
     for (size_t i = 0; i < p->series_count; i++)
@@ -404,6 +406,7 @@ void report_write(struct report_page *p, const char *version, const struct side_
     struct strbuf after = {0};
     if (p->count == 1) {
         const struct report_run *r = &p->runs[0];
+        report_find_slow(p);
         add_title(out, r->run->run.id);
         add_verdict(out, r);
         report_hints(p, r, out);
