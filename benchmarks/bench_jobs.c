@@ -99,7 +99,7 @@ static double match_all(struct metric_set *set, const char *text, size_t len) {
     double sum = 0, began = cpu_s();
     for (const char *line = text, *end; line < text + len; line = end + 1) {
         end = memchr(line, '\n', (size_t)(text + len - line));
-        metrics_match(set, line, (size_t)(end - line), on_value, &sum);
+        metrics_match(set, 0, line, (size_t)(end - line), on_value, &sum);
     }
     return cpu_s() - began;
 }
@@ -139,7 +139,7 @@ static void hostile(void) {
         die("an expression");
     for (int i = 0; i < HOSTILE_LINES; i++) {
         double began = cpu_s();
-        metrics_match(set, line, sizeof line, on_value, &sum);
+        metrics_match(set, 0, line, sizeof line, on_value, &sum);
         double took = cpu_s() - began;
         searched += took > 1e-4;
         most = took > most ? took : most;

@@ -90,7 +90,7 @@ static void take_worker_line(struct follow_node *n, const struct mirror_file *fi
     if (f->metrics.count)
         at.time_ms = line_times_of(&n->times, from, file->at - file->begin, clock_wall_ms());
     if (file->part != MIRROR_PARTIAL)
-        metrics_match(&f->metrics, line, len, on_metric, &at);
+        metrics_match(&f->metrics, rank, line, len, on_metric, &at);
     if (rank == 0 && file->ours && file->part == MIRROR_LINE)
         metrics_count_line(&f->metrics, line, len, file->at <= len + 1);
     if (log_since_hides(&f->since, n->index, from, file->at))

@@ -33,14 +33,19 @@ static void note_overrun(struct metric *m) {
                  "metric=%s given_up_after=%d", m->name, METRIC_OVERRUNS_MAX);
 }
 
-static void note_value(struct metric *m, double value) {
+// A rank that is not known, -1, comes behind all others.
+static void note_value(struct metric *m, int rank, double value) {
     m->matched = true;
     if (!isfinite(value))
         return;
-    m->first = m->count ? m->first : value;
+    bool is_lower = m->count == 0 || (unsigned)rank < (unsigned)m->rank;
+    if (is_lower)
+        m->first = value;
+    if (is_lower || rank == m->rank)
+        m->last = value;
+    m->rank = is_lower ? rank : m->rank;
     m->min = m->count ? fmin(m->min, value) : value;
     m->max = m->count ? fmax(m->max, value) : value;
-    m->last = value;
     m->count++;
 }
 
@@ -50,7 +55,8 @@ static bool may_match(const struct metric *m, const struct metric_pairs *pairs, 
                                    memmem(line, len, m->literal, m->literal_len));
 }
 
-void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx) {
+void metrics_match(struct metric_set *set, int rank, const char *line, size_t len, metric_cb *cb,
+                   void *ctx) {
     if (len > METRIC_LINE_BYTES_MAX)
         len = METRIC_LINE_BYTES_MAX;
     struct metric_pairs pairs;
@@ -63,7 +69,7 @@ void metrics_match(struct metric_set *set, const char *line, size_t len, metric_
         switch (metric_regex_find(&m->expression, line, len, &value)) {
         case METRIC_NONE: break;
         case METRIC_FOUND:
-            note_value(m, value);
+            note_value(m, rank, value);
             cb(ctx, m, value);
             break;
         case METRIC_OVERRUN: note_overrun(m); break;

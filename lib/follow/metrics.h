@@ -3,7 +3,7 @@
 // number.
 //
 //     metrics_add(&set, "loss", "Loss ([0-9.]+)", e);
-//     metrics_match(&set, line, len, on_value, ctx); // once for each metric that matches
+//     metrics_match(&set, rank, line, len, on_value, ctx); // once for each metric that matches
 //
 // conf/metric_regex.h describes names and expressions. The caller owns the set: metrics_fini
 // frees the compiled expressions.
@@ -29,7 +29,9 @@ struct metric {
     struct metric_regex expression;
     char literal[METRIC_LITERAL_BYTES_MAX]; // a line without it is not searched
     size_t literal_len;
-    double first, last, min, max;
+    double first, last; // of the lowest rank that has printed a value
+    double min, max;    // of all ranks
+    int rank;           // that of first and last
     uint64_t count;
     bool matched; // also a value that is no finite number
     int overruns; // lines that were skipped because the search reached a limit
@@ -47,9 +49,11 @@ typedef void metric_cb(void *ctx, const struct metric *m, double value);
 int metrics_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
                 struct err *e);
 void metrics_fini(struct metric_set *set);
-// Matches one line without its newline. Updates the figures of each metric that matched, then calls
-// cb. Logs the first line on which an expression exceeds the match limit.
-void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
+// Matches one line of a rank, without its newline; -1: its rank is not known. Updates the figures
+// of each metric that matched, then calls cb. Logs the first line on which an expression exceeds
+// the match limit.
+void metrics_match(struct metric_set *set, int rank, const char *line, size_t len, metric_cb *cb,
+                   void *ctx);
 // Counts a line of rank 0 after its match. The last one that counts logs a warning with the metrics
 // that no line has matched yet. is_first: nothing is in front of the line in its file. Where the
 // first line is not, an earlier one may have matched, and nothing is counted.

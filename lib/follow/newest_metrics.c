@@ -34,7 +34,7 @@ void newest_metrics_lines(struct newest_metrics *m, const char *text, size_t len
         if (*p != '\n' && *p != '\r')
             continue;
         if (p > line)
-            metrics_match(&m->set, line, (size_t)(p - line), ignore_value, NULL);
+            metrics_match(&m->set, 0, line, (size_t)(p - line), ignore_value, NULL);
         line = p + 1;
     }
 }

@@ -82,12 +82,13 @@ static void add(struct metric_figures *f, struct metric_figure *m, double value,
                 const struct json *line, bool is_record) {
     int64_t step = is_record ? place_of(line, "step") : -1;
     int64_t epoch = is_record ? place_of(line, "epoch") : -1;
+    int64_t rank = place_of(line, "rank");
     if (f->on_value) {
         struct metric_value v = {.metric = (size_t)(m - f->items),
                                  .time_ms = is_record ? -1 : place_of(line, "time_ms"),
                                  .step = step,
                                  .epoch = epoch,
-                                 .rank = place_of(line, "rank"),
+                                 .rank = rank,
                                  .value = value};
         f->on_value(f->ctx, f, &v);
     }
@@ -95,9 +96,13 @@ static void add(struct metric_figures *f, struct metric_figure *m, double value,
         m->not_finite++;
         return;
     }
-    m->last = (struct metric_point){value, ++m->count, step, epoch};
-    m->min = m->count == 1 || value < m->min.value ? m->last : m->min;
-    m->max = m->count == 1 || value > m->max.value ? m->last : m->max;
+    struct metric_point point = {value, ++m->count, step, epoch};
+    if (m->count == 1 || (uint64_t)rank <= (uint64_t)m->rank) {
+        m->last = point;
+        m->rank = rank;
+    }
+    m->min = m->count == 1 || value < m->min.value ? point : m->min;
+    m->max = m->count == 1 || value > m->max.value ? point : m->max;
 }
 
 static bool is_place(const char *member) {

@@ -28,7 +28,7 @@ static void finds(const char *regex, const char *line, double want) {
     struct err e = {0};
     struct seen s = {0};
     if (ok(metrics_add(set, &a, "m", regex, &e) == 0, "'%s' compiles %s", regex, e.text)) {
-        metrics_match(set, line, strlen(line), on_value, &s);
+        metrics_match(set, 0, line, strlen(line), on_value, &s);
         is_int(s.count, 1, "'%s' matches '%s'", regex, line);
         near(s.last, want, 1e-12, "'%s' has its value", line);
     }
@@ -56,18 +56,29 @@ static void figures(void) {
     metrics_add(set, &a, "acc", "Acc@1 ([0-9.]+)", &e);
     const char *lines[] = {"Loss 2.5 Acc@1 10.0", "Loss 0.5", "nothing", "Loss nan", "Loss 1.5"};
     for (size_t i = 0; i < 5; i++)
-        metrics_match(set, lines[i], strlen(lines[i]), on_value, &s);
+        metrics_match(set, 1, lines[i], strlen(lines[i]), on_value, &s);
     is_int(s.count, 5, "each metric of a line is reported, also nan");
     is_uint(set->metrics[0].count, 3, "finite values count");
     near(set->metrics[0].first, 2.5, 0, "the first value is kept");
     near(set->metrics[0].last, 1.5, 0, "the last value is kept");
     near(set->metrics[0].min, 0.5, 0, "the minimum is kept");
     near(set->metrics[0].max, 2.5, 0, "the maximum is kept");
+    const struct {
+        int rank;
+        const char *line;
+    } ranks[] = {{-1, "Loss 9"}, {2, "Loss 3"},   {0, "Loss 0.8"},
+                 {1, "Loss 4"},  {0, "Loss 0.7"}, {1, "Loss 0.1"}};
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
+        metrics_match(set, ranks[i].rank, ranks[i].line, strlen(ranks[i].line), on_value, &s);
+    near(set->metrics[0].first, 0.8, 0, "the first value is that of the lowest rank");
+    near(set->metrics[0].last, 0.7, 0, "the last value is that of the lowest rank");
+    near(set->metrics[0].min, 0.1, 0, "the minimum is that of all ranks");
+    near(set->metrics[0].max, 9, 0, "the maximum is that of all ranks");
     char *long_line = arena_new(&a, char, 100000);
     memset(long_line, 'x', 99999);
     memcpy(long_line + 90000, "Loss 7", 6);
     s.count = 0;
-    metrics_match(set, long_line, 99999, on_value, &s);
+    metrics_match(set, 0, long_line, 99999, on_value, &s);
     is_int(s.count, 0, "beyond the limit of a line nothing is looked at");
     metrics_fini(set);
     arena_fini(&a);
@@ -169,7 +180,7 @@ static void overruns(void) {
         logged[0] = 0;
         for (int n = 0; n < 2 * METRIC_OVERRUNS_MAX; n++) {
             int64_t began = clock_cpu_ns();
-            metrics_match(set, line, strlen(line), on_value, &s);
+            metrics_match(set, 0, line, strlen(line), on_value, &s);
             int64_t took = clock_cpu_ns() - began;
             longest = took > longest ? took : longest;
         }
@@ -203,7 +214,7 @@ static const char *warned_after(int lines, int first, bool from_start) {
     for (int i = 0; i < lines; i++) {
         const char *line =
             arena_printf(&a, "step %d%s%s", i, i == first ? " loss=5" : "", i == 5 ? "\x1b" : "");
-        metrics_match(set, line, strlen(line), on_value, &s);
+        metrics_match(set, 0, line, strlen(line), on_value, &s);
         metrics_count_line(set, line, strlen(line), from_start && i == 0);
     }
     metrics_fini(set);

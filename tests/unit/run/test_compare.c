@@ -123,6 +123,18 @@ static void test_lines(void) {
     metric_figures_end(&f);
 }
 
+static void test_ranks(void) {
+    struct metric_figures f;
+    metric_figures_init(&f, &a, NULL);
+    take(&f, "{\"rank\":1,\"name\":\"loss\",\"value\":4}", true);
+    take(&f, "{\"rank\":0,\"name\":\"loss\",\"value\":2}", true);
+    take(&f, "{\"rank\":1,\"name\":\"loss\",\"value\":1}", true);
+    const struct metric_figure *m = metric_figures_find(&f, "loss");
+    ok(m && m->last.number == 2, "the last value is that of the lowest rank");
+    ok(m && m->min.number == 3 && m->max.number == 1, "the ends are those of all ranks");
+    metric_figures_end(&f);
+}
+
 static void test_bounds(void) {
     struct option_list wanted = {.items = (const char *[]){"m3"}, .count = 1};
     struct metric_figures f;
@@ -149,6 +161,7 @@ int main(void) {
     test_inputs();
     test_rows();
     test_lines();
+    test_ranks();
     test_bounds();
     arena_fini(&a);
     return done_testing();
