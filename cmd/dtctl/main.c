@@ -134,6 +134,10 @@ static int check_arguments(struct arena *a, const struct command *c, const struc
     if (rest->count > c->args_max)
         return err_set(e, ERR_USAGE, "'%s' does not take '%s' (try: dtctl %s --help)", c->verb.name,
                        rest->args[c->args_max], c->verb.name);
+    for (size_t i = 0; i < rest->count; i++) // "$RUN" of a script, which would be the newest run
+        if (!*rest->args[i])
+            return err_set(e, ERR_USAGE, "argument %zu of '%s' is empty (is a variable not set?)",
+                           i + 1, c->verb.name);
     if (rest->dashes && !(c->marks & COMMAND_REST))
         return err_set(e, ERR_USAGE, "'%s' takes no command after '--' (try: dtctl train -- …)",
                        c->verb.name);
