@@ -139,7 +139,7 @@ NVCC ?= $(addsuffix /bin/nvcc,$(CUDA_PATH))
 CUDA_SM := 75 80 86 89 90a 100 120
 CUDA_PTX := 75 80 120
 comma := ,
-NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --no-compress \
+NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --no-compress --Werror all-warnings \
     $(foreach n,$(CUDA_SM),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
     $(foreach n,$(CUDA_PTX),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
 CUDA_READY := $(and $(CUDA_SOURCES),$(wildcard $(NVCC)),$(filter release,$(MODE)))
@@ -148,7 +148,12 @@ CUDA_OBJECTS := $(call objects,$(filter-out %/train_device_cpu.c,$(wildcard cmd/
     $(wildcard cmd/dttrain/cuda/*.c)) $(O)/cmd/dttrain/cuda/start.o \
     $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES))
 
-$(O)/fatbin/%.fatbin: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh)
+$(O)/fatbin/.flags: FORCE
+	$(Q)mkdir -p $(@D) && echo '$(NVCC_FLAGS)' > $@.new && \
+	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+$(O)/fatbin/%.fatbin: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh) \
+    $(O)/fatbin/.flags
 	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(NVCC_FLAGS) -fatbin -o $@ $<
 
 $(O)/fatbin/%.o: $(O)/fatbin/%.fatbin
@@ -206,7 +211,8 @@ EMBED += $(foreach f,$(filter-out infra/examples/% infra/root/%,$(wildcard infra
     infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/* docs/*.md)),$(f)=$(f))
 $(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) \
     lib/fleet/embedded_files.sh Makefile
-	$(call say,EMBED,$@)mkdir -p $(@D) && lib/fleet/embedded_files.sh $(@D) $(EMBED)
+	$(call say,EMBED,$@)mkdir -p $(@D) && LEVEL=$(if $(filter release,$(MODE)),19,1) \
+	    lib/fleet/embedded_files.sh $(@D) $(EMBED)
 $(O)/embed/embed.o: $(O)/embed/embed.S
 	$(Q)cd $(@D) && $(TOOL) -c -o data.o embed.S && $(TOOL) -I$(CURDIR)/lib -std=gnu11 -c -o \
 	    table.o embed.c && ld -r -o embed.o data.o table.o

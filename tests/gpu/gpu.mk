@@ -15,7 +15,9 @@ GPU_NCCL := $(call gpu_objects,tests/gpu/nccl/*.c)
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(GPU)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_LIBS := $(GPU)/libcuda.so.1 $(if $(GPU_NCCL),$(GPU)/libnccl.so.2)
 
-gpu-programs: $(if $(CUDA_READY),$(GPU)/device) $(GPU_TESTS) $(GPU_LIBS) \
+GPU_LINES := $(patsubst kernels/cuda/%.cu,$(GPU)/lines/%.ptx,$(CUDA_SOURCES))
+
+gpu-programs: $(if $(CUDA_READY),$(GPU)/device $(GPU_LINES)) $(GPU_TESTS) $(GPU_LIBS) \
     $(patsubst %,$(GPU)/test_%.san,scalar warp tensor)
 
 $(GPU)/%.o: %.c
@@ -26,6 +28,11 @@ $(GPU)/libcuda.so.1: $(GPU_EMU) $(GPU_DRIVER)
 
 $(GPU)/libnccl.so.2: $(GPU_NCCL) $(GPU)/libcuda.so.1
 	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm -ldl
+
+# The shipped kernels with places of their source, for removed.t.
+$(GPU)/lines/%.ptx: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh)
+	$(call say,NVCC,$@)mkdir -p $(@D) && $(NVCC) -std=c++17 -I. -arch=compute_80 -lineinfo -ptx \
+	    -o $@ $<
 
 # The launchers of the shipped kernels, and the plain-C backend that judges them.
 GPU_CUDA := $(call gpu_objects,kernels/cuda/*.c kernels/cpu/reference_f32.c kernels/cpu/ctx.c \

@@ -130,9 +130,9 @@ done
 # Kernel by kernel, each place that records an event or waits for one is left out in turn. Steps of
 # many parts, and many layers, take more buffers for copies than there are.
 small_shapes 80
-eights=8,8,8,8
-events=("data=$WORK/shapes80" graph=off "hidden=$eights,$eights,$eights,$eights" batch=1
-    accumulate=40 bucket_bytes=4096 eval=true)
+layers=8,8,8,8
+events=("data=$WORK/shapes80" graph=off "hidden=$layers" batch=1 accumulate=40 bucket_bytes=4096
+    eval=true)
 # outcome FOLDER: losses, parameters, and the evaluation without its time
 outcome() {
     losses "$1"

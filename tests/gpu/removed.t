@@ -5,37 +5,31 @@
 # show it. tests/gpu/needless explains the exceptions. Every barrier and wait is tried, and all
 # conditions but those of the products, of which one in EACH is: SWEEP=all in the environment tries
 # all of them, and those of sm_75; SWEEP_SEED=N others.
-cuda=$("${0%/*}/../../lib/third_party/deps" path cuda) # in the user's cache: before HOME is changed
+source "${0%/*}/shipped.sh"
 source "${0%/*}/../lib.sh"
 EACH=4
-GPU=$BUILD/gpu
 LIST=$SRC/tests/gpu/needless
-[ -n "$cuda" ] || skip_all "CUDA's compiler is not here (try: make deps)"
-command -v g++ >/dev/null || skip_all 'nvcc needs g++ (try: make setup)'
+cuda_needed
 [ "${SWEEP-}" != all ] || EACH=1
 
-# compiled SM SOURCE FOLDER [FLAG]
-compiled() {
-    mkdir -p "$3" && (cd "$SRC" && "$cuda/bin/nvcc" -std=c++17 -I. -arch="compute_$1" ${4+"$4"} \
-        -ptx -o "$WORK/$3/$2.ptx" "kernels/cuda/$2.cu")
-}
+# code FILE: without spaces, comments, and the places of the source
 # shellcheck disable=SC2016 # a pattern
-# code FILE: without the places of the source
-code() { sed -nE '/^\t\.section/q; /^\t\.(loc|file)|^\$L__tmp|^\/\//d; /./p' "$1"; }
-for file in "$SRC"/kernels/cuda/*.cu; do
-    source=${file##*/} source=${source%.cu}
-    compiled 80 "$source" good -lineinfo || bail_out "$source.cu does not compile"
-    compiled 80 "$source" shipped || bail_out "$source.cu does not compile"
-    is "$(code "good/$source.ptx" | cksum)" "$(code "shipped/$source.ptx" | cksum)" \
+code() {
+    sed -nE 's/\/\/.*//; s/[ \t]+//g; /^\.section/q; /^\.(loc|file)|^\$L__tmp/d; /./p' "$1"
+}
+shipped
+for file in ptx80/*.ptx; do
+    source=${file##*/} source=${source%.ptx}
+    is "$(code "$GPU/lines/$source.ptx" | cksum)" "$(code "$file" | cksum)" \
         "$source: places of the source do not change the code"
 done
 
 # changes EACH PROGRAM FAMILY…: one line for each change
 changes() {
-    local each=$1 program=$2 folder=${FOLDER-good} held
+    local each=$1 program=$2 folder=${FOLDER-$GPU/lines} held
     CASE_CHANGES=$each CASE_CHANGES_SEED=${SWEEP_SEED:-1} \
         "$GPU/test_cuda_$program" "$folder" "${@:3}" >report 2>report.err && held=1 || held=0
-    result $held "$folder: $program with changes" ||
+    result $held "${folder##*/}: $program with changes" ||
         diag "$(grep -A 3 '^not ok\|^Bail' report)" "$(cat report.err)"
     grep '^change ' report >>changed
 }
@@ -44,8 +38,10 @@ changes 1 layers
 changes 1 rows
 changes $EACH product
 if [ $EACH = 1 ]; then
-    mkdir old && cp good/*.ptx old
-    compiled 75 product old -lineinfo || bail_out 'product.cu does not compile for sm_75'
+    mkdir old && cp "$GPU"/lines/*.ptx old
+    (cd "$SRC" && "$cuda/bin/nvcc" -std=c++17 -I. -arch=compute_75 -lineinfo -ptx \
+        -o "$WORK/old/product.ptx" kernels/cuda/product.cu) ||
+        bail_out 'product.cu does not compile for sm_75'
     CASE_CAPABILITY=75 FOLDER=old changes 1 product gemm conv
 fi
 

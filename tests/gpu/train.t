@@ -45,7 +45,9 @@ if ! ldconfig -p | grep -q libcuda.so.1; then
 fi
 
 # ---- the same losses ----------------------------------------------------------------------------
-small=(print_every=1 threads=1 eval=false epochs=1 batch=4 train_size=80 test_size=8 seed=3 lr=0.02)
+small_shapes 20 80 120
+common=(print_every=1 threads=1 eval=false epochs=1 batch=4 seed=3 lr=0.02)
+small=("${common[@]}" "data=$WORK/shapes80")
 # same NAME BOUND KEY=VALUE…: one rank here and there
 same() {
     local name=$1 bound=$2
@@ -57,6 +59,10 @@ same() {
     ok "$name: 20 steps have the same losses" close "$name.gpu" "$name.cpu" "$bound"
 }
 same mlp 1e-4 model=mlp hidden=8
+settings "${common[@]}" train_size=12 test_size=8 batch=1 model=mlp hidden=8
+ok 'images of 32x32 on the processor' train made.cpu "$BIN/dttrain"
+ok 'images of 32x32 on the GPU' train made.gpu on_gpu "$cuda"
+ok 'images of 32x32 have the same losses' close made.gpu made.cpu 1e-4
 like "$(cat mlp.gpu/out)" 'GPU 0 is emulated \(tests only\) \(sm_80\).*driver of CUDA 13\.0' \
     'the start names the GPU and its driver'
 
@@ -68,28 +74,28 @@ hands_over() {
     while [ "$1" != -- ]; do first+=("$1") && shift; done
     shift
     second=("$@")
-    settings "${small[@]}" model=mlp hidden=8 epochs=1 train_size=20
+    settings "${common[@]}" "data=$WORK/shapes20" model=mlp hidden=8 epochs=1
     ok "$name: the first epoch" train "$name" "${first[@]}"
-    settings "${small[@]}" model=mlp hidden=8 epochs=2 train_size=20
+    settings "${common[@]}" "data=$WORK/shapes20" model=mlp hidden=8 epochs=2
     ok "$name: the second epoch" train "$name" "${second[@]}"
     like "$(cat "$name/out")" 'resuming from .*epoch 1, step 5' "$name: goes on where it was"
     ok "$name: the losses are those of one run" close "$name" whole 1e-4
 }
-settings "${small[@]}" model=mlp hidden=8 epochs=2 train_size=20
+settings "${common[@]}" "data=$WORK/shapes20" model=mlp hidden=8 epochs=2
 ok 'two epochs on the processor' train whole "$BIN/dttrain"
 hands_over to-cpu on_gpu "$cuda" -- "$BIN/dttrain"
 hands_over to-gpu "$BIN/dttrain" -- on_gpu "$cuda"
 
 # ---- two ranks ----------------------------------------------------------------------------------
-settings "${small[@]}" model=mlp hidden=8 train_size=80
+settings "${small[@]}" model=mlp hidden=8
 ok 'two ranks on processors' train two.cpu "${two[@]}" "$BIN/dttrain"
 # travel NAME BOUND KEY=VALUE…: by NCCL two ranks have the losses of two processors
 travel() {
     local name=$1 bound=$2
     shift 2
-    settings "${small[@]}" train_size=80 "$@"
+    settings "${small[@]}" "$@"
     ok "$name: two ranks train on processors" train "$name.cpu" "${two[@]}" "$BIN/dttrain"
-    settings "${small[@]}" train_size=80 "$@" collectives=nccl
+    settings "${small[@]}" "$@" collectives=nccl
     ok "$name: two ranks train by NCCL" train "$name.nccl" on_gpu "${two[@]}" "$cuda"
     like "$(cat "$name.nccl/out")" 'from GPU to GPU by NCCL 2\.28\.9 of .*libnccl' \
         "$name: the start names NCCL and its file"
@@ -99,11 +105,11 @@ travel buckets 1e-4 model=mlp hidden=32,32 bucket_bytes=4096
 travel narrow 1e-2 model=mlp hidden=8 wire=bf16
 travel zero 1e-4 model=mlp hidden=32,32 bucket_bytes=4096 zero=true
 travel local 1e-4 model=mlp hidden=32,32 bucket_bytes=4096 local_steps=3
-settings "${small[@]}" model=mlp hidden=8 train_size=80 collectives=host
+settings "${small[@]}" model=mlp hidden=8 collectives=host
 ok 'two ranks through the hosts' train two.gpu on_gpu "${two[@]}" "$cuda"
 like "$(cat two.gpu/out)" 'gradients travel through the memory of the hosts' 'the start says how'
 ok '10 steps of two ranks have the same losses' close two.gpu two.cpu 1e-4
-settings "${small[@]}" train_size=80 model=mlp hidden=32,32 bucket_bytes=4096 local_steps=3 \
+settings "${small[@]}" model=mlp hidden=32,32 bucket_bytes=4096 local_steps=3 \
     collectives=host
 ok 'local steps of two ranks through the hosts' train local.gpu on_gpu "${two[@]}" "$cuda"
 ok '10 local steps of two ranks have the same losses' close local.gpu local.cpu 1e-4
@@ -113,7 +119,7 @@ run on_gpu "${two[@]}" bash -c "$mixed" "$cuda" "${flags[@]}"
 like "$err$out" 'rank 0 computes on a GPU and rank 1 on a CPU' 'a mix of ranks is refused'
 
 # ---- what ends a run by NCCL --------------------------------------------------------------------
-settings "${small[@]}" model=mlp hidden=8 train_size=80
+settings "${small[@]}" model=mlp hidden=8
 mkdir alone && cp "$GPU/libcuda.so.1" alone
 run env LD_LIBRARY_PATH="$PWD/alone" DTTRAIN_EMULATED=1 EMU_DEVICES=2 \
     "${two[@]}" "$cuda" "${flags[@]}"
@@ -136,7 +142,8 @@ dies='if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then
     done &
 fi 2>/dev/null
 exec "$0" "$@"'
-settings "${small[@]}" model=mlp hidden=8 train_size=120 checkpoint_every_steps=2
+settings "${common[@]}" "data=$WORK/shapes120" epochs=6 model=mlp hidden=8 \
+    checkpoint_every_steps=2
 ok 'the run of a rank that was killed midway ends well' \
     train killed on_gpu "${two[@]}" --max-restarts 1 bash -c "$dies" "$cuda"
 like "$(cat killed/out)" 'resuming from .*step' 'the next attempt resumed from a checkpoint'
