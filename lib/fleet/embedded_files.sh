@@ -2,13 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # embedded_files.sh DIR NAME=PATH…: compresses each PATH into DIR and writes the table of
 # embedded_files.h to DIR/embed.S and DIR/embed.c. The output depends on names and contents only.
+# Content that DIR has is not compressed again: it takes ten seconds of a processor.
 set -euo pipefail
 dir=$1 n=0
 shift
+compress() { # PATH FILE: and FILE.of has the hash of PATH
+    local of
+    of=$(sha256sum <"$1" | cut -d' ' -f1)
+    [ "$(cat "$2.of" 2>/dev/null)" != "$of" ] || return 0
+    rm -f "$2.of"
+    zstd -q "-${LEVEL:-19}" --no-progress -f "$1" -o "$2" && echo "$of" >"$2.of"
+}
 {
     echo '    .section .rodata.embed,"a",@progbits'
     for pair; do
-        zstd -q -19 --no-progress -f "${pair#*=}" -o "$dir/$n.zst"
+        compress "${pair#*=}" "$dir/$n.zst"
         printf '    .balign 16\n    .hidden embed_data_%d\n    .globl embed_data_%d\n' $n $n
         printf 'embed_data_%d:\n    .incbin "%d.zst"\n' $n $n
         n=$((n + 1))
@@ -26,7 +34,7 @@ n=0
         path=${pair#*=}
         printf '    {"%s", embed_data_%d, %d, %d, "%s"},\n' "${pair%%=*}" $n \
             "$(stat -c %s "$dir/$n.zst")" "$(stat -c %s "$path")" \
-            "$(sha256sum <"$path" | cut -d' ' -f1)"
+            "$(cat "$dir/$n.zst.of")"
         n=$((n + 1))
     done
     echo '    {NULL, NULL, 0, 0, ""},'
