@@ -45,6 +45,12 @@ script bails 'echo "Bail out! no camera"; exit 255'
 runner tests/x/bails.t tests/x/good.t tests/x/bad.t
 is "$status:$last" '1:2 passed, 2 failed, 1 skipped' 'a script that bails out ends no other one' ||
     diag "$out"
+mkdir -p build/san
+cp tests/x/bails.t build/san/test_bails
+cp tests/x/good.t build/san/test_good
+TEST_JOBS=1 runner "$WORK"/build/san/test_{bails,good}
+is "$status:$last" '1:1 passed, 1 failed, 1 skipped' \
+    'a compiled program that bails out ends no other one' || diag "$out"
 seconds=3 runner tests/x/hang.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a script that hangs is a failure'
 

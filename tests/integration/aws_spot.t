@@ -12,9 +12,9 @@ cloud_start "$@"
 WAIT=60      # seconds for anything that takes a few on an idle machine
 MADE=300     # seconds for instances to be made
 NOTICE=16    # seconds from a notice to the end of the instance; AWS gives 120
-IMAGES=4096
+IMAGES=1024
 EVERY=20     # steps between checkpoints, where there are any between notices
-ACCURACY=30  # per cent at least, of ten classes, however few epochs a slow machine has time for
+ACCURACY=15  # per cent at least, of ten classes, however few epochs a slow machine has time for
 cloud_config spot 'nodes = 3' -- 'fallback = ["spot"]'
 cat >>dtctl.toml <<END
 [train]

@@ -23,6 +23,7 @@ import sys
 import time
 
 MAGIC = b"DTRN"
+PAUSE_S = 0.02  # between looks, so that the crowd leaves the processor to the agent
 KINDS = ["silent", "half", "drip", "random", "frame", "http", "line", "store"]
 VALIDATE, SET, CHECK, LIST_KEYS = 0, 1, 5, 17
 STORE_MAGIC = struct.pack("<BI", VALIDATE, 0x3C85F7CE)
@@ -105,6 +106,7 @@ def main():
         if len(slow) >= count and not told or total >= 4 * count and not told:
             print("ready", flush=True)
             told = True
+        time.sleep(PAUSE_S)
         for key, _ in selector.select(0.05):
             try:
                 gone = not key.fileobj.recv(65536)

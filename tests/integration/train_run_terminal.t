@@ -21,7 +21,7 @@ cat >dtctl.toml <<'END'
 [train]
 model = "mlp"
 dataset = "shapes"
-train_size = 40000
+train_size = 16000
 test_size = 500
 epochs = 2
 END

@@ -158,8 +158,8 @@ wait "$pid"
 # ---- the native trainer -------------------------------------------------------------------------
 native() {
     dtctl train --name net --set state.every=1s --set train.model=mlp --set train.dataset=shapes \
-        --set train.train_size=131072 --set train.test_size=128 --set train.threads=1 \
-        --set train.print_every=1000 --rdzv-conf "$patient" "$@"
+        --set train.train_size=2048 --set train.test_size=16 --set train.batch=1 \
+        --set train.threads=1 --set train.print_every=1000 --rdzv-conf "$patient" "$@"
 }
 native --set train.epochs=1000 >"$WORK/out/net.log" 2>&1 &
 pid=$!

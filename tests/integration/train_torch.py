@@ -188,7 +188,6 @@ def same(folder, path):
 OPTIMIZERS = {
     "sgd": lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9, nesterov=True, weight_decay=1e-4),
     "adam": lambda p, lr: torch.optim.Adam(p, lr, weight_decay=1e-4),
-    "adamw": lambda p, lr: torch.optim.AdamW(p, lr, weight_decay=0.05),
 }
 
 

@@ -27,7 +27,7 @@ mkdir imagenet
 # Learning rates are low: after that batch norm multiplies rounding errors within a few steps, in
 # PyTorch's own float against its own double as well.
 cases=("sgd 0.0000005 4 weight_decay=1e-4 momentum=0.9 nesterov=true"
-    "adam 0.0000005 4 weight_decay=1e-4" "adamw 0.000001 3 weight_decay=0.05")
+    "adam 0.0000005 4 weight_decay=1e-4") # each update of others: train_update.t
 trains=() compares=()
 for case in "${cases[@]}"; do
     read -r optimizer lr epochs rest <<<"$case"
@@ -45,7 +45,7 @@ done
 run "$PYTHON" "$helper" "${compares[@]:1}" \
     -- logits imagenet imagenet/adam/model.safetensors imagenet "$tool"
 diag "$out" "$err"
-for optimizer in sgd adam adamw; do
+for optimizer in sgd adam; do
     like "$out" "compare $optimizer.losses: good" \
         "$optimizer: every loss and the evaluation agree to 1e-4"
 done

@@ -9,7 +9,7 @@
 #include <time.h>
 
 // A turn: PAUSE_MS asleep, then BUSY_MS of a processor.
-enum { PAUSE_MS = 20, BUSY_MS = 2, LATE_MS_MIN = 3 };
+enum { PAUSE_MS = 60, BUSY_MS = 2, LATE_MS_MIN = 3 };
 
 static int64_t now_us(clockid_t clock) {
     struct timespec t;
