@@ -41,12 +41,11 @@ mkdir cut elsewhere
 cd cut || exit 1
 cloud_config cut 'nodes = 2' -- 'zones = ["us-east-1a"]'
 cloud_fault hang seconds=120
-CLOUD_PROVIDER=own cloud_run dtctl up -y >../up.out 2>&1 &
+cloud_run dtctl up -y >../up.out 2>&1 &
 up=$!
 ok 'up has started two instances' wait_for 300 running 3
 # shellcheck disable=SC2046 # one word for each process; this process namespace has no others
-kill -9 "$(pgrep -P "$up" -x dtctl || echo "$up")" $(pgrep -x terraform) \
-    $(pgrep -f "$CLOUD_OWN_PROVIDER")
+kill -9 "$(pgrep -P "$up" -x dtctl || echo "$up")" $(pgrep -x terraform)
 wait "$up" 2>/dev/null
 cloud_fault none
 cd ../elsewhere || exit 1

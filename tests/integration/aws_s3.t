@@ -111,12 +111,11 @@ mv shared.toml dtctl.toml
 # ---- killed -------------------------------------------------------------------------------------
 cd ../ann || exit 1
 cloud_fault hang seconds=120 times=1
-CLOUD_PROVIDER=own cloud_run dtctl up -y --nodes 2 >../ann.out 2>../ann.err &
+cloud_run dtctl up -y --nodes 2 >../ann.out 2>../ann.err &
 ann=$!
 ok 'a larger cluster is being made' wait_for 300 running 2
 # shellcheck disable=SC2046 # one word for each process; this process namespace has no others
-kill -9 $(pgrep -P "$ann" -x dtctl || echo "$ann") $(pgrep -x terraform) \
-    $(pgrep -f "$CLOUD_OWN_PROVIDER")
+kill -9 $(pgrep -P "$ann" -x dtctl || echo "$ann") $(pgrep -x terraform)
 wait "$ann" 2>/dev/null
 cloud_fault none
 ok 'a killed up leaves the lock' is_locked

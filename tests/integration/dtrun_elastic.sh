@@ -23,7 +23,7 @@ agent() { # WHO
 }
 elastic() { # NODES THEN WHO…: sets status_, out_ and count_ of ours and theirs
     local who pid i agents began from=$1 to=$2
-    local -A come=([theirs]=75 [ours]=200) finish=([theirs]=45 [ours]=200) # seconds; some never do
+    local -A come=([theirs]=50 [ours]=200) finish=([theirs]=30 [ours]=200) # seconds; some never do
     shift 2
     for who; do
         rm -rf "${WORK:?}/$who" && mkdir -p "$WORK/$who"

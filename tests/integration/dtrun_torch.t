@@ -16,18 +16,21 @@ export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 DTRUN_KEY=secret
 worker=$SRC/tests/integration/dtrun_torch.py
 port=$((21000 + RANDOM % 8000))
 
-one() { # CASE [FLAGS…]
-    local what=$1
-    shift
-    torch_run timeout 100 dtrun --standalone --nproc-per-node 2 "$@" "$worker" "$what"
+one() { # CASES [FLAGS…]
+    local cases
+    read -ra cases <<<"$1"
+    torch_run timeout 100 dtrun --standalone --nproc-per-node 2 "${@:2}" "$worker" "${cases[@]}"
 }
+said() { grep "^$1 " <<<"$out"; } # CASE
 
-two() { # CASE [TRY]: two agents, their output in $out sorted; static start
+two() { # CASES [TRY]: two agents, their output in $out sorted; static start
     port=$((port + 1))
     local flags=(--nnodes 2 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port "$port")
-    timeout 100 dtrun "${flags[@]}" --node-rank 1 "$worker" "$1" >two.out 2>two.err &
+    local cases
+    read -ra cases <<<"$1"
+    timeout 100 dtrun "${flags[@]}" --node-rank 1 "$worker" "${cases[@]}" >two.out 2>two.err &
     local other=$!
-    run timeout 100 dtrun "${flags[@]}" --node-rank 0 "$worker" "$1"
+    run timeout 100 dtrun "${flags[@]}" --node-rank 0 "$worker" "${cases[@]}"
     wait "$other"
     other_status=$?
     if torch_spoilt "${2-1}" two.err "$WORK/out/run.err"; then
@@ -37,20 +40,18 @@ two() { # CASE [TRY]: two agents, their output in $out sorted; static start
     out=$(sort - two.out <<<"$out")
 }
 
-one collectives
-is "$status" 0 'one agent: collectives succeed' || diag "$err"
-is "$(sort <<<"$out" | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' \
+one 'store collectives ddp'
+is "$status" 0 'one agent: all cases succeed' || diag "$err"
+is "$(said store | sort | paste -sd,)" 'store 0,store 1' 'every method of dist.TCPStore works'
+is "$(said collectives | sort | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' \
     'both ranks have the sums'
-one store
-is "$status" 0 'every method of dist.TCPStore works' || diag "$err"
-one ddp
-single=$(sort -u <<<"$out")
-is "$status $(wc -l <<<"$single")" '0 1' 'DDP: both ranks have the same weights'
-two ddp
-is "$status $other_status $out" "0 0 $single"$'\n'"$single" \
-    'two agents give the same weights as one' || diag "$err"
-two collectives
-is "$status $other_status" '0 0' 'collectives of two agents work' || diag "$err"
+single=$(said ddp | sort -u)
+is "$(wc -l <<<"$single")" 1 'DDP: both ranks have the same weights'
+two 'collectives ddp'
+is "$status $other_status" '0 0' 'two agents: all cases succeed' || diag "$err"
+is "$(said collectives | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' \
+    'collectives of two agents work'
+is "$(said ddp)" "$single"$'\n'"$single" 'two agents give the same weights as one'
 one restart --max-restarts 2
 is "$status" 0 'a rank that dies once is restarted' || diag "$err"
 is "$(sort -u <<<"$out")" 'restarted 1 2' 'a restarted rank has a fresh store'

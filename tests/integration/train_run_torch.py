@@ -22,7 +22,7 @@ rank, world = dist.get_rank(), dist.get_world_size()
 model = DistributedDataParallel(torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 generator = torch.Generator().manual_seed(rank)
-for step in range(200):
+for step in range(60):
     x = torch.randn(64, 8, generator=generator)
     y = x @ torch.arange(8.0)[:, None]
     loss = torch.nn.functional.mse_loss(model(x), y)

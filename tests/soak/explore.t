@@ -8,7 +8,7 @@ source "${0%/*}/../lib.sh"
 # shellcheck disable=SC2317 # run calls it
 explore() { "$BUILD/release/tests/tools/explore" "$@"; }
 
-per_seed=4600 seconds_of_seed=20 # sequences for each number of nodes, and what they may take
+per_seed=3400 seconds_of_seed=20 # sequences for each number of nodes, and what they may take
 first=${SOAK_SEED:-1} count=$((${SOAK_SECONDS:-20} / seconds_of_seed))
 until=$((SECONDS + ${SOAK_SECONDS:-20}))
 for ((seed = first; seed == first || seed < first + count && SECONDS < until; seed++)); do
