@@ -9,7 +9,7 @@ cloud_start "$@"
 
 # shellcheck disable=SC2317 # called through ok
 terraform_in() {
-    cloud_run "$TERRAFORM" -chdir="$WORK/tf" "$@" -no-color
+    cloud_run "${TERRAFORM##*/}" -chdir="$WORK/tf" "$@" -no-color
 }
 
 took() { # WHAT: the time since it was last asked, as a diagnostic
