@@ -21,6 +21,7 @@ static struct {
     u32 wrote_in[PTX_SHARED_MAX];        // span and lane of the last write, by byte
     u32 read_in[PTX_SHARED_MAX];         // span and lane of the last read
     u32 spans;                           // that were begun
+    u32 settled[PTX_SHARED_MAX / 4];     // by word, a span: only its lanes have read it since
 } shadow;
 enum { UNWRITTEN, WRITTEN, IN_FLIGHT };
 #define TIME_MAX ((u32)1 << 31) // that a block begins with
@@ -77,7 +78,7 @@ static void within(const struct warp *w, const char *what, u64 offset, u32 bytes
 // The checks of an access are inlined for each size, so that they take a few vector instructions.
 #define INLINED static inline __attribute__((always_inline))
 
-INLINED void settled(const char *what, u64 offset, u32 bytes) {
+INLINED void arrived(const char *what, u64 offset, u32 bytes) {
     const u8 *state = shadow.state + offset;
     u32 worst = 0;
     for (u32 n = 0; n < bytes; n++)
@@ -142,28 +143,55 @@ INLINED void no_lane_apart(const struct warp *w, const char *what, const char *d
               what, (unsigned long long)offset, did);
 }
 
+INLINED void unsettle(u64 offset, u32 bytes) {
+    for (u64 word = offset / 4; word < (offset + bytes + 3) / 4; word++)
+        shadow.settled[word] = 0;
+}
+
 INLINED void written(struct warp *w, u64 offset, u32 bytes, u32 lane, bool atomic) {
     u32 now = w->clock[w->id], me = w->span * LANE_MAX + lane;
     for (u64 n = offset; n < offset + bytes; n++) {
         shadow.wrote[n] = now;
         shadow.wrote_in[n] = me;
     }
+    unsettle(offset, bytes);
     memset(shadow.writer + offset, (u8)w->id, bytes);
     memset(shadow.state + offset, WRITTEN, bytes);
     memset(shadow.atomic + offset, atomic, bytes);
 }
 
+// Once lanes of a span have shared a word, a further read in that span changes nothing: no lane of
+// the warp has written it in the span, and no warp since.
+INLINED bool read_again(const struct warp *w, u64 offset, u32 bytes) {
+    u32 other = bytes < 4, span = w->span;
+    for (u32 n = 0; n < bytes / 4; n++)
+        other |= shadow.settled[offset / 4 + n] ^ span;
+    return !other;
+}
+
 INLINED void may_read(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    u32 unwritten = 0, now = w->clock[w->id], me = w->span * LANE_MAX + lane;
     within(w, "read", offset, bytes);
-    settled("read", offset, bytes);
-    for (u64 n = offset; n < offset + bytes; n++) {
-        unwritten |= shadow.state[n] == UNWRITTEN;
-        shadow.read[w->id][n] = now;
-        shadow.last_read[n] = shadow.last_read[n] > now ? shadow.last_read[n] : now;
-        bool shared = shadow.read_in[n] / LANE_MAX == w->span && shadow.read_in[n] != me;
-        shadow.read_in[n] = shared ? w->span * LANE_MAX + LANES : me;
+    if (read_again(w, offset, bytes))
+        return;
+    arrived("read", offset, bytes);
+    u32 *read = shadow.read[w->id] + offset, *last = shadow.last_read + offset;
+    u32 *in = shadow.read_in + offset, *settled = shadow.settled + offset / 4;
+    const u8 *state = shadow.state + offset;
+    u32 now = w->clock[w->id], span = w->span, unwritten = 0, alone = 0;
+    u32 me = span * LANE_MAX + lane, several = span * LANE_MAX + LANES;
+    for (u32 n = 0; n < bytes; n++) // a loop for each array: vector instructions
+        unwritten |= state[n] == UNWRITTEN;
+    for (u32 n = 0; n < bytes; n++)
+        read[n] = now;
+    for (u32 n = 0; n < bytes; n++)
+        last[n] = last[n] > now ? last[n] : now;
+    for (u32 n = 0; n < bytes; n++) {
+        u32 by = (in[n] / LANE_MAX == span) & (in[n] != me) ? several : me;
+        alone |= by ^ several;
+        in[n] = by;
     }
+    for (u32 n = 0; n < bytes / 4; n++)
+        settled[n] = alone ? 0 : span;
     if (unwritten)
         fault("read of %u bytes of shared memory that nobody wrote, at offset %llu", bytes,
               (unsigned long long)offset);
@@ -185,7 +213,7 @@ u8 *shared_read(struct warp *w, u64 offset, u32 bytes, u32 lane) {
 INLINED void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, u32 lane,
                        bool atomic) {
     within(w, what, offset, bytes);
-    settled(what, offset, bytes);
+    arrived(what, offset, bytes);
     no_write_unseen(w, what, offset, bytes, atomic);
     no_read_unseen(w, what, offset, bytes);
     no_lane_apart(w, what, "read", shadow.read_in, offset, bytes, lane);
@@ -219,10 +247,11 @@ u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane) {
 void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     may_write(w, "asynchronous copy", offset, bytes & -bytes, lane, false);
     within(w, "asynchronous copy", offset + bytes - 1, 1);
-    settled("asynchronous copy", offset, bytes);
+    arrived("asynchronous copy", offset, bytes);
     no_write_unseen(w, "asynchronous copy", offset, bytes, false);
     no_read_unseen(w, "asynchronous copy", offset, bytes);
     no_lane_apart(w, "asynchronous copy", "read", shadow.read_in, offset, bytes, lane);
+    unsettle(offset, bytes);
     memset(shadow.state + offset, IN_FLIGHT, bytes);
 }
 
