@@ -2,6 +2,7 @@
 // Pushes and fetches of many nodes at once.
 #include "fleet/fleet_transfer.h"
 
+#include "fleet/cluster_owner.h"
 #include "xfer/fanout.h"
 
 _Static_assert((int)FLEET_SHARE_NODES_MAX <= (int)FANOUT_NODES_MAX, "one chain has all nodes");
@@ -74,6 +75,8 @@ struct send {
     enum xfer_mode mode;
     struct fanout *fanout;
     struct xfer_peers *peers; // per node; NULL: content is read here
+    const char *const *results;
+    const char *owner; // of the results
 };
 
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
@@ -88,6 +91,8 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
         .fanout = s->fanout,
         .peers = s->peers ? &s->peers[n->index] : NULL,
         .address = n->info->address,
+        .results = s->results,
+        .owner = s->owner,
     };
     return spec.manifest ? xfer_push(n->link, &spec, events, n, e) : NULL;
 }
@@ -97,7 +102,10 @@ int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest
                          struct err *e) {
     struct transfer_totals ignored = {0};
     bool alone = f->count < 2 || f->context->config->cluster.fanout == CONFIG_FANOUT_OFF;
-    struct send s = {manifests, dest, mode, alone ? NULL : fanout_new(f->context->loop), NULL};
+    struct send s = {.manifests = manifests,
+                     .dest = dest,
+                     .mode = mode,
+                     .fanout = alone ? NULL : fanout_new(f->context->loop)};
     int result = fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
     fanout_free(s.fanout);
     return result;
@@ -107,7 +115,11 @@ int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest
                          const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
                          struct err *e) {
     struct manifest **all = arena_new(f->context->arena, struct manifest *, f->count + 1);
-    struct send s = {all, dest, XFER_MERGE, fanout_new(f->context->loop), peers};
+    struct send s = {.manifests = all,
+                     .dest = dest,
+                     .mode = XFER_MERGE,
+                     .fanout = fanout_new(f->context->loop),
+                     .peers = peers};
     for (size_t i = 0; i < f->count; i++)
         all[i] = m;
     int result = each(f, operation, start, &s, totals, FLEET_SHARE_NODES_MAX, e);
@@ -116,9 +128,15 @@ int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest
 }
 
 int fleet_find_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
-                         const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
-                         struct err *e) {
-    struct send s = {manifests, dest, XFER_MERGE, NULL, peers};
+                         const char *dest, const char *const *results, struct xfer_peers *peers,
+                         struct transfer_totals *totals, struct err *e) {
+    struct send s = {.manifests = manifests,
+                     .dest = dest,
+                     .mode = XFER_MERGE,
+                     .peers = peers,
+                     .results = results};
+    if (results && cluster_owner_id(f->context, &s.owner, e) < 0)
+        return -1;
     return fleet_transfer_each(f, operation, start, &s, totals, e);
 }
 

@@ -41,9 +41,10 @@ int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest
 int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,
                          const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
                          struct err *e);
-// The same with one manifest per node, without giving: a node places what it has in its store.
+// The same with one manifest per node, without giving: a node places what it has in its store, or
+// in these results of earlier runs (xfer_push_spec; NULL: none).
 int fleet_find_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
-                         const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
-                         struct err *e);
+                         const char *dest, const char *const *results, struct xfer_peers *peers,
+                         struct transfer_totals *totals, struct err *e);
 
 #endif

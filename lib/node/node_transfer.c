@@ -11,6 +11,7 @@
 #include "content/cas.h"
 #include "node/node_verb.h"
 #include "node/push_destination.h"
+#include "node/push_results.h"
 #include "sys/file.h"
 #include "xfer/xfer_frame.h"
 #include "xfer/xfer_give.h"
@@ -265,33 +266,45 @@ static int push_loop(struct node *n, struct receive *r, struct relay *relay, str
     return node_flush(n, e);
 }
 
-static int push(struct node *n, struct err *e) {
-    struct xfer_push_hello hello;
+static int receive(struct node *n, const struct xfer_push_hello *hello, struct cas_donor *donor,
+                   struct err *e) {
     struct receive r;
-    struct xfer_frame f;
-    node_greet(n);
-    if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0 ||
-        xfer_get_push_hello(&f, &n->arena, &hello, e) < 0)
-        return -1;
-    char *dest = hello.extra
+    struct relay relay = RELAY_CLOSED;
+    char *dest = hello->extra
                      ? NULL
-                     : push_destination(&n->arena, n->env, n->root, hello.dest, hello.replace, e);
-    if (!dest && !hello.extra)
+                     : push_destination(&n->arena, n->env, n->root, hello->dest, hello->replace, e);
+    if (!dest && !hello->extra)
         return -1;
     struct receive_config config = {
         .dest = dest,
         .store = file_join(&n->arena, n->root, "cas"),
-        .replace = hello.replace,
+        .replace = hello->replace,
         .keep = true,
         .acks = true,
-        .peers = hello.peers && !hello.extra,
+        .peers = hello->peers && !hello->extra,
+        .donor = *hello->results ? donor : NULL,
     };
-    struct relay relay = RELAY_CLOSED;
     int rc = xfer_receive_open(&r, &config, e);
     if (rc == 0)
         rc = push_loop(n, &r, &relay, e);
     xfer_relay_close(&relay);
     xfer_receive_close(&r);
+    return rc;
+}
+
+static int push(struct node *n, struct err *e) {
+    struct xfer_push_hello hello;
+    struct cas_donor donor;
+    struct xfer_frame f;
+    node_greet(n);
+    if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0 ||
+        xfer_get_push_hello(&f, &n->arena, &hello, e) < 0)
+        return -1;
+    cas_donor_open(&donor, file_join(&n->arena, n->root, "hashes"));
+    int rc = push_results(&n->arena, n->root, &hello, &donor, e);
+    if (rc == 0)
+        rc = receive(n, &hello, &donor, e);
+    cas_donor_close(&donor);
     return rc;
 }
 

@@ -68,6 +68,7 @@ struct run_start_input {
     const char *changed_since;   // the task's last run, which had other content; NULL
     const char *same_as;         // the task's last run, which had the same content; NULL
     const char *kept;            // the run whose content it has, by on_change = keep; NULL
+    bool held;                   // nodes may have its content: input_keep_send asks them first
     bool is_folder;              // the source
     const char *const *ignore;   // patterns of files to leave out; NULL: none
     struct input_remote *remote; // objects that the nodes read; NULL: files of this computer
@@ -110,7 +111,8 @@ struct run_start {
     size_t source_count;
     bool has_dtdata;             // the program is among the files
     struct input_fanout *shared; // objects that every node gets; NULL: none
-    struct input_keep *keep;     // files of kept inputs; NULL: none
+    struct input_keep *keep;     // files of inputs that nodes may have; NULL: none
+    const char **results;        // of earlier runs that are inputs, as RUN/PART; NULL: none
     uint64_t downloaded, again;  // bytes that nodes read, and requests made again
     uint64_t passed_on;          // bytes of them that nodes got from other nodes
     struct run_start_input *inputs;

@@ -69,6 +69,11 @@ struct xfer_push_spec {
     // a node that lacks some in the end places nothing more, which is no error.
     struct xfer_peers *peers;
     const char *address; // at which the other nodes reach this one; numeric; NULL: unknown
+    // Results of earlier runs, as RUN/PART below `runs` of the root, from whose files the node
+    // takes content that its store lacks (content/cas_donor.h); NULL: none. PART: output, model,
+    // state or work. owner: the id of the cluster, whose mark the runs must have.
+    const char *const *results;
+    const char *owner;
 };
 
 struct xfer_fetch_spec {

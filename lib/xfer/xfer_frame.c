@@ -247,27 +247,6 @@ static int check_version(uint32_t version, const struct bytes_reader *r, struct 
     return r->bad ? err_set(e, ERR_FORMAT, "transfer: the greeting is malformed") : 0;
 }
 
-void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h) {
-    xfer_put_uint(b, XFER_VERSION, 4);
-    xfer_put_uint(b, h->extra, 1);
-    xfer_put_uint(b, h->replace, 1);
-    xfer_put_uint(b, h->peers, 1);
-    xfer_put_str(b, h->dest);
-}
-
-int xfer_get_push_hello(const struct xfer_frame *f, struct arena *a, struct xfer_push_hello *h,
-                        struct err *e) {
-    if (f->type != XFER_HELLO)
-        return xfer_wire_unexpected(f, e);
-    struct bytes_reader r = bytes_reader(f->data, f->len);
-    h->version = bytes_u32(&r);
-    h->extra = bytes_u8(&r);
-    h->replace = bytes_u8(&r);
-    h->peers = bytes_u8(&r);
-    h->dest = xfer_get_str(&r, a, UINT16_MAX);
-    return check_version(h->version, &r, e);
-}
-
 static void put_list(struct strbuf *b, const char *const *list) {
     size_t count = 0;
     while (list && list[count])
@@ -285,6 +264,31 @@ static const char **get_list(struct bytes_reader *r, struct arena *a) {
     for (size_t i = 0; !r->bad && i < count; i++)
         list[i] = xfer_get_str(r, a, UINT16_MAX);
     return list;
+}
+
+void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h) {
+    xfer_put_uint(b, XFER_VERSION, 4);
+    xfer_put_uint(b, h->extra, 1);
+    xfer_put_uint(b, h->replace, 1);
+    xfer_put_uint(b, h->peers, 1);
+    xfer_put_str(b, h->dest);
+    xfer_put_str(b, h->owner);
+    put_list(b, h->results);
+}
+
+int xfer_get_push_hello(const struct xfer_frame *f, struct arena *a, struct xfer_push_hello *h,
+                        struct err *e) {
+    if (f->type != XFER_HELLO)
+        return xfer_wire_unexpected(f, e);
+    struct bytes_reader r = bytes_reader(f->data, f->len);
+    h->version = bytes_u32(&r);
+    h->extra = bytes_u8(&r);
+    h->replace = bytes_u8(&r);
+    h->peers = bytes_u8(&r);
+    h->dest = xfer_get_str(&r, a, UINT16_MAX);
+    h->owner = xfer_get_str(&r, a, UINT8_MAX);
+    h->results = get_list(&r, a);
+    return check_version(h->version, &r, e);
 }
 
 void xfer_put_fetch_hello(struct strbuf *b, const struct xfer_fetch_hello *h) {

@@ -46,7 +46,7 @@
 #include <stdint.h>
 
 enum {
-    XFER_VERSION = 3,
+    XFER_VERSION = 4,
     XFER_HEAD_BYTES = 8,
     XFER_FRAME_BYTES_MAX = 2 << 20, // plain and packed
     XFER_SMALL_BYTES_MAX =
@@ -143,6 +143,8 @@ struct xfer_push_hello {
     bool replace;
     bool peers; // content comes from other nodes alone
     const char *dest;
+    const char *owner;    // id of the cluster
+    const char **results; // RUN/PART of that cluster: files that the node may take content from
 };
 void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h);
 int xfer_get_push_hello(const struct xfer_frame *f, struct arena *a, struct xfer_push_hello *h,

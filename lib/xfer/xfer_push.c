@@ -376,7 +376,13 @@ static int greet(struct push_conn *c, struct transport_link *l, struct err *e) {
     c->has_stream = true;
     c->greet_ns = c->channel.stays ? clock_mono_ns() : 0;
     struct xfer_push_hello hello = {
-        .extra = !is_main(c), .replace = p->replace, .peers = p->peers != NULL, .dest = p->dest};
+        .extra = !is_main(c),
+        .replace = p->replace,
+        .peers = p->peers != NULL,
+        .dest = p->dest,
+        .owner = p->owner,
+        .results = is_main(c) ? (const char **)p->results : NULL,
+    };
     xfer_put_push_hello(&b, &hello);
     xfer_wire_frame(&c->channel.out, XFER_HELLO, b.data, b.len);
     strbuf_fini(&b);
@@ -452,6 +458,8 @@ struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *sp
     p->dest = arena_strdup(&p->x.arena, spec->dest);
     p->replace = spec->mode == XFER_REPLACE;
     p->peers = spec->peers;
+    p->owner = arena_strdup(&p->x.arena, spec->owner ? spec->owner : "");
+    p->results = spec->results;
     p->no_compress = spec->no_compress || transport_is_local(l);
     p->connections = spec->connections > 0 ? spec->connections : XFER_CONNECTIONS_DEFAULT;
     if (p->connections > XFER_CONNECTIONS_MAX)

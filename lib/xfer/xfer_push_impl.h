@@ -36,6 +36,7 @@ struct push {
     struct xfer x; // first
     const struct manifest *m;
     const char *program, *root, *dest;
+    const char *owner, *const *results; // results: the caller's, until xfer_push returns
     bool replace, no_compress, planned, counted;
     int connections, opened;
     bool near; // negligible round trip: compression only costs time

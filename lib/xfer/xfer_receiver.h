@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "content/cas.h"
+#include "content/cas_donor.h"
 #include "content/manifest.h"
 #include "content/tree_writer.h"
 #include "xfer/xfer_frame.h"
@@ -38,6 +39,7 @@ struct receive_config {
     bool keep; // content stays in the store for later transfers
     bool acks;
     bool peers; // content comes from other nodes alone: DONE ends the transfer, complete or not
+    struct cas_donor *donor; // of content that the store lacks; the caller's; NULL: none
 };
 
 enum receive_phase {

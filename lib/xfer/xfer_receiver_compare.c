@@ -71,6 +71,8 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
         return 0;
     }
     rc = is_stored(r, n, e);
+    if (rc == 0 && r->config.donor)
+        rc = cas_donor_give(r->config.donor, &r->cas, n->hash, n->size);
     r->states[i] = rc > 0 ? ENTRY_STORED : ENTRY_NEEDED;
     return rc < 0 ? -1 : 0;
 }

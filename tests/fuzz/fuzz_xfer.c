@@ -49,7 +49,9 @@ static void as_receiver(const uint8_t *data, size_t size) {
         size -= f.wire_bytes;
         struct arena a = {0};
         struct xfer_relay_peer peer;
+        struct xfer_push_hello hello;
         (void)xfer_get_relay_peer(&f, &a, &peer, &e);
+        (void)xfer_get_push_hello(&f, &a, &hello, &e);
         arena_fini(&a);
         rc = xfer_receive_frame(&r, &f, &out, &e);
         for (int i = 0; rc >= 0 && i < STEPS_MAX && (rc = xfer_receive_step(&r, &out, &e)) > 0; i++)

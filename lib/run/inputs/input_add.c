@@ -34,7 +34,7 @@ static int copy_entry(struct manifest *to, struct arena *a, const struct manifes
 static int give(struct run_start *l, struct run_start_input *in, size_t node,
                 const struct manifest_entry *entry, struct err *e) {
     struct arena *a = l->context->arena;
-    if (in->kept)
+    if (in->held)
         return copy_entry(input_keep_shard(l, node), a, entry, in->path, e);
     if (config_input_is_streamed(in->config))
         return input_stream_add(l, node, in, entry, e);
@@ -76,7 +76,7 @@ struct deal_rule input_add_rule(const struct run_start_input *in) {
 
 static int give_folder(struct run_start *l, struct run_start_input *in, size_t node,
                        const struct manifest_entry *entry, struct err *e) {
-    struct manifest *to = in->kept ? input_keep_shard(l, node) : l->shards[node];
+    struct manifest *to = in->held ? input_keep_shard(l, node) : l->shards[node];
     return copy_entry(to, l->context->arena, entry, in->path, e);
 }
 
@@ -211,17 +211,15 @@ static int give_to_all(struct run_start *l, struct run_start_input *in, struct e
     return 0;
 }
 
-// The content of an earlier run, which the nodes have.
-static int add_kept(struct run_start *l, struct run_start_input *in, struct err *e) {
+// Content that nodes may have: of an earlier run of the task, or the results of one.
+static int add_held(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
-    bool sharded = config_input_is_sharded(in->config);
-    if (sharded)
+    in->held = true;
+    if (config_input_is_sharded(in->config))
         in->share = arena_new(a, struct run_start_share, l->node_count);
     in->path = node_path(l, in);
-    if (sharded) {
-        run_start_make_shards(l);
+    if (in->share)
         return deal_files(l, in, e);
-    }
     for (size_t i = 0; i < in->manifest->count; i++)
         if (copy_entry(input_keep_common(l), a, &in->manifest->entries[i], in->path, e) < 0)
             return -1;
@@ -240,7 +238,7 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
     in->is_folder = in->remote->folder;
     int kept = input_keep_take(l, in, in->is_folder, e);
     if (kept)
-        return kept < 0 ? -1 : add_kept(l, in, e);
+        return kept < 0 ? -1 : add_held(l, in, e);
     bool streamed = config_input_is_streamed(in->config);
     if (streamed && input_stream_check(l, in, e) < 0)
         return -1;
@@ -263,7 +261,7 @@ static int add_remote(struct run_start *l, struct run_start_input *in, struct er
 
 static int add_input(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
-    struct input_from_run from;
+    struct input_from_run from = {0};
     struct stat st;
     if (input_remote_is(in->source))
         return add_remote(l, in, e);
@@ -286,13 +284,18 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
     in->is_folder = folder;
     int kept = input_keep_take(l, in, folder, e);
     if (kept)
-        return kept < 0 ? -1 : add_kept(l, in, e);
+        return kept < 0 ? -1 : add_held(l, in, e);
     if (config_input_is_streamed(in->config) &&
         (input_stream_check(l, in, e) < 0 || input_remote_add_program(l, e) < 0))
         return -1;
     in->elastic = sharded && l->elastic;
     if (in->elastic && input_elastic_check_run(l, in, e) < 0)
         return -1;
+    bool whole = !config_input_is_streamed(in->config) && in->config->unit == CONFIG_UNIT_FILE;
+    if (in->run && whole)
+        input_keep_add_results(l, from.on_nodes);
+    if (in->run && whole && !in->elastic)
+        return add_held(l, in, e);
     if (sharded) {
         in->share = arena_new(a, struct run_start_share, l->node_count);
         in->path =

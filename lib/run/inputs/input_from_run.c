@@ -262,6 +262,8 @@ static int find_part(struct context *s, const struct reference *ref, struct run 
     }
     if (*ref->sub)
         out->path = file_join(a, out->path, ref->sub);
+    bool source = strcmp(ref->part, "source") == 0;
+    out->on_nodes = file_join(a, r->id, source ? "work" : ref->part);
     return 0;
 }
 

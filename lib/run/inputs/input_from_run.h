@@ -15,6 +15,7 @@
 struct input_from_run {
     const char *run;           // its id
     const char *path;          // here
+    const char *on_nodes;      // RUN/PART: where a node has its part of it, below `runs`
     const char *const *ignore; // what in the folder is no part of it; NULL: nothing
 };
 

@@ -181,6 +181,7 @@ int input_keep_take(struct run_start *l, struct run_start_input *in, bool folder
     in->manifest = old;
     in->remote = NULL;
     in->changed_since = in->kept = r.id;
+    in->held = true;
     return str_unhex(in->digest, HASH_BYTES, digest, e) < 0 ? -1 : 1;
 }
 
@@ -249,22 +250,70 @@ static bool wants_rest(struct run_start *l, struct fleet_node *n, const struct m
     return false;
 }
 
-// all: by node, each NULL or its files. Where every node has the same ones they give them to each
-// other.
+void input_keep_add_results(struct run_start *l, const char *on_nodes) {
+    struct arena *a = l->context->arena;
+    size_t count = 0;
+    while (l->results && l->results[count])
+        if (str_eq(l->results[count++], on_nodes))
+            return;
+    const char **more = arena_new(a, const char *, count + 2);
+    for (size_t i = 0; i < count; i++)
+        more[i] = l->results[i];
+    more[count] = on_nodes;
+    l->results = more;
+}
+
+static struct xfer_peers *make_peers(struct arena *a, const struct fleet *f,
+                                     struct manifest *const *all) {
+    struct xfer_peers *peers = arena_new(a, struct xfer_peers, f->count + 1);
+    for (size_t n = 0; n < f->count; n++)
+        peers[n].lacks = arena_new(a, bool, all[n] ? all[n]->count + 1 : 1);
+    return peers;
+}
+
+int input_keep_find(struct run_start *l, struct fleet *f, struct manifest *const *all,
+                    struct xfer_peers **peers, struct err *e) {
+    *peers = make_peers(l->context->arena, f, all);
+    return fleet_find_manifests(f, "find", all, "", l->results, *peers, &l->sent, e);
+}
+
+// True when a node lacks some of what another one has.
+static bool can_give(const struct fleet *f, size_t entries, const struct xfer_peers *peers) {
+    const bool *first = NULL;
+    for (size_t n = 0; n < f->count; n++) {
+        if (f->nodes[n].failed)
+            continue;
+        if (first && memcmp(first, peers[n].lacks, entries * sizeof *first) != 0)
+            return true;
+        first = peers[n].lacks;
+    }
+    return false;
+}
+
+// Every node gets m. Content of a kept input may be on nodes alone, which then have to give it.
+static int share(struct run_start *l, struct fleet *f, struct manifest *const *all,
+                 struct xfer_peers **peers, struct err *e) {
+    bool kept = false, off = f->context->config->cluster.fanout == CONFIG_FANOUT_OFF;
+    for (size_t i = 0; i < l->input_count; i++)
+        kept |= l->inputs[i].kept != NULL;
+    if (l->results && input_keep_find(l, f, all, peers, e) < 0)
+        return -1;
+    if (l->results && ((off && !kept) || !can_give(f, all[0]->count, *peers)))
+        return 0;
+    *peers = make_peers(l->context->arena, f, all);
+    return fleet_share_manifest(f, "keep", all[0], "", *peers, &l->sent, e);
+}
+
+// all: by node, its files. same: every node gets the same ones.
 static int send(struct run_start *l, struct fleet *f, struct manifest **all, bool same,
                 struct err *e) {
-    struct arena *a = l->context->arena;
-    struct xfer_peers *peers = arena_new(a, struct xfer_peers, f->count + 1);
+    struct xfer_peers *peers = NULL;
     bool any = false;
     int rc = 0;
-    for (size_t n = 0; n < f->count; n++) {
-        peers[n].lacks = arena_new(a, bool, all[n]->count + 1);
-        if (rc == 0)
-            rc = manifest_sort(all[n], e);
-    }
+    for (size_t n = 0; rc == 0 && n < f->count; n++)
+        rc = manifest_sort(all[n], e);
     if (rc == 0)
-        rc = same ? fleet_share_manifest(f, "keep", all[0], "", peers, &l->sent, e)
-                  : fleet_find_manifests(f, "keep", all, "", peers, &l->sent, e);
+        rc = same ? share(l, f, all, &peers, e) : input_keep_find(l, f, all, &peers, e);
     for (size_t n = 0; rc == 0 && n < f->count; n++) {
         if (!wants_rest(l, &f->nodes[n], all[n], peers[n].lacks))
             all[n] = NULL;

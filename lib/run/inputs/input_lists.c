@@ -59,7 +59,7 @@ const char *input_lists_folder(struct arena *a, const struct run_start_input *in
 // The files of the input on the node, with their paths there; NULL: those of in->manifest.
 static const struct manifest *placed(struct run_start *l, const struct run_start_input *in,
                                      size_t node) {
-    if (in->kept)
+    if (in->held)
         return in->share ? input_keep_shard(l, node) : NULL;
     if (!in->remote)
         return in->share ? l->shards[node] : NULL;
