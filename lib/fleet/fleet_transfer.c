@@ -3,6 +3,7 @@
 #include "fleet/fleet_transfer.h"
 
 #include "fleet/cluster_owner.h"
+#include "sys/net.h"
 #include "xfer/fanout.h"
 
 _Static_assert((int)FLEET_SHARE_NODES_MAX <= (int)FANOUT_NODES_MAX, "one chain has all nodes");
@@ -109,6 +110,19 @@ int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest
     int result = fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
     fanout_free(s.fanout);
     return result;
+}
+
+bool fleet_can_share(const struct fleet *f) {
+    if (f->count < 2 || f->count > FLEET_SHARE_NODES_MAX ||
+        f->context->config->cluster.fanout == CONFIG_FANOUT_OFF)
+        return false;
+    for (size_t n = 0; n < f->count; n++) {
+        const struct fleet_node *node = &f->nodes[n];
+        if (!node->failed && (!node->info->address || !net_is_numeric(node->info->address) ||
+                              !node->link || transport_is_local(node->link)))
+            return false;
+    }
+    return true;
 }
 
 int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,

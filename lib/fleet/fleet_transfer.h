@@ -35,6 +35,9 @@ int fleet_send_manifest(struct fleet *f, const char *operation, const struct man
 int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
                          const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
                          struct err *e);
+// Whether nodes may give content to each other: there are others, cluster.fanout is not off, and
+// they reach each other by address.
+bool fleet_can_share(const struct fleet *f);
 // Puts a manifest into place on every node, with content that is on some of the nodes alone: they
 // give it to each other, at most FLEET_SHARE_NODES_MAX at once. peers: per node, with their lacks;
 // a node that lacks some in the end has not got everything in place.

@@ -282,6 +282,7 @@ static int receive(struct node *n, const struct xfer_push_hello *hello, struct c
         .keep = true,
         .acks = true,
         .peers = hello->peers && !hello->extra,
+        .gives = hello->gives,
         .donor = *hello->results ? donor : NULL,
     };
     int rc = xfer_receive_open(&r, &config, e);

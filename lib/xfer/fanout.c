@@ -303,11 +303,12 @@ static bool form_giving(struct fanout *g, struct fanout_member *const *list, siz
     struct send_plan wanted, given;
     const struct manifest *m = list[0]->push->m;
     unsigned char *lacks = heap_alloc(m->count + 1);
-    size_t length = 0;
+    size_t length = 0, takers = 0;
     for (size_t i = 0; i < count; i++)
-        plans[i] = &list[i]->push->plan;
+        if (!list[i]->push->peers->gives)
+            plans[takers++] = &list[i]->push->plan;
     xfer_send_plan_init(&wanted, m);
-    xfer_send_plan_unite(&wanted, plans, count);
+    xfer_send_plan_unite(&wanted, plans, takers);
     chain[length++] = find_giver(list, count, &wanted, lacks);
     if (chain[0]) {
         mark_lacks(lacks, &chain[0]->push->plan);
@@ -315,7 +316,8 @@ static bool form_giving(struct fanout *g, struct fanout_member *const *list, siz
         xfer_send_plan_without(&given, &wanted, lacks);
         mark_lacks(lacks, &given);
         for (size_t i = 0; i < count; i++)
-            if (list[i] != chain[0] && shares_entry(plans[i], lacks))
+            if (list[i] != chain[0] && !list[i]->push->peers->gives &&
+                shares_entry(&list[i]->push->plan, lacks))
                 chain[length++] = list[i];
         chain_make(g, chain, length, &given, true);
     }

@@ -14,7 +14,8 @@
 //
 // Peers: the content is on the nodes alone, each of which has a part (xfer_push_spec.peers). The
 // node that has most of what others lack is the first of a chain, and gives it from its own store.
-// Chains follow until no node can give anything more. All nodes are awaited before a push ends.
+// Chains follow until no node can give anything more. All nodes are awaited before a push ends. A
+// node that only gives is never behind another one.
 #ifndef XFER_FANOUT_H
 #define XFER_FANOUT_H
 

@@ -54,6 +54,7 @@ enum xfer_mode {
 struct xfer_peers {
     bool *lacks;   // by entry of the manifest: no other node could give it
     size_t lacked; // files that the node lacked at first
+    bool gives;    // set by the caller: the node only gives; it gets and places nothing
 };
 
 struct xfer_push_spec {

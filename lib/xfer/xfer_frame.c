@@ -271,6 +271,7 @@ void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h) {
     xfer_put_uint(b, h->extra, 1);
     xfer_put_uint(b, h->replace, 1);
     xfer_put_uint(b, h->peers, 1);
+    xfer_put_uint(b, h->gives, 1);
     xfer_put_str(b, h->dest);
     xfer_put_str(b, h->owner);
     put_list(b, h->results);
@@ -285,6 +286,7 @@ int xfer_get_push_hello(const struct xfer_frame *f, struct arena *a, struct xfer
     h->extra = bytes_u8(&r);
     h->replace = bytes_u8(&r);
     h->peers = bytes_u8(&r);
+    h->gives = bytes_u8(&r);
     h->dest = xfer_get_str(&r, a, UINT16_MAX);
     h->owner = xfer_get_str(&r, a, UINT8_MAX);
     h->results = get_list(&r, a);

@@ -142,6 +142,7 @@ struct xfer_push_hello {
     bool extra; // an additional connection: carries content only
     bool replace;
     bool peers; // content comes from other nodes alone
+    bool gives; // to other nodes; the node places nothing
     const char *dest;
     const char *owner;    // id of the cluster
     const char **results; // RUN/PART of that cluster: files that the node may take content from

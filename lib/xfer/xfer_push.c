@@ -379,6 +379,7 @@ static int greet(struct push_conn *c, struct transport_link *l, struct err *e) {
         .extra = !is_main(c),
         .replace = p->replace,
         .peers = p->peers != NULL,
+        .gives = p->peers && p->peers->gives,
         .dest = p->dest,
         .owner = p->owner,
         .results = is_main(c) ? (const char **)p->results : NULL,

@@ -220,7 +220,7 @@ void xfer_receive_result(struct receive *r, uint64_t files, struct strbuf *out) 
 static int take_done(struct receive *r, struct strbuf *out, struct err *e) {
     if (cas_flush(&r->cas, e) < 0)
         return -1;
-    if (r->config.peers && r->need_files) {
+    if (r->config.peers && (r->need_files || r->config.gives)) {
         if (xfer_receive_save(r, e) < 0)
             return -1;
         xfer_receive_result(r, r->placed, out);
@@ -304,7 +304,7 @@ int xfer_receive_step(struct receive *r, struct strbuf *out, struct err *e) {
     if (r->phase == RECEIVE_COMPARE)
         return xfer_receive_compare(r, out, e);
     if (r->phase == RECEIVE_CONTENT)
-        return place_stored(r, e);
+        return r->config.gives ? 0 : place_stored(r, e);
     if (r->phase == RECEIVE_FINISH || r->phase == RECEIVE_MODES) {
         int64_t now_ms = clock_mono_ms();
         if (r->config.acks && now_ms - r->progress_ms >= RECEIVE_PROGRESS_MS) {

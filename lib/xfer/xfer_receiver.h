@@ -39,6 +39,7 @@ struct receive_config {
     bool keep; // content stays in the store for later transfers
     bool acks;
     bool peers; // content comes from other nodes alone: DONE ends the transfer, complete or not
+    bool gives; // with peers: this node gets and places nothing
     struct cas_donor *donor; // of content that the store lacks; the caller's; NULL: none
 };
 

@@ -193,7 +193,7 @@ int xfer_receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
     }
     if (r->cursor < r->m->count)
         return 1;
-    if (check_space(r, e) < 0)
+    if (!r->config.gives && check_space(r, e) < 0)
         return -1;
     flush_needs(r, out, true);
     // Without files to receive, skip one round trip.

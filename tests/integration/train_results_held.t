@@ -13,10 +13,10 @@ is "$status" 0 'up on four hosts'
 
 newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 sent() { awk '$1 == "dt0:" { print $10 }' /proc/net/dev; } # bytes from here to all hosts
-MB=1000000 PART=$((4 * 1000000))
+MB=1000000 PART=$((5 * 1000000))
 cat >make.sh <<'END2'
 cd "$DTCTL_OUTPUT_DIR" && mkdir "part$RANK"
-head -c 3900000 /dev/urandom >"part$RANK/large"
+head -c 4900000 /dev/urandom >"part$RANK/large"
 for i in $(seq 40); do head -c 2500 /dev/urandom >"part$RANK/small$i"; done
 ln -s large "part$RANK/link"
 head -c 2000000 /dev/urandom >"$DTCTL_MODEL_DIR/model$RANK"
@@ -59,7 +59,7 @@ between() { # LEAST MOST: of $bytes
 next same 3 run:prepare/output
 is "$status" 0 'a second task on the same nodes succeeds' || diag "$err"
 ok 'each has the output of all three' all_have same 3 "$results"
-ok 'almost nothing of 36 MB leaves this computer' test "$bytes" -lt $MB
+ok 'almost nothing of 45 MB leaves this computer' test "$bytes" -lt $MB
 ok 'the results on a node are as before' \
     test "$(stat -c %h:%a "$(root 1)/runs/$first/output/part0/large")" = 1:644
 next fewer 1 run:prepare/output
@@ -75,7 +75,7 @@ next state 3 "run:prepare@$first/state"
 ok 'the state of a named run comes to all three' all_have state 3 "$results/state"
 ok 'the state is not sent' test "$bytes" -lt $MB
 next source 1 run:prepare/source
-is "$(cut -d' ' -f3 "$(newest source)/output/0")" ./make.sh 'the source is an input'
+like "$(cat "$(newest source)/output/0")" ' ./make.sh' 'the source is an input'
 next file 3 run:prepare/output/part1/large
 ok 'a single file comes to all three' test "$(cut -c -64 "$(newest file)"/output/[0-2] | sort -u)" \
     = "$(sha256sum "$results/part1/large" | cut -c -64)"
@@ -90,6 +90,24 @@ next elastic 1:3 run:prepare/output:sharded --set inputs.in.shard=key
 is "$(sort -k 2 "$(newest elastic)"/output/[0-2])" \
     "$(sort -k 2 "$(newest same)"/output/0)" 'shares of nodes that come and go are the whole'
 ok 'these nodes get almost nothing either' test "$bytes" -lt $MB
+
+rotate() { # FROM1 FROM2 FROM3: the nodes have the results of these nodes
+    local i
+    for i in 1 2 3; do mv "$(root $i)/runs/$first" "$WORK/moved$i"; done
+    for i in 1 2 3; do mv "$WORK/moved${!i}" "$(root $i)/runs/$first"; done
+}
+rotate 3 1 2
+next given 3 run:prepare/output:sharded --set inputs.in.shard=key
+is "$(sort -k 2 "$(newest given)"/output/[0-2])" \
+    "$(sort -k 2 "$(newest same)"/output/0)" 'shares that other nodes hold are the whole'
+ok 'nodes get their shares from the nodes that hold them' test "$bytes" -lt $MB
+ok 'a node that only gives keeps no file of another share' \
+    test "$(find "$(root 1)/inputs" -type f | wc -l)" = 41
+next moving 1:3 run:prepare/output:sharded --set inputs.in.shard=key
+is "$(sort -k 2 "$(newest moving)"/output/[0-2])" \
+    "$(sort -k 2 "$(newest same)"/output/0)" 'shares of nodes that come and go are the whole, too'
+ok 'nodes that come and go get their shares from others' test "$bytes" -lt $MB
+rotate 2 3 1
 
 # ---- without fan-out
 DTCTL_CLUSTER_FANOUT=off next off 3 run:prepare/output

@@ -6,6 +6,7 @@
 #include "content/generation.h"
 #include "fleet/hashing.h"
 #include "run/inputs/input_add.h"
+#include "run/inputs/input_give.h"
 #include "run/inputs/input_keep.h"
 #include "run/inputs/input_remote.h"
 #include "sys/file.h"
@@ -147,14 +148,15 @@ struct manifest *input_elastic_share(const struct run_start_input *in, size_t no
 // One pass: shares[i] is the share that node i gets; SIZE_MAX: none.
 static int send_shares(struct run_start *l, struct fleet *f, const size_t *shares, struct err *e) {
     struct manifest **all = arena_new(l->context->arena, struct manifest *, f->count + 1);
-    struct xfer_peers *ignored;
+    struct xfer_peers *peers;
     bool any = false;
     for (size_t i = 0; l->dealt && i < f->count; i++) {
         struct manifest *m = shares[i] < f->count ? l->dealt[shares[i]] : NULL;
         all[i] = m && m->count ? m : NULL;
         any |= all[i] != NULL;
     }
-    if (any && l->results && input_keep_find(l, f, all, &ignored, e) < 0)
+    if (any && l->results &&
+        (input_keep_find(l, f, all, &peers, e) < 0 || input_give_shares(l, f, all, peers, e) < 0))
         return -1;
     if (any && fleet_send_manifests(f, "push shards", all, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;

@@ -4,7 +4,6 @@
 
 #include "base/array.h"
 #include "run/inputs/input_split.h"
-#include "sys/net.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -189,19 +188,6 @@ static int share(struct run_start *l, struct fleet *f, struct err *e) {
 
 // ---- around -------------------------------------------------------------------------------------
 
-static bool can_share(const struct fleet *f) {
-    if (f->count < 2 || f->count > FLEET_SHARE_NODES_MAX ||
-        f->context->config->cluster.fanout == CONFIG_FANOUT_OFF)
-        return false;
-    for (size_t n = 0; n < f->count; n++) {
-        const struct fleet_node *node = &f->nodes[n];
-        if (!node->failed && (!node->info->address || !net_is_numeric(node->info->address) ||
-                              !node->link || transport_is_local(node->link)))
-            return false;
-    }
-    return true;
-}
-
 static int by_path(const void *x, const void *y) {
     return manifest_order(((const struct object *)x)->path, ((const struct object *)y)->path);
 }
@@ -209,7 +195,7 @@ static int by_path(const void *x, const void *y) {
 int input_fanout_send(struct run_start *l, struct fleet *f, struct err *e) {
     struct arena *a = l->context->arena;
     struct input_fanout *s = l->shared;
-    bool shares = can_share(f);
+    bool shares = fleet_can_share(f);
     if (!s)
         return 0;
     if (manifest_sort(s->files, e) < 0)

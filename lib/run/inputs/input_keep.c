@@ -4,6 +4,7 @@
 
 #include "content/generation.h"
 #include "run/inputs/input_fanout.h"
+#include "run/inputs/input_give.h"
 #include "run/inputs/input_lists.h"
 #include "run/inputs/input_record.h"
 #include "sys/file.h"
@@ -293,12 +294,13 @@ static bool can_give(const struct fleet *f, size_t entries, const struct xfer_pe
 // Every node gets m. Content of a kept input may be on nodes alone, which then have to give it.
 static int share(struct run_start *l, struct fleet *f, struct manifest *const *all,
                  struct xfer_peers **peers, struct err *e) {
-    bool kept = false, off = f->context->config->cluster.fanout == CONFIG_FANOUT_OFF;
+    bool kept = false;
     for (size_t i = 0; i < l->input_count; i++)
         kept |= l->inputs[i].kept != NULL;
     if (l->results && input_keep_find(l, f, all, peers, e) < 0)
         return -1;
-    if (l->results && ((off && !kept) || !can_give(f, all[0]->count, *peers)))
+    bool may = kept || fleet_can_share(f);
+    if (l->results && (!may || !can_give(f, all[0]->count, *peers)))
         return 0;
     *peers = make_peers(l->context->arena, f, all);
     return fleet_share_manifest(f, "keep", all[0], "", *peers, &l->sent, e);
@@ -314,6 +316,8 @@ static int send(struct run_start *l, struct fleet *f, struct manifest **all, boo
         rc = manifest_sort(all[n], e);
     if (rc == 0)
         rc = same ? share(l, f, all, &peers, e) : input_keep_find(l, f, all, &peers, e);
+    if (rc == 0 && !same)
+        rc = input_give_shares(l, f, all, peers, e);
     for (size_t n = 0; rc == 0 && n < f->count; n++) {
         if (!wants_rest(l, &f->nodes[n], all[n], peers[n].lacks))
             all[n] = NULL;

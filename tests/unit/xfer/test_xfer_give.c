@@ -10,11 +10,18 @@
 
 static struct xfer_relay_peer here = {.address = "127.0.0.1"};
 
-static void open_peer(struct run *t, const char *dest, const char *store) {
-    struct receive_config config = {
-        .dest = path_of(dest), .store = path_of(store), .peers = true, .keep = true};
+static void open_giver(struct run *t, const char *dest, const char *store, bool gives) {
+    struct receive_config config = {.dest = path_of(dest),
+                                    .store = path_of(store),
+                                    .peers = true,
+                                    .gives = gives,
+                                    .keep = true};
     if (xfer_receive_open(&t->r, &config, &t->err) < 0)
         bail_out("%s", t->err.text);
+}
+
+static void open_peer(struct run *t, const char *dest, const char *store) {
+    open_giver(t, dest, store, false);
 }
 
 // The node gets the list of all files.
@@ -138,6 +145,18 @@ static void test_give(const struct manifest *m, const char *store, const char *t
     close_peer(&lacks);
 }
 
+// A node that only gives has the content, and no destination.
+static void test_gives_only(const struct manifest *m, const char *to, bool gives) {
+    struct run has = {0};
+    open_giver(&has, to, "has-store", gives);
+    list(&has, m);
+    xfer_wire_frame(&has.forth, XFER_DONE, NULL, 0);
+    is_int(deliver(&has), 0, "%s: the end is accepted: %s", to, has.err.text);
+    is_int(has.r.phase, RECEIVE_FINISHED, "%s: the transfer has a result", to);
+    is_int(file_exists(path_of(to)), !gives, "%s: a node that only gives places nothing", to);
+    close_peer(&has);
+}
+
 // Lists that no operator sends.
 static void test_malformed(const struct manifest *m) {
     struct run has = {0};
@@ -177,6 +196,8 @@ int main(void) {
     (void)plan_bytes(&first);
     test_give(m, "has-store", "from-store", NULL, 0);
     test_give(m, "new-store", "from-files", NULL, 0);
+    test_gives_only(m, "gives", true);
+    test_gives_only(m, "gets", false);
     test_malformed(m);
     test_give(m, "other-store", "from-rest", gone, 2);
     manifest_free(m);
