@@ -106,6 +106,7 @@ static void test_links(void) {
     cas_donor_add(&d, in("run"), "model");
     ok(!gives(&d, "a secret"), "neither a link to a file nor one to a folder is followed");
     ok(!gives(&d, "behind a link"), "a link in the place of the folder itself is not followed");
+    is_int(d.count, 2, "files behind links are not even looked at");
     end(&d);
 }
 
@@ -114,13 +115,17 @@ static void test_switched(void) {
     struct cas_donor d;
     start();
     put_text("run/output/switched/file", "before the switch");
+    put_text("run/output/file2", "a file before");
     put_text("outside2/file", "behind the switch");
+    put_text("outside2/file2", "now behind it");
     open_donor(&d);
     ok(!gives(&d, "x"), "the folders are read");
-    if (rename(in("run/output/switched"), in("gone")) < 0 ||
-        symlink(in("outside2"), in("run/output/switched")) < 0)
+    if (rename(in("run/output/switched"), in("gone")) < 0 || unlink(in("run/output/file2")) < 0 ||
+        symlink(in("outside2"), in("run/output/switched")) < 0 ||
+        symlink(in("outside2/file2"), in("run/output/file2")) < 0)
         bail_out("no link");
     ok(!gives(&d, "behind the switch"), "a folder that has become a link is not followed");
+    ok(!gives(&d, "now behind it"), "a file that has become a link is not followed");
     end(&d);
 }
 
