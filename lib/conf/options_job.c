@@ -209,8 +209,8 @@ static const struct option_row job_rows[] = {
      AT(replace_nodes),
      .text = "false",
      .help = "Provider aws: replace lost instances (such as preempted spot instances) during the "
-             "run. New instances get the run's files and join it. Needs --max-restarts, and a "
-             "dtctl that follows the run."},
+             "run. New instances get the run's files, read inputs of a server again, and join it. "
+             "Needs --max-restarts, and a dtctl that follows the run."},
     {.key = "train.files",
      .flag = "file",
      .verbs = "train",

@@ -107,12 +107,49 @@ static void start_agent(struct agent_restart_node *x) {
 
 static void send_next(struct agent_restart_node *x);
 
+static struct input_again_node *inputs_of(struct agent_restart_node *x) {
+    return &x->restart->inputs.nodes[x->node->index];
+}
+
+// Streamed inputs are served before the agent, which connects to their server.
+static void serve(struct agent_restart_node *x) {
+    struct err e = {0};
+    if (!input_again_has(x->restart->launch, x->node->index, true))
+        start_agent(x);
+    else if (input_again_begin(inputs_of(x), true, &e) < 0)
+        failed(x, &e);
+}
+
 static void on_prepared(struct node_setup *s, const struct err *e) {
     struct agent_restart_node *x = container_of(s, struct agent_restart_node, setup);
     if (e->code)
         failed(x, e);
     else
+        serve(x);
+}
+
+static void on_inputs(struct input_again_node *in, const struct err *e) {
+    struct agent_restart *r = container_of(in->all, struct agent_restart, inputs);
+    struct agent_restart_node *x = &r->nodes[in->node->index];
+    if (e->code) {
+        failed(x, e);
+    } else if (in->streamed) {
         start_agent(x);
+    } else {
+        x->has_objects = true;
+        send_next(x);
+    }
+}
+
+// True while the objects have to come first. dtdata is among the files for all nodes.
+static bool reads_first(struct agent_restart_node *x) {
+    struct err e = {0};
+    if (x->sent == 0 || x->has_objects ||
+        !input_again_has(x->restart->launch, x->node->index, false))
+        return false;
+    if (!is_there(x, &e) || input_again_begin(inputs_of(x), false, &e) < 0)
+        failed(x, &e);
+    return true;
 }
 
 static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
@@ -154,12 +191,13 @@ static void take_state(struct agent_restart_node *x) {
     drop_state(x);
 }
 
-// Sends the parts of run_start_send one after the other, then starts the agent.
+// Sends the parts of run_start_send one after the other, with what nodes read of the inputs behind
+// the first one, then starts the agent.
 static void send_next(struct agent_restart_node *x) {
     static const struct xfer_events events = {.on_end = on_sent};
     struct run_start *l = x->restart->launch;
     const struct fleet_node *n = x->agent.node;
-    // Objects that this node has read are in its store. The newest state replaces an earlier run's.
+    // Objects of inputs are in the node's store. The newest state replaces an earlier run's.
     // Files of an elastic input that are not here come from the other nodes.
     const struct manifest *parts[] = {l->common,
                                       l->shards ? l->shards[n->index] : NULL,
@@ -174,13 +212,15 @@ static void send_next(struct agent_restart_node *x) {
     struct xfer_push_spec spec = {
         .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};
     struct err e = {0};
+    if (reads_first(x))
+        return;
     while (!spec.manifest && x->sent < sizeof parts / sizeof parts[0]) {
         const struct manifest *m = parts[x->sent++];
         spec.manifest = m && m->count ? m : NULL;
     }
     if (!spec.manifest) {
         if (!job_needs_setup(&l->spec))
-            start_agent(x);
+            serve(x);
         else if (!is_there(x, &e) || node_setup_begin(&x->setup, &e) < 0)
             failed(x, &e);
         return;
@@ -213,6 +253,7 @@ static void on_pause(struct timer *t) {
                  NULL);
     arena_fini(&a);
     x->sent = 0;
+    x->has_objects = false;
     if (x->is_new) {
         take_state(x);
         send_next(x);
@@ -224,7 +265,7 @@ static void on_pause(struct timer *t) {
 static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     struct agent_restart *r = ctx;
     struct agent_restart_node *x = &r->nodes[n->index];
-    if (x->pause.loop || x->xfer || x->setup.run ||
+    if (x->pause.loop || x->xfer || x->setup.run || inputs_of(x)->busy ||
         x->agent.run) // a restart is already in progress
         return true;
     if (is_new && !x->is_new) // a replacement machine
@@ -247,11 +288,15 @@ void agent_restart_init(struct agent_restart *r, struct run_start *l, struct fol
         x->agent = (struct agent_start){
             .node = f->nodes[i].node, .on_listening = on_listening, .on_over = on_over};
     }
+    input_again_open(&r->inputs, l, f);
+    for (size_t i = 0; i < f->count; i++)
+        r->inputs.nodes[i].on_over = on_inputs;
     f->restart = on_lost;
     f->restart_ctx = r;
 }
 
 void agent_restart_close(struct agent_restart *r) {
+    input_again_close(&r->inputs);
     for (size_t i = 0; r->nodes && i < r->follow->count; i++) {
         timer_stop(&r->nodes[i].pause);
         if (r->nodes[i].xfer)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restarts an agent that has vanished while its host still answers, so that the run grows back. The
 // number of restarts per node is bounded and the pauses between them grow. A node that does not
-// know the run is a replacement machine: it first receives the files of the run, and a command's
-// state that state.every has fetched from the machine before it. Only the dtctl process that
+// know the run is a replacement machine: it first reads its objects of the inputs, receives the
+// files of the run, and a command's state that state.every has fetched from the machine before it.
+// Only the dtctl process that
 // started the run can restart agents, since it alone holds the run's key. Requires --max-restarts.
 // No agent is restarted once the run is over on any node, once the run was asked to stop, or when
 // no other node is left to join.
@@ -15,6 +16,7 @@
 
 #include "fleet/agent_start.h"
 #include "follow/follow.h"
+#include "run/inputs/input_again.h"
 #include "run/run_setup.h"
 #include "run/run_start.h"
 #include "xfer/xfer.h"
@@ -35,6 +37,7 @@ struct agent_restart_node {
     struct manifest *state; // of state.every, for a new node; NULL: none
     struct xfer *xfer;      // transfer in progress; NULL: none
     size_t sent;            // parts sent so far
+    bool has_objects;       // of inputs from servers
     int tries;
 };
 
@@ -42,6 +45,7 @@ struct agent_restart {
     struct run_start *launch;
     struct follow *follow;
     struct agent_restart_node *nodes;
+    struct input_again inputs;
 };
 
 void agent_restart_init(struct agent_restart *r, struct run_start *l, struct follow *f);

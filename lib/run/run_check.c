@@ -66,10 +66,11 @@ static int check_remote(const struct config *c, const struct config_input *in, s
                        "unit = sample needs the archives on this computer, and the nodes read '%s' "
                        "(try: unit = file)",
                        in->source);
-    if (c->job.replace_nodes)
+    if (c->job.replace_nodes && in->on_change == CONFIG_CHANGE_KEEP)
         return err_set(e, ERR_CONFIG,
-                       "a node that replaces another one would not have '%s', which nodes read at "
-                       "the start of a run (try: without --replace-nodes)",
+                       "on_change = keep: a node that replaces another one reads '%s' again, which "
+                       "may have the kept content no longer (try: on_change = refuse, or without "
+                       "--replace-nodes)",
                        in->source);
     return 0;
 }
@@ -81,11 +82,6 @@ static int check_stream(const struct config *c, const struct config_input *in, s
         return err_set(e, ERR_CONFIG,
                        "deliver = %s: unit = sample makes archives for every node, which are sent "
                        "before the first rank starts (try: unit = file)",
-                       in->deliver);
-    if (c->job.replace_nodes)
-        return err_set(e, ERR_CONFIG,
-                       "deliver = %s: a node that replaces another one would have no address of "
-                       "an object (try: without --replace-nodes)",
                        in->deliver);
     if (c->job.detach && !input_remote_is(in->source))
         return err_set(e, ERR_CONFIG,

@@ -64,19 +64,20 @@ struct run_start_remote {
 struct run_start_input {
     const char *name, *source; // source: here
     const struct config_input *config;
-    const char *run;             // the earlier run that it is from; NULL: none
-    const char *changed_since;   // the task's last run, which had other content; NULL
-    const char *same_as;         // the task's last run, which had the same content; NULL
-    const char *kept;            // the run whose content it has, by on_change = keep; NULL
-    bool held;                   // nodes may have its content: input_keep_send asks them first
-    bool is_folder;              // the source
-    const char *const *ignore;   // patterns of files to leave out; NULL: none
-    struct input_remote *remote; // objects that the nodes read; NULL: files of this computer
-    bool elastic;                // sharded, and dealt anew by every round
-    const char *path;            // on the nodes, below their root; elastic: of job_share_folder
-    size_t *numbers;             // by entry: its place among the files; NULL until asked for
-    int64_t *files;              // streamed from here: by entry, its number + 1; NULL
-    struct manifest *manifest;   // replicated, or complete before it is dealt out
+    const char *run;                  // the earlier run that it is from; NULL: none
+    const char *changed_since;        // the task's last run, which had other content; NULL
+    const char *same_as;              // the task's last run, which had the same content; NULL
+    const char *kept;                 // the run whose content it has, by on_change = keep; NULL
+    bool held;                        // nodes may have its content: input_keep_send asks them first
+    bool is_folder;                   // the source
+    const char *const *ignore;        // patterns of files to leave out; NULL: none
+    struct input_remote *remote;      // objects that the nodes read; NULL: files of this computer
+    const struct input_remote *again; // listed again for a node that came later; NULL
+    bool elastic;                     // sharded, and dealt anew by every round
+    const char *path;          // on the nodes, below their root; elastic: of job_share_folder
+    size_t *numbers;           // by entry: its place among the files; NULL until asked for
+    int64_t *files;            // streamed from here: by entry, its number + 1; NULL
+    struct manifest *manifest; // replicated, or complete before it is dealt out
     unsigned char digest[HASH_BYTES]; // of the manifest
     size_t samples;                   // in it; 0 unless samples are dealt
     struct run_start_share *share;    // sharded: by node rank; NULL: replicated

@@ -73,7 +73,8 @@ refused "'gs://b/x' is not available: an input is" --input x=gs://b/x
 refused 'one object; mode = sharded is for a folder' --input x=s3://bucket/set/part-07:sharded
 refused 'unit = sample needs the archives' --input x=s3://bucket/set:sharded \
     --set inputs.x.unit=sample
-refused 'would not have .s3://bucket/set' --input x=s3://bucket/set --replace-nodes
+refused "on_change = keep: .* reads 's3://bucket/set' again" --input x=s3://bucket/set \
+    --set inputs.x.on_change=keep --replace-nodes
 AWS_SECRET_ACCESS_KEY=wrong refused 'SignatureDoesNotMatch' --input x=s3://bucket/set
 head -c 3000000 /dev/urandom >set/part-01
 dtdata put set s3://bucket/new >put.out

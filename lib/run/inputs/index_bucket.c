@@ -49,6 +49,7 @@ static int write_lines(const struct bucket_index *b, const char *path, struct er
         if (!shard_index_is_shard(m->entries[i].path))
             continue;
         const struct input_remote_object *o = input_remote_find(b->remote, m->entries[i].path);
+        must(o);
         strbuf_addf(&text, "{\"index\":%zu,%s", count++, o->line + 1);
     }
     strbuf_adds(&text, INPUT_REMOTE_END);

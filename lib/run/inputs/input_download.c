@@ -1,156 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtdata get` on all nodes at once: sends each its list, follows its answers, and then has the
-// files put into place by their hashes.
+// Objects are read on all nodes at once, and then put into place by their hashes.
 #include "run/inputs/input_remote.h"
 
-#include "fleet/embedded_files.h"
 #include "run/inputs/input_fanout.h"
-#include "sys/file.h"
+#include "run/inputs/input_get.h"
 
-#include <string.h>
-
-struct download {
-    struct fleet_node *node;
-    struct input_remote_list *list;
-    struct transport_run *run;
-    size_t sent;         // bytes of the input
-    struct strbuf line;  // of an answer that has begun
-    struct strbuf words; // the last line, and what came on standard error
-    size_t known;        // objects whose hash has come
-    bool ended;          // the last line has come
-    uint64_t read, again;
-    struct arena scratch;
-};
-
-static void finish(struct download *d, const struct err *e) {
+static void on_over(struct input_get *g, const struct err *e) {
     static const struct err none;
-    bool ours = e->code && d->list->tolerant && e->code != ERR_NO_STATUS;
+    bool ours = e->code && g->list->tolerant && e->code != ERR_NO_STATUS;
     if (ours)
-        d->list->why = *e;
-    if (d->run)
-        transport_run_close(d->run);
-    d->run = NULL;
-    strbuf_fini(&d->line);
-    strbuf_fini(&d->words);
-    arena_fini(&d->scratch);
-    fleet_done(d->node, ours ? &none : e);
-}
-
-static void on_room(struct transport_run *r, void *ctx) {
-    struct download *d = ctx;
-    const struct strbuf *input = d->list->input;
-    while (d->sent < input->len) {
-        size_t n = transport_run_send(r, input->data + d->sent, input->len - d->sent);
-        d->sent += n;
-        if (n == 0)
-            return;
-    }
-}
-
-static int take_hash(struct download *d, const struct json *j, struct err *e) {
-    int64_t i = json_get_int(j, "i", -1);
-    const char *hex = json_get_str(j, "sha256", "");
-    const struct input_remote_list *list = d->list;
-    unsigned char hash[HASH_BYTES];
-    if (i < 0 || (uint64_t)i >= list->count || !hash_is_hex(hex))
-        return err_set(e, ERR_FORMAT, "dtdata answers with an object that it was not asked for");
-    if (str_unhex(hash, HASH_BYTES, hex, e) < 0)
-        return -1;
-    size_t at = list->entries ? list->entries[i] : (size_t)i;
-    struct manifest_entry *entry = &list->files->entries[at];
-    d->known++;
-    if (list->came && list->came[at] && memcmp(entry->hash, hash, HASH_BYTES) != 0)
-        return err_set(e, ERR_HASH, "'%s' is another one than the node before has read",
-                       entry->source);
-    if (list->came)
-        list->came[at] = true;
-    memcpy(entry->hash, hash, HASH_BYTES);
-    return 0;
-}
-
-static int take_line(struct download *d, struct err *e) {
-    struct json *j;
-    arena_reset(&d->scratch);
-    if (json_parse(&d->scratch, d->line.data, d->line.len, &j, e) < 0)
-        return -1;
-    strbuf_clear(&d->words);
-    strbuf_add(&d->words, d->line.data, d->line.len);
-    if (json_get(j, "i"))
-        return take_hash(d, j, e);
-    if (json_get(j, "total"))
-        fleet_amount(d->node, (uint64_t)json_get_int(j, "done", 0),
-                     (uint64_t)json_get_int(j, "total", 0));
-    if (json_get(j, "end")) {
-        d->ended = true;
-        d->read = (uint64_t)json_get_int(j, "read", 0);
-        d->again = (uint64_t)json_get_int(j, "again", 0);
-    }
-    return 0;
-}
-
-static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
-    struct download *d = ctx;
-    struct err e = {0};
-    (void)r;
-    for (const char *c = p; len; c++, len--) {
-        if (*c != '\n') {
-            strbuf_addc(&d->line, *c);
-            if (d->line.len <= INPUT_REMOTE_ANSWER_BYTES_MAX)
-                continue;
-            err_set(&e, ERR_LIMIT, "dtdata answers with a line of more than %d bytes",
-                    INPUT_REMOTE_ANSWER_BYTES_MAX);
-        }
-        if (e.code || take_line(d, &e) < 0) {
-            finish(d, &e);
-            return;
-        }
-        strbuf_clear(&d->line);
-    }
-}
-
-static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
-    struct download *d = ctx;
-    struct transport_result result = {
-        .end = *end, .out = strbuf_cstr(&d->words), .out_len = d->words.len, .err_text = ""};
-    struct err e = {0};
-    (void)r;
-    if (fleet_answer(&result, &e) == 0 && (!d->ended || d->known != d->list->count))
-        err_set(&e, ERR_NO_STATUS, "dtdata ended without an answer");
-    d->run = NULL;
-    finish(d, &e);
+        g->list->why = *e;
+    fleet_done(g->node, ours ? &none : e);
 }
 
 static int start(struct fleet_node *n, struct err *e) {
-    static const struct transport_run_events events = {
-        .on_output = on_output, .on_room = on_room, .on_end = on_end};
-    struct download *d = n->work;
-    struct arena *a = n->fleet->context->arena;
-    if (d->list->count == 0) {
-        fleet_done(n, NULL);
-        return 0;
-    }
-    // From its beginning, also when the connection was lost: the store has what came.
-    *d = (struct download){.node = n, .list = d->list};
-    if (!str_ends(strbuf_cstr(d->list->input), INPUT_REMOTE_END))
-        strbuf_adds(d->list->input, INPUT_REMOTE_END);
-    const char *program = file_join(a, n->facts.root, embedded_program_path(a, "dtdata"));
-    struct transport_command command = {
-        .line = arena_printf(a, "%s get %s", transport_path_word(a, program),
-                             transport_path_word(a, file_join(a, n->facts.root, "cas")))};
-    d->run = transport_run(n->link, &command, &events, d, e);
-    if (!d->run)
-        return -1;
-    on_room(d->run, d);
+    struct input_get *g = n->work;
+    if (g->list->count)
+        return input_get_begin(g, e);
+    fleet_done(n, NULL);
     return 0;
-}
-
-static void release(struct download *d) {
-    if (d->run)
-        transport_run_close(d->run); // the step was interrupted
-    strbuf_fini(&d->line);
-    strbuf_fini(&d->words);
-    arena_fini(&d->scratch);
-    d->node->work = NULL;
 }
 
 static void show(const struct run_start *l) {
@@ -168,16 +36,17 @@ static void show(const struct run_start *l) {
 
 int input_remote_read(struct run_start *l, struct fleet *f, struct input_remote_list *lists,
                       struct err *e) {
-    struct download *all = arena_new(l->context->arena, struct download, f->count + 1);
+    struct input_get *all = arena_new(l->context->arena, struct input_get, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
-        all[i] = (struct download){.node = &f->nodes[i], .list = &lists[i]};
+        all[i] = (struct input_get){.node = &f->nodes[i], .list = &lists[i], .on_over = on_over};
         f->nodes[i].work = &all[i];
     }
     int result = fleet_each_resumed(f, "download", start, e);
     for (size_t i = 0; i < f->count; i++) {
         l->downloaded += all[i].read;
         l->again += all[i].again;
-        release(&all[i]);
+        input_get_close(&all[i]); // the step was interrupted
+        f->nodes[i].work = NULL;
     }
     return result;
 }

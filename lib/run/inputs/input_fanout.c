@@ -32,7 +32,9 @@ int input_fanout_add(struct run_start *l, const struct input_remote *from,
     struct input_fanout *s = l->shared;
     copy.path = path;
     array_grow(s->objects, &s->room, s->files->count + 1);
-    s->objects[s->files->count] = (struct object){path, input_remote_find(from, entry->path)->line};
+    const struct input_remote_object *o = input_remote_find(from, entry->path);
+    must(o);
+    s->objects[s->files->count] = (struct object){path, o->line};
     return manifest_append(s->files, &copy, e);
 }
 
@@ -55,20 +57,15 @@ static void clear_lists(struct input_fanout *s) {
 static void add_line(struct input_fanout *s, size_t node, size_t entry, bool known) {
     struct input_remote_list *list = &s->lists[node];
     const char *line = s->objects[entry].line;
-    char hex[HASH_HEX_BYTES];
-    size_t len = strlen(line);
     if (list->count == 0) {
         strbuf_adds(list->input, s->header);
         list->entries = heap_alloc(s->files->count * sizeof *list->entries);
     }
     ((size_t *)list->entries)[list->count++] = entry;
-    if (!known || len < 2 || line[len - 2] != '}') {
+    if (known)
+        input_remote_known_line(line, s->files->entries[entry].hash, list->input);
+    else
         strbuf_adds(list->input, line);
-        return;
-    }
-    hash_hex(hex, s->files->entries[entry].hash);
-    strbuf_add(list->input, line, len - 2);
-    strbuf_addf(list->input, ",\"sha256\":\"%s\"}\n", hex);
 }
 
 // ---- reading ------------------------------------------------------------------------------------

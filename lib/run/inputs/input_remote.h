@@ -19,6 +19,7 @@ bool input_remote_is(const char *source); // s3:// or https://
 
 struct input_remote_object {
     const char *path, *name, *line; // line: of dtdata's list, for the node
+    unsigned char id[HASH_BYTES];   // of its place, ETag and size
 };
 struct input_remote {
     bool folder;
@@ -31,8 +32,19 @@ struct input_remote {
 // Lists the source. The entries' hashes stand for their content until a node has read it.
 int input_remote_list(struct context *s, const char *source, struct input_remote **out,
                       struct manifest *m, struct err *e);
+// Reads dtdata's list. All of r is in the arena. m: gets the entries; NULL: none.
+int input_remote_parse(struct arena *a, const char *text, struct input_remote *r,
+                       struct manifest *m, struct err *e);
+// NULL: the list has no such path.
 const struct input_remote_object *input_remote_find(const struct input_remote *from,
                                                     const char *path);
+// The object of the same path in in->again, if it is what it was when the run began; NULL with an
+// error that names it.
+const struct input_remote_object *input_remote_again(const struct run_start_input *in,
+                                                     const char *path, struct err *e);
+// A line of a list, with the hash of the content. A node that has the content reads nothing.
+void input_remote_known_line(const char *line, const unsigned char hash[HASH_BYTES],
+                             struct strbuf *out);
 // Adds dtdata to the programs that are sent, once.
 int input_remote_add_program(struct run_start *l, struct err *e);
 // Adds an entry of the list to what this node reads; path: where it goes.

@@ -87,20 +87,25 @@ const char *input_stream_path(const struct run_start *l, const struct run_start_
 
 // ---- the lists ----------------------------------------------------------------------------------
 
-static void begin_input(struct run_start_stream *x, const struct run_start_input *in) {
+// from: the list that has the objects; NULL: they are files of this computer.
+static void begin_input(struct strbuf *out, const struct run_start_input *in,
+                        const struct input_remote *from) {
     struct json_out j;
-    if (!x->input.len)
-        strbuf_adds(&x->input, SOURCE_CLOCK_LINE);
-    strbuf_adds(&x->input, in->remote ? in->remote->header : "");
-    x->newest = in;
-    json_open(&j, &x->input);
+    if (!out->len)
+        strbuf_adds(out, SOURCE_CLOCK_LINE);
+    strbuf_adds(out, from ? from->header : "");
+    json_open(&j, out);
     json_object(&j, NULL);
     json_str(&j, "input", in->name);
     json_int(&j, "window", in->config->window);
     json_int(&j, "cache_max", in->config->cache_max);
-    json_int(&j, "ends", in->remote ? in->remote->ends_ms : 0);
+    json_int(&j, "ends", from ? from->ends_ms : 0);
     json_end(&j);
-    strbuf_addc(&x->input, '\n');
+    strbuf_addc(out, '\n');
+}
+
+static void add_object(struct strbuf *out, int64_t index, const struct input_remote_object *o) {
+    strbuf_addf(out, "{\"index\":%lld,%s", (long long)index, o->line + 1);
 }
 
 // A file of this computer, which has no address: its name on the nodes is its SHA-256.
@@ -139,16 +144,68 @@ int input_stream_add(struct run_start *l, size_t node, struct run_start_input *i
         l->streams = arena_new(l->context->arena, struct run_start_stream, l->node_count + 1);
     struct run_start_stream *x = &l->streams[node];
     if (x->newest != in)
-        begin_input(x, in);
+        begin_input(&x->input, in, in->remote);
+    x->newest = in;
     if (++x->objects > INPUT_STREAM_OBJECTS_MAX)
         return err_set(e, ERR_LIMIT, "a node would have more than %d streamed objects",
                        INPUT_STREAM_OBJECTS_MAX);
     if (!in->remote)
         return add_file(l, x, in, entry, e);
     const struct input_remote_object *o = input_remote_find(in->remote, entry->path);
-    strbuf_addf(&x->input, "{\"index\":%zu,%s", (size_t)(entry - in->manifest->entries),
-                o->line + 1);
+    must(o);
+    add_object(&x->input, entry - in->manifest->entries, o);
     return 0;
+}
+
+// ---- the list of a node that comes later --------------------------------------------------------
+
+static const struct run_start_input *input_named(const struct run_start *l, const char *name) {
+    for (size_t i = 0; i < l->input_count; i++)
+        if (strcmp(l->inputs[i].name, name) == 0)
+            return &l->inputs[i];
+    return NULL;
+}
+
+// Lines of a server's objects get new addresses, those of files of this computer stay.
+static int renew_line(const struct run_start *l, const struct json *j, const char *line, size_t len,
+                      const struct run_start_input **in, struct strbuf *out, struct err *e) {
+    const char *name = json_get_str(j, "input", NULL);
+    if (name) {
+        *in = input_named(l, name);
+        must(*in);
+        begin_input(out, *in, (*in)->remote ? (*in)->again : NULL);
+        return 0;
+    }
+    if (json_get(j, "ca") || json_get(j, "now")) // begin_input writes them
+        return 0;
+    if (!*in || !(*in)->remote || !json_get(j, "path")) {
+        strbuf_add(out, line, len);
+        return 0;
+    }
+    const struct input_remote_object *o = input_remote_again(*in, json_get_str(j, "path", ""), e);
+    if (o)
+        add_object(out, json_get_int(j, "index", -1), o);
+    return o ? 0 : -1;
+}
+
+int input_stream_again(const struct run_start *l, size_t node, struct strbuf *out, struct err *e) {
+    const struct strbuf *text = &l->streams[node].input;
+    const struct run_start_input *in = NULL;
+    struct arena scratch = {0};
+    int result = 0;
+    for (size_t at = 0; result == 0 && at < text->len;) {
+        const char *line = text->data + at, *end = memchr(line, '\n', text->len - at);
+        struct json *j;
+        must(end);
+        size_t len = (size_t)(end + 1 - line);
+        result = json_parse(&scratch, line, len - 1, &j, e);
+        if (result == 0)
+            result = renew_line(l, j, line, len, &in, out, e);
+        arena_reset(&scratch);
+        at += len;
+    }
+    arena_fini(&scratch);
+    return result;
 }
 
 // ---- the programs -------------------------------------------------------------------------------
@@ -161,17 +218,21 @@ static void on_answer(void *ctx, const struct transport_result *r) {
     fleet_done(n, &e);
 }
 
-static int start(struct fleet_node *n, struct err *e) {
+int input_stream_serve(const struct run_start *l, struct fleet_node *n, struct strbuf *input,
+                       transport_collect_cb *done, void *ctx, struct err *e) {
     struct arena *a = n->fleet->context->arena;
-    struct run_start *l = n->work;
-    struct strbuf *input = &l->streams[n->index].input;
     const char *program = file_join(a, n->facts.root, embedded_program_path(a, DTDATA_PROGRAM));
     const char *run_dir = file_join(a, n->facts.root, run_node_dir(a, l->run.id, ""));
     const char *line = arena_printf(a, "%s serve %s %s", transport_path_word(a, program),
                                     transport_path_word(a, file_join(a, n->facts.root, "cas")),
                                     transport_path_word(a, run_dir));
     source_clock_set(input->data, clock_wall_ms());
-    return transport_collect(n->link, line, strbuf_cstr(input), input->len, on_answer, n, e);
+    return transport_collect(n->link, line, strbuf_cstr(input), input->len, done, ctx, e);
+}
+
+static int start(struct fleet_node *n, struct err *e) {
+    struct run_start *l = n->work;
+    return input_stream_serve(l, n, &l->streams[n->index].input, on_answer, n, e);
 }
 
 int input_stream_start(struct run_start *l, struct fleet *f, struct err *e) {
