@@ -10,6 +10,8 @@
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
 //     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
+//     dtdata live DIR s3://… SINCE_MS   a mirror of DIR/NODE/output and DIR/NODE/model while
+//                               a run is active. Files that were not touched since are not read
 //     dtdata account            where the AWS credentials are from, and when they end
 //
 // Before the verb: --profile NAME, a profile of ~/.aws that keys of the environment do not replace;
@@ -20,9 +22,11 @@
 // "id"}, then {"end":N}. `get` reads the same lines. With
 // "sha256", stored content of that hash is taken instead of the object. It writes
 // {"i":N,"sha256":"…"} for each object, in any order; {"done":N,"total":N} on the way; and
-// {"end":N,"read":BYTES,"again":N}. `put` writes done, total and end; `results` also writes
-// {"end":FILES,"sent":BYTES,"there":FILES not sent again,"links":N} as its last line. The last line
-// of a failure is {"event":"error","code":"…","text":"…"}. An url is presigned: it needs no key.
+// {"end":N,"read":BYTES,"again":N}. `put` writes done, total and end; `results` and `live`
+// also write {"end":FILES,"sent":BYTES,"there":FILES not sent again,"copied":FILES by the server,
+// "links":N,"stay":OBJECTS that were to be removed} as their last line. `results` has objects of
+// `live`, in live/, copied by the server, and removes them. The last line of a failure is
+// {"event":"error","code":"…","text":"…"}. An url is presigned: it needs no key.
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -45,6 +49,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LIVE "live/" // below the address of a run's results
 
 static struct s3_user user;
 
@@ -271,10 +277,19 @@ static int add_results(struct manifest *m, struct arena *a, const char *dir, siz
     return file_entries_close(&in, result, e);
 }
 
+static int put_results(const struct object_put *p, struct strbuf *line, struct err *e) {
+    strbuf_addf(line,
+                "{\"end\":%zu,\"sent\":%llu,\"there\":%zu,\"copied\":%zu,\"links\":%zu,"
+                "\"stay\":%zu}",
+                p->count, (unsigned long long)p->sent, p->there, p->copied, p->links, p->stay);
+    return put_line(line, e);
+}
+
 static int results(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     struct manifest_rules rules = {.own_too = true};
     struct manifest *m = manifest_new();
-    struct object_put p = {.on_progress = progress, .ctx = line, .files = m};
+    struct object_put p = {
+        .on_progress = progress, .ctx = line, .files = m, .copies = LIVE, .mirrors = LIVE};
     int result = add_results(m, a, args[0], &p.links, e);
     if (result == 0 && !file_is_absent(args[1]))
         result = manifest_add_path(m, args[1], "logs", &rules, e);
@@ -283,12 +298,39 @@ static int results(struct arena *a, struct strbuf *line, char **args, struct err
     if (result == 0)
         result = with_bucket(&p, a, args[2], object_put_all, e);
     manifest_free(m);
-    if (result == 0) {
-        strbuf_addf(line, "{\"end\":%zu,\"sent\":%llu,\"there\":%zu,\"links\":%zu}", p.count,
-                    (unsigned long long)p.sent, p.there, p.links);
-        result = put_line(line, e);
-    }
-    return result;
+    return result == 0 ? put_results(&p, line, e) : -1;
+}
+
+// Output and model of each node that has finished files of an active run.
+static int add_live(struct manifest *m, struct arena *a, const char *dir, struct err *e) {
+    static const char *const unfinished[] = {".dtctl-*", NULL};
+    static const char *const kinds[] = {"output", "model"};
+    struct manifest_rules rules = {.own_too = true, .ignore = unfinished};
+    struct file_entries in = file_entries_open(dir);
+    int result = in.is_missing ? err_set(e, ERR_NOT_FOUND, "there is no folder '%s'", dir) : 0;
+    while (result == 0 && file_entries_next(&in))
+        for (size_t i = 0; result == 0 && i < sizeof kinds / sizeof kinds[0]; i++) {
+            const char *to = arena_printf(a, "%s/%s", in.name, kinds[i]);
+            const char *from = file_join(a, dir, to);
+            if (!file_is_absent(from))
+                result = manifest_add_path(m, from, to, &rules, e);
+        }
+    return file_entries_close(&in, result, e);
+}
+
+static int live(struct arena *a, struct strbuf *line, char **args, struct err *e) {
+    struct manifest *m = manifest_new();
+    struct object_put p = {
+        .on_progress = progress, .ctx = line, .files = m, .mirrors = "", .tolerant = true};
+    int result = str_parse_i64(args[2], 0, INT64_MAX, &p.since_ms, e);
+    if (result == 0)
+        result = add_live(m, a, args[0], e);
+    if (result == 0)
+        result = manifest_sort(m, e);
+    if (result == 0)
+        result = with_bucket(&p, a, args[1], object_put_all, e);
+    manifest_free(m);
+    return result == 0 ? put_results(&p, line, e) : -1;
 }
 
 // ---- account ------------------------------------------------------------------------------------
@@ -343,6 +385,7 @@ static const struct verb {
              {"put", 2, true, put, "DIR s3://…"},
              {"check", 1, true, check, "s3://…"},
              {"results", 3, true, results, "DIR LOGS s3://…"},
+             {"live", 3, true, live, "DIR s3://… SINCE_MS"},
              {"account", 0, true, account, ""}};
 
 static int run_verb(const struct verb *v, char **args, bool asks, const char *profile) {

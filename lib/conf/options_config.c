@@ -355,7 +355,8 @@ static const struct option_row rows[] = {
      .arg = "s3://BUCKET/PREFIX",
      .check = check_s3,
      .help = "Where results also go once they are here: below TASK/runs/RUN/ as output/, model/, "
-             "state/ and logs/. The bucket is checked before a run starts; empty: nowhere."},
+             "state/ and logs/. With outputs.every finished files go to live/ there at that "
+             "interval. The bucket is checked before a run starts; empty: nowhere."},
     {.key = "outputs.fetch",
      .flag = "fetch",
      .verbs = "train run",

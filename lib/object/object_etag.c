@@ -38,8 +38,11 @@ static int sum(int fd, uint64_t len, unsigned char out[MD5_DIGEST_LENGTH], const
     return 0;
 }
 
-static int tag_of(const struct manifest_entry *file, char out[TAG_BYTES_MAX], struct err *e) {
-    uint64_t bytes = object_put_part_bytes(file->size), left = file->size, count = 0;
+// in_parts: the ETag that object_put's parts give. The server's own copies have none.
+static int tag_of(const struct manifest_entry *file, bool in_parts, char out[TAG_BYTES_MAX],
+                  struct err *e) {
+    uint64_t bytes = in_parts ? object_put_part_bytes(file->size) : file->size;
+    uint64_t left = file->size, count = 0;
     unsigned char digest[MD5_DIGEST_LENGTH];
     MD5_CTX all;
     auto_close int fd = open(file->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -54,11 +57,10 @@ static int tag_of(const struct manifest_entry *file, char out[TAG_BYTES_MAX], st
         left -= len;
         count++;
     } while (left);
-    bool whole = file->size <= OBJECT_PART_BYTES;
-    if (!whole)
+    if (in_parts)
         MD5_Final(digest, &all);
     str_hex(out, digest, sizeof digest);
-    if (!whole)
+    if (in_parts)
         snprintf(out + strlen(out), 16, "-%llu", (unsigned long long)count);
     return 0;
 }
@@ -68,7 +70,7 @@ int object_etag_matches(const struct manifest_entry *file, const struct s3_objec
     char tag[TAG_BYTES_MAX];
     if (o->size != file->size || strlen(o->etag) < (size_t)2 * MD5_DIGEST_LENGTH)
         return 0;
-    if (tag_of(file, tag, e) < 0)
+    if (tag_of(file, strchr(o->etag, '-') != NULL, tag, e) < 0)
         return -1;
     return strcasecmp(tag, o->etag) == 0;
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uploads: whole files and files in parts. One file is under way at a time, or many small ones.
 #define OPENSSL_SUPPRESS_DEPRECATED
-#include "object/object_put.h"
+#include "object/object_put_impl.h"
 
-#include "base/base64.h"
 #include "base/clock.h"
 #include "object/object_etag.h"
 #include "object/xml.h"
@@ -15,33 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { PROGRESS_MS = 100 };
-
-struct upload_part {
-    struct s3_call call;
-    struct upload *upload;
-    const struct manifest_entry *file;
-    const char *key;
-    char *data;
-    size_t len;
-    uint32_t number; // from 1; 0: the whole file
-    char md5[BASE64_ENCODED_BYTES(MD5_DIGEST_LENGTH)], md5_hex[2 * MD5_DIGEST_LENGTH + 1];
-    char number_text[16];
-    bool busy;
-};
-
-struct upload {
-    struct object_put *p;
-    struct arena arena;
-    struct upload_part parts[OBJECT_PUTS_MAX];
-    uint64_t done, total;
-    struct err err;
-    int64_t told_ms;
-    // Of the file in parts that is under way.
-    const char *id;
-    const char **etags;
+enum {
+    PROGRESS_MS = 100,
+    SINCE_SPARE_MS = 2000, // the kernel's times of files may be behind the clock
 };
 
 uint64_t object_put_part_bytes(uint64_t size) {
@@ -51,7 +29,7 @@ uint64_t object_put_part_bytes(uint64_t size) {
     return bytes;
 }
 
-static const char *key_of(struct upload *u, const char *path) {
+const char *object_put_key(struct upload *u, const char *path) {
     const char *prefix = u->p->prefix;
     return *prefix ? arena_printf(&u->arena, "%s/%s", prefix, path) : arena_strdup(&u->arena, path);
 }
@@ -85,7 +63,7 @@ static int await_parts(struct upload *u, struct err *e) {
     return result;
 }
 
-static int free_part(struct upload *u, struct upload_part **out, struct err *e) {
+int object_put_free_part(struct upload *u, struct upload_part **out, struct err *e) {
     for (;;) {
         for (size_t i = 0; i < OBJECT_PUTS_MAX; i++)
             if (!u->parts[i].busy) {
@@ -99,6 +77,16 @@ static int free_part(struct upload *u, struct upload_part **out, struct err *e) 
 
 // ---- one request --------------------------------------------------------------------------------
 
+// True when the other files are to be sent all the same. A server that does not answer ends all.
+static bool is_tolerated(struct upload *u, const struct err *e) {
+    bool own = e->code == ERR_AUTH || e->code == ERR_HASH || e->code == ERR_LIMIT;
+    if (!own || !u->p->tolerant)
+        return false;
+    if (!u->first.code)
+        u->first = *e;
+    return true;
+}
+
 static void on_end(struct http_call *c, const struct err *e) {
     struct upload_part *part = c->ctx;
     struct upload *u = part->upload;
@@ -110,10 +98,9 @@ static void on_end(struct http_call *c, const struct err *e) {
         err_set(&why, ERR_HASH, "the server has received other bytes (MD5 %s, sent %s)", etag,
                 part->md5_hex);
     if (why.code) {
-        if (!u->err.code) {
+        err_wrap(&why, "'s3://%s/%.300s'", u->p->bucket, part->key);
+        if (!u->err.code && (part->number || !is_tolerated(u, &why)))
             u->err = why;
-            err_wrap(&u->err, "'s3://%s/%.300s'", u->p->bucket, part->key);
-        }
         return;
     }
     u->done += part->len;
@@ -121,11 +108,19 @@ static void on_end(struct http_call *c, const struct err *e) {
         u->etags[part->number - 1] = arena_strdup(&u->arena, c->etag);
 }
 
+static bool is_unchanged(int fd, const struct manifest_entry *file) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && (uint64_t)st.st_size == file->size &&
+           (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec == file->mtime_ns;
+}
+
 static int read_piece(const struct manifest_entry *file, uint64_t from, struct upload_part *part,
                       struct err *e) {
     auto_close int fd = open(file->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return err_errno(e, ERR_SYS, "cannot open '%s'", file->source);
+        return err_errno(e, errno == ENOENT ? ERR_HASH : ERR_SYS, "cannot open '%s'", file->source);
+    if (!is_unchanged(fd, file))
+        return err_set(e, ERR_HASH, "'%s' has changed while it was sent", file->source);
     for (size_t got = 0; got < part->len;) {
         ssize_t n = pread(fd, part->data + got, part->len - got, (off_t)(from + got));
         if (n < 0 && errno == EINTR)
@@ -142,7 +137,7 @@ static int send_piece(struct upload *u, const struct manifest_entry *file, const
                       uint64_t from, uint64_t len, uint32_t number, struct err *e) {
     struct upload_part *part;
     unsigned char digest[MD5_DIGEST_LENGTH];
-    if (free_part(u, &part, e) < 0)
+    if (object_put_free_part(u, &part, e) < 0)
         return -1;
     s3_call_close(&part->call);
     part->data = heap_realloc(part->data, (size_t)len + 1);
@@ -278,18 +273,41 @@ static int list(struct upload *u, struct s3_objects *out, struct err *e) {
     return s3_list(u->p->s3, u->p->bucket, prefix, 0, out, e);
 }
 
+// ---- what is not there --------------------------------------------------------------------------
+
+// Whether the bucket has the file. A file that was not touched is not read again.
+static int is_there(const struct upload *u, const struct manifest_entry *file,
+                    const struct s3_object *o, struct err *e) {
+    struct stat st;
+    if (o && u->p->since_ms && o->size == file->size && lstat(file->source, &st) == 0 &&
+        (int64_t)st.st_ctim.tv_sec * 1000 + SINCE_SPARE_MS < u->p->since_ms)
+        return 1;
+    return o ? object_etag_matches(file, o, e) : 0;
+}
+
+static int send_file(struct upload *u, const struct manifest_entry *file, const char *key,
+                     struct err *e) {
+    u->p->sent += file->size;
+    return file->size <= OBJECT_PART_BYTES ? send_piece(u, file, key, 0, file->size, 0, e)
+                                           : put_parts(u, file, key, e);
+}
+
 static int put_file(struct upload *u, const struct manifest_entry *file, const char *key,
                     const struct s3_objects *before, struct err *e) {
-    const struct s3_object *o = look_up(before, key);
-    int same = o ? object_etag_matches(file, o, e) : 0;
+    const struct s3_object *from = NULL;
+    if (strlen(key) > URI_KEY_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "its key has more than %d bytes, the limit of S3",
+                       URI_KEY_BYTES_MAX);
+    int same = is_there(u, file, look_up(before, key), e);
     if (same) {
         u->p->there += same > 0;
         u->done += same > 0 ? file->size : 0;
         return same > 0 ? 0 : -1;
     }
-    u->p->sent += file->size;
-    return file->size <= OBJECT_PART_BYTES ? send_piece(u, file, key, 0, file->size, 0, e)
-                                           : put_parts(u, file, key, e);
+    same = object_put_find_copy(u, file, &from, e);
+    if (same)
+        return same > 0 ? object_put_begin_copy(u, file, key, from, e) : -1;
+    return send_file(u, file, key, e);
 }
 
 static int put_all(struct upload *u, const struct s3_objects *before, struct err *e) {
@@ -299,15 +317,54 @@ static int put_all(struct upload *u, const struct s3_objects *before, struct err
         u->p->links += file->kind == MANIFEST_LINK;
         if (file->kind != MANIFEST_FILE)
             continue;
-        const char *key = key_of(u, file->path);
-        if (strlen(key) > URI_KEY_BYTES_MAX)
-            return err_set(e, ERR_LIMIT, "'%.200s…' is longer than %d bytes, the limit of a key",
-                           key, URI_KEY_BYTES_MAX);
-        if (put_file(u, file, key, before, e) < 0)
-            return u->err.code ? -1 : err_wrap(e, "'s3://%s/%.300s'", u->p->bucket, key);
-        u->p->count++;
+        const char *key = object_put_key(u, file->path);
+        if (put_file(u, file, key, before, e) == 0) {
+            u->p->count++;
+            continue;
+        }
+        if (!u->err.code)
+            err_wrap(e, "'s3://%s/%.300s'", u->p->bucket, key);
+        if (!is_tolerated(u, e))
+            return -1;
+        err_clear(&u->err);
+        err_clear(e);
     }
-    return await_parts(u, e);
+    if (await_parts(u, e) < 0)
+        return -1;
+    for (size_t i = 0; i < u->uncopied_count; i++) {
+        const char *key = object_put_key(u, u->uncopied[i]->path);
+        if (send_file(u, u->uncopied[i], key, e) < 0)
+            return u->err.code ? -1 : err_wrap(e, "'s3://%s/%.300s'", u->p->bucket, key);
+    }
+    if (await_parts(u, e) < 0)
+        return -1;
+    *e = u->first;
+    return u->first.code ? -1 : 0;
+}
+
+static int by_name(const void *x, const void *y) {
+    return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+// Objects of the mirrored folder that are no files. They need a permission of their own; the first
+// refusal ends it.
+static void remove_rest(struct upload *u, const struct s3_objects *before) {
+    const struct manifest *m = u->p->files;
+    const char *folder = object_put_key(u, u->p->mirrors);
+    size_t len = strlen(folder), count = 0;
+    const char **keys = arena_new(&u->arena, const char *, m->count + 1);
+    for (size_t i = 0; i < m->count; i++)
+        if (m->entries[i].kind == MANIFEST_FILE)
+            keys[count++] = object_put_key(u, m->entries[i].path);
+    qsort(keys, count, sizeof *keys, by_name);
+    for (size_t i = 0; i < before->count; i++) {
+        const char *key = before->items[i].key;
+        struct err ignored = {0};
+        if (strncmp(key, folder, len) != 0 || bsearch(&key, keys, count, sizeof *keys, by_name))
+            continue;
+        if (u->p->stay || ask(u, "DELETE", key, NULL, NULL, NULL, NULL, &ignored) < 0)
+            u->p->stay++;
+    }
 }
 
 static int check_list(struct upload *u, struct err *e) {
@@ -317,7 +374,7 @@ static int check_list(struct upload *u, struct err *e) {
     for (size_t i = 0; result == 0 && i < m->count; i++) {
         if (m->entries[i].kind != MANIFEST_FILE)
             continue;
-        const char *key = key_of(u, m->entries[i].path);
+        const char *key = object_put_key(u, m->entries[i].path);
         const struct s3_object *o = look_up(&found, key);
         if (!o || o->size != m->entries[i].size)
             result = err_set(e, ERR_HASH, "'s3://%s/%.300s' was written and is %s", u->p->bucket,
@@ -333,15 +390,19 @@ int object_put_all(struct object_put *p, struct err *e) {
     u->total = p->files->bytes;
     struct s3_objects before = {0};
     int result = list(u, &before, e);
-    if (result == 0)
+    if (result == 0) {
+        object_put_find_copies(u, &before);
         result = put_all(u, &before, e);
-    free(before.items);
+    }
     for (size_t i = 0; i < OBJECT_PUTS_MAX; i++) {
         s3_call_close(&u->parts[i].call);
         free(u->parts[i].data);
     }
     if (result == 0 && p->count)
         result = check_list(u, e);
+    if (result == 0 && p->mirrors)
+        remove_rest(u, &before);
+    free(before.items);
     if (result == 0)
         result = p->on_progress(p->ctx, u->total, u->total, e);
     arena_fini(&u->arena);
@@ -354,7 +415,7 @@ int object_put_check(struct object_put *p, struct err *e) {
     struct upload *u = heap_alloc(sizeof *u);
     struct s3_objects found = {0};
     u->p = p;
-    const char *key = key_of(u, ".dtctl-check");
+    const char *key = object_put_key(u, ".dtctl-check");
     const char *prefix = *p->prefix ? arena_printf(&u->arena, "%s/", p->prefix) : "";
     int result = s3_list(p->s3, p->bucket, prefix, 1, &found, e);
     if (result == 0)

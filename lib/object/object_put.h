@@ -19,15 +19,26 @@ struct object_put {
     struct s3 *s3;
     const char *bucket, *prefix; // prefix: "" or without a slash at its end
     const struct manifest *files;
+    // A folder below the prefix, with a slash at its end: MIRROR/NODE/KIND/PATH has the bytes of
+    // files KIND/PATH or KIND/NODE/PATH, perhaps, which the server then copies. NULL: none.
+    const char *copies;
+    // A folder below the prefix, "" or with a slash at its end, from which objects that are no
+    // files are removed once all files are there. NULL: none.
+    const char *mirrors;
+    bool tolerant;    // a file that fails leaves the others alone; the first failure is the result
+    int64_t since_ms; // files that this computer has not touched since are as they were; 0: none
     int (*on_progress)(void *ctx, uint64_t done, uint64_t total, struct err *e);
     void *ctx;
     size_t count;        // results: files in the bucket,
     size_t there, links; // of them not sent; links, which a bucket cannot hold
+    size_t copied;       // of them copied by the server
+    size_t stay;         // objects that the server does not remove
     uint64_t sent;       // bytes of files
 };
 
-// A file is not sent when the bucket has its bytes under its key. Errors name the file. An upload
-// in parts that fails is taken back.
+// A file is not sent when the bucket has its bytes under its key, or in `copies`. Errors name the
+// file. A file that changes meanwhile is an error, ERR_HASH, and an upload in parts that fails is
+// taken back: no object is a part of a file.
 int object_put_all(struct object_put *p, struct err *e);
 
 // Lists the prefix, and begins and takes back an upload in parts: it needs the same permissions as

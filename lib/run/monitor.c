@@ -242,10 +242,12 @@ static int check_rank(const struct run_history *t, const struct run *run, int ra
 static int serve_open(struct attention *a, struct err *e) {
     state_published_open(&a->states, &a->follow);
     output_published_open(&a->outputs, &a->follow);
+    output_upload_open(&a->upload, &a->follow, &a->outputs);
     return input_source_open(&a->source, &a->follow, e);
 }
 
 static void serve_close(struct attention *a) {
+    output_upload_close(&a->upload);
     publish_close(&a->states);
     publish_close(&a->outputs);
     input_source_close(&a->source);

@@ -59,6 +59,8 @@ int monitor_run(struct fleet *f, struct run *run, const struct monitor_options *
       "state.every: a whole generation of a node's state is here")                                 \
     X("output-published", "peer files bytes",                                                      \
       "outputs.every: what a node has finished of its output and model is here")                   \
+    X("output-uploaded", "to files bytes",                                                         \
+      "outputs.every with outputs.s3: finished files are in the bucket; bytes: sent this time")    \
     X("left", "", "the command that followed the run ended before the run did")                    \
     X("fetched", "complete", "the results were fetched; complete: yes or no")                      \
     X("uploaded", "to complete", "the results were uploaded to outputs.s3; complete: yes or no")

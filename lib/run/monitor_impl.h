@@ -9,6 +9,7 @@
 #include "run/monitor_view.h"
 #include "run/node_replace.h"
 #include "run/results/output_published.h"
+#include "run/results/output_upload.h"
 #include "run/results/state_published.h"
 
 struct attention {
@@ -18,6 +19,7 @@ struct attention {
     struct agent_restart restart;
     struct replace replace;
     struct publish states, outputs;
+    struct output_upload upload;
     struct input_source source;
     struct timer leave; // fires when no second Ctrl-C follows
     bool asked_to_stop;

@@ -21,6 +21,7 @@ POST /-/refuse?peer=ADDRESS: requests from there get 403 AccessDenied from now o
 POST /-/lists?pause=S&skip=N: each page of a list comes S seconds late, after the next N pages.
 POST /-/revoke?key=ID: what the key of that ID has signed gets 403 ExpiredToken from now on; /-/revoke: none.
 GET /-/bytes is "ADDRESS BYTES" for each client: what it got of objects since the last /-/forget.
+GET /-/copied is one line for each key that was copied from another one.
 GET /-/log is one line for each request: METHOD PATH RANGE STATUS.
 GET /-/role/… plays the metadata service of an instance (version 2).
 CERTIFICATE and KEY in the environment: it speaks TLS. ADDRESS: it listens there, not on loopback.
@@ -40,7 +41,7 @@ from xml.sax.saxutils import escape
 
 SECRETS = {"AKTEST": "SECRETTEST", "AKROLE": "SECRETROLE"}
 PAGE = int(os.environ.get("PAGE", "1000"))
-objects, uploads, faults, log = {}, {}, {}, []
+objects, uploads, faults, log, copied = {}, {}, {}, [], []
 given, refused = {}, set()  # by client
 revoked = set()  # key IDs
 BUCKETS = ("bucket", "public", "far")  # exist from the start
@@ -216,6 +217,19 @@ class Handler(BaseHTTPRequestHandler):
                            "</CompleteMultipartUploadResult>".encode())
 
     def put(self, bucket, key, fields, body):
+        source = self.headers.get("x-amz-copy-source")
+        if source:
+            place = tuple(unquote(source).lstrip("/").split("/", 1))
+            if place not in objects:
+                raise Refused(404, "NoSuchKey")
+            data, etag = objects[place]
+            if self.headers.get("x-amz-copy-source-if-match", etag).strip('"') != etag:
+                raise Refused(412, "PreconditionFailed")
+            etag = hashlib.md5(data).hexdigest()  # also of an object that came in parts
+            objects[bucket, key] = data, etag
+            copied.append(key)
+            return self.answer(200, f"<CopyObjectResult><ETag>&quot;{etag}&quot;</ETag>"
+                               "</CopyObjectResult>".encode())
         etag = hashlib.md5(body).hexdigest()
         if "uploadId" in fields:
             uploads[fields["uploadId"]][int(fields["partNumber"])] = body
@@ -247,6 +261,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/-/revoke":
             revoked.clear()
             revoked.add(fields.get("key", ""))
+        elif path == "/-/copied":
+            return self.answer(200, "\n".join(copied).encode())
         elif path == "/-/bytes":
             return self.answer(200, "\n".join(f"{c} {n}" for c, n in given.items()).encode())
         elif path == "/-/forget":
@@ -284,14 +300,17 @@ class Handler(BaseHTTPRequestHandler):
                 raise Refused(500, "InternalError")
             if fault == "denied" or self.client_address[0] in refused:
                 raise Refused(403, "AccessDenied")
-            if bucket != "public":
+            if bucket != "public" or self.command in ("PUT", "DELETE"):
                 self.check(parts.path, query, body)
             if self.command == "PUT":
                 return self.put(bucket, key, fields, body)
             if self.command == "POST":
                 return self.post(bucket, key, fields, body)
             if self.command == "DELETE":
-                uploads.pop(fields.get("uploadId"), None)
+                if "uploadId" in fields:
+                    uploads.pop(fields["uploadId"], None)
+                else:
+                    objects.pop((bucket, key), None)
                 return self.answer(204)
             if "list-type" in fields:
                 self.fault = fault

@@ -75,6 +75,7 @@ static void keep(struct publish_node *x) {
         failed(x, &e);
         return;
     }
+    x->all->kept++;
     x->newest_ms = clock_mono_ms();
     x->warned = false;
     x->failures = 0;

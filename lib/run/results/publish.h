@@ -60,7 +60,8 @@ struct publish {
     struct follow *follow; // NULL: closed
     int64_t every_ms;
     struct publish_node *nodes;
-    int lock; // for the kind; -1: none
+    int lock;     // for the kind; -1: none
+    int64_t kept; // how often something has come
 };
 
 void publish_open(struct publish *p, struct follow *f, const struct publish_kind *kind,

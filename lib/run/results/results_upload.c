@@ -46,11 +46,16 @@ bool results_upload_is_due(const struct run *run) {
 static void show_result(struct context *s, const struct run *run, const struct json *j) {
     char size[STR_HUMAN_BYTES_MAX];
     int64_t links = json_get_int(j, "links", 0);
-    int64_t files = json_get_int(j, "end", 0);
+    int64_t files = json_get_int(j, "end", 0), stay = json_get_int(j, "stay", 0);
+    int64_t there = json_get_int(j, "there", 0) + json_get_int(j, "copied", 0);
     screen_note(s->screen, "uploaded %lld file%s to %s (%s sent, %lld of them were there)",
                 (long long)files, files == 1 ? "" : "s", run->s3,
-                str_human_bytes(size, (uint64_t)json_get_int(j, "sent", 0)),
-                (long long)json_get_int(j, "there", 0));
+                str_human_bytes(size, (uint64_t)json_get_int(j, "sent", 0)), (long long)there);
+    if (stay)
+        screen_note(s->screen,
+                    "%lld object%s of %s/live could not be removed, and may be: their files are "
+                    "among the results",
+                    (long long)stay, stay == 1 ? "" : "s", run->s3);
     if (links)
         screen_note(s->screen,
                     "%lld symbolic link%s of the results %s only here: a bucket has no links",

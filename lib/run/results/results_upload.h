@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies the results of a run from this computer to a bucket (outputs.s3), as
 // <s3>/<task>/runs/<run>/{output,model,state,logs}. Objects that have a file's size and checksum
-// are not sent again, so a second call continues the first.
+// are not sent again, so a second call continues the first. Files of the active run are in live/
+// (output_upload.h): the server copies them, and live/ is removed.
 #ifndef RUN_RESULTS_UPLOAD_H
 #define RUN_RESULTS_UPLOAD_H
 

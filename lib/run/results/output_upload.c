@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies finished files of an active run to the bucket of its results.
+#include "run/results/output_upload.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "run/monitor.h"
+#include "run/results/output_published.h"
+#include "run/results/results_upload.h"
+#include "sys/file.h"
+
+static void on_next(struct timer *t);
+
+static void later(struct output_upload *u) {
+    timer_start(u->follow->context->loop, &u->next, u->outputs->every_ms, on_next);
+}
+
+static const char *address_of(struct arena *a, const struct run *run) {
+    return arena_printf(a, "%s/live", run->s3);
+}
+
+static void note(const struct output_upload *u, const struct strbuf *text) {
+    const struct follow *f = u->follow;
+    struct arena a = {0};
+    struct json *j;
+    struct err ignored;
+    if (json_parse(&a, strbuf_cstr(text), text->len, &j, &ignored) == 0)
+        monitor_note(f->context, f->run, "output-uploaded", "to", address_of(&a, f->run), "files",
+                     arena_printf(&a, "%lld", (long long)json_get_int(j, "end", 0)), "bytes",
+                     arena_printf(&a, "%lld", (long long)json_get_int(j, "sent", 0)), NULL);
+    arena_fini(&a);
+}
+
+// A file that has changed meanwhile comes again, and is no reason for a warning.
+static void on_over(struct dtdata_beside *d, const struct strbuf *text, const struct err *e) {
+    struct output_upload *u = container_of(d, struct output_upload, program);
+    struct arena a = {0};
+    if (!e->code) {
+        u->sent = u->kept;
+        u->since_ms = u->began_ms;
+        note(u, text);
+    } else if (e->code != ERR_HASH || u->failed) {
+        log_warn("finished files are not in the bucket yet", "to='%s' reason=\"%s\"",
+                 address_of(&a, u->follow->run), e->text);
+    }
+    u->failed = e->code != ERR_NONE;
+    arena_fini(&a);
+}
+
+static int begin(struct output_upload *u, struct err *e) {
+    struct arena a = {0};
+    struct follow *f = u->follow;
+    const char *args[] = {"live", u->folder, address_of(&a, f->run),
+                          arena_printf(&a, "%lld", (long long)u->since_ms), NULL};
+    const struct dtdata_call call = {
+        .args = args, .bytes_max = OUTPUT_UPLOAD_ANSWER_BYTES_MAX, .ms_max = OUTPUT_UPLOAD_MS_MAX};
+    u->kept = u->outputs->kept;
+    u->began_ms = clock_wall_ms();
+    int result = dtdata_beside_start(&u->program, f->context, &call, on_over, e);
+    arena_fini(&a);
+    return result;
+}
+
+// The dtctl that fetches the files holds their lock.
+static void on_next(struct timer *t) {
+    struct output_upload *u = container_of(t, struct output_upload, next);
+    struct err e = {0};
+    later(u);
+    if (dtdata_beside_runs(&u->program) || u->outputs->lock < 0 || u->sent == u->outputs->kept ||
+        file_is_absent(u->folder))
+        return;
+    if (begin(u, &e) < 0)
+        log_warn("finished files are not in the bucket yet", "reason=\"%s\"", e.text);
+}
+
+void output_upload_open(struct output_upload *u, struct follow *f, const struct publish *outputs) {
+    *u = (struct output_upload){.outputs = outputs, .sent = -1};
+    if (!outputs->follow || !results_upload_is_wanted(f->run))
+        return;
+    u->follow = f;
+    u->folder = output_published_path(f->context, f->run, NULL);
+    later(u);
+}
+
+void output_upload_close(struct output_upload *u) {
+    if (!u->follow)
+        return;
+    timer_stop(&u->next);
+    dtdata_beside_stop(&u->program);
+    u->follow = NULL;
+}
