@@ -58,7 +58,6 @@ s3_fault denied '*/live/node0/output/changes' 99
 touch go.1
 ok 'a failed upload is a warning with its name' wait_for 60 \
     grep -q "not in the bucket yet.*/live/node0/output/changes.*AccessDenied" each.err
-ok 'the other files are sent' wait_for 60 holds each live/node1/output/changes second
 s3_fault denied '*/live/node0/output/changes' 0
 ok 'dtctl tries again' wait_for 60 holds each live/node0/output/changes second
 gone() { [ -z "$(objects each 'live/.*/temp$')" ]; }
@@ -119,5 +118,14 @@ wait "$pid"
 ok 'the upload fails' test $? != 0
 like "$(cat put.out)" "s3://public/x/f.*'one/f' has changed while it was sent" 'the error names it'
 is "$(dtdata list s3://public/x | grep -c '"path":"f"')" 0 'no part of the file is an object'
+
+# ---- a file that the server refuses -------------------------------------------------------------
+mkdir -p two/n/output
+mv one/f two/n/output/a
+echo b >two/n/output/b
+s3_fault denied y/n/output/a 9
+run dtdata live two s3://public/y 0
+like "$status $out" "^[1-9].*'s3://public/y/n/output/a'.*AccessDenied" 'the error names the file'
+is "$(s3_ask /public/y/n/output/b)" b 'the other files are sent'
 s3_stop
 done_testing

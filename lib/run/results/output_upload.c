@@ -32,20 +32,25 @@ static void note(const struct output_upload *u, const struct strbuf *text) {
     arena_fini(&a);
 }
 
-// A file that has changed meanwhile comes again, and is no reason for a warning.
+// Failures in a row are shown for the first, second, fourth, eighth … time.
+static void failed(struct output_upload *u, const struct err *e) {
+    unsigned n = ++u->failures;
+    // A file that has changed meanwhile comes again, and is no reason for a warning.
+    if ((n & (n - 1)) == 0 && (e->code != ERR_HASH || n > 1))
+        log_warn("finished files are not in the bucket yet", "to='%s/live' tries=%u reason=\"%s\"",
+                 u->follow->run->s3, n, e->text);
+}
+
 static void on_over(struct dtdata_beside *d, const struct strbuf *text, const struct err *e) {
     struct output_upload *u = container_of(d, struct output_upload, program);
-    struct arena a = {0};
-    if (!e->code) {
-        u->sent = u->kept;
-        u->since_ms = u->began_ms;
-        note(u, text);
-    } else if (e->code != ERR_HASH || u->failed) {
-        log_warn("finished files are not in the bucket yet", "to='%s' reason=\"%s\"",
-                 address_of(&a, u->follow->run), e->text);
+    if (e->code) {
+        failed(u, e);
+        return;
     }
-    u->failed = e->code != ERR_NONE;
-    arena_fini(&a);
+    u->failures = 0;
+    u->sent = u->kept;
+    u->since_ms = u->began_ms;
+    note(u, text);
 }
 
 static int begin(struct output_upload *u, struct err *e) {
@@ -71,7 +76,7 @@ static void on_next(struct timer *t) {
         file_is_absent(u->folder))
         return;
     if (begin(u, &e) < 0)
-        log_warn("finished files are not in the bucket yet", "reason=\"%s\"", e.text);
+        failed(u, &e);
 }
 
 void output_upload_open(struct output_upload *u, struct follow *f, const struct publish *outputs) {

@@ -8,7 +8,8 @@
 //     … follow_wait …
 //     output_upload_close(&u); // ends an upload in progress
 //
-// A failure is a warning, and the next turn tries again. Each object is a whole file.
+// A failure is a warning, and the next turn tries again; failures in a row have fewer and fewer
+// warnings. Each object is a whole file.
 #ifndef RUN_OUTPUT_UPLOAD_H
 #define RUN_OUTPUT_UPLOAD_H
 
@@ -28,7 +29,7 @@ struct output_upload {
     struct timer next;
     int64_t kept, sent;         // outputs->kept at the begin of a turn, and of the last success
     int64_t began_ms, since_ms; // the same, on the wall clock; 0: there was none
-    bool failed;                // the last turn
+    unsigned failures;          // in a row
 };
 
 void output_upload_open(struct output_upload *u, struct follow *f, const struct publish *outputs);

@@ -53,8 +53,8 @@ static void show_result(struct context *s, const struct run *run, const struct j
                 str_human_bytes(size, (uint64_t)json_get_int(j, "sent", 0)), (long long)there);
     if (stay)
         screen_note(s->screen,
-                    "%lld object%s of %s/live could not be removed, and may be: their files are "
-                    "among the results",
+                    "%lld object%s of %s/live could not be removed; their files are among the "
+                    "results (try: remove them with a key that may delete objects)",
                     (long long)stay, stay == 1 ? "" : "s", run->s3);
     if (links)
         screen_note(s->screen,
