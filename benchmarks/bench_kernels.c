@@ -147,7 +147,7 @@ static void bench_gemm(int m, int n, int kk, int trans_a, int trans_b) {
     size_t na = (size_t)m * kk, nb = (size_t)kk * n, nc = (size_t)m * n;
     void *a = new_real(na), *b = new_real(nb), *c = new_real(nc);
     g.a = a, g.b = b, g.c = c;
-    reserve(k->gemm_workspace(ctx, m, n, kk));
+    reserve(k->gemm_workspace(ctx, type, m, n, kk));
     double s = median_seconds((struct job){run_gemm, &g});
     line_flops("gemm", shape, s, 2.0 * m * n * kk, 0);
     k->mem_free(ctx, a, na * sizeof(float)), k->mem_free(ctx, b, nb * sizeof(float));

@@ -43,9 +43,10 @@ struct kernel_ctx;
 
 // The type in which the two operands of a product are multiplied. Buffers and sums are always
 // reals. With KERNEL_BF16 both operands are rounded to bfloat16 (to nearest, ties to even) before
-// the product, and with KERNEL_HALF to IEEE half precision, above 65504 to infinity. kernels_cpu
-// has no KERNEL_HALF. Terms added to a product (bias, beta * C) are not rounded.
-enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_HALF, KERNEL_TYPES };
+// the product, with KERNEL_HALF to IEEE half precision, above 65504 to infinity, and with
+// KERNEL_TF32 to ten bits of fraction (to nearest, ties away from zero). kernels_cpu has neither
+// KERNEL_HALF nor KERNEL_TF32. Terms added to a product (bias, beta * C) are not rounded.
+enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_HALF, KERNEL_TF32, KERNEL_TYPES };
 
 // Where kernels_cpu computes a 3x3 convolution in fewer multiplications (in float; sums are rounded
 // differently): where its cost function says that this is faster, nowhere, or wherever it can.
@@ -352,7 +353,8 @@ struct kernel_backend {
     // Workspace in bytes that the op family needs for this shape (all three conv passes; any
     // transposes of an m, n, k GEMM; train and backward of a batch norm; bias_backward). The answer
     // is enough for every smaller m, n, k, number of images and number of rows, too.
-    size_t (*gemm_workspace)(const struct kernel_ctx *ctx, int m, int n, int k);
+    size_t (*gemm_workspace)(const struct kernel_ctx *ctx, enum kernel_type type, int m, int n,
+                             int k);
     size_t (*conv2d_workspace)(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
     size_t (*batchnorm_workspace)(const struct kernel_ctx *ctx, int64_t rows, int channels);
     size_t (*bias_workspace)(const struct kernel_ctx *ctx, int64_t rows, int cols);

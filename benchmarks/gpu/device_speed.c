@@ -94,7 +94,7 @@ static double best_s(void (*work)(void *arg), void *arg, const void *at) {
 }
 
 int device_speed(int argc, char **argv) {
-    static const char *const type_names[KERNEL_TYPES] = {"f32", "bf16", "f16"};
+    static const char *const type_names[KERNEL_TYPES] = {"f32", "bf16", "f16", "tf32"};
     if (argc != 2 || bed_open(argv[1]) != 0)
         return bed_close(1);
     int side = bed.emulated ? SIDE_EMULATED : SIDE;
@@ -104,11 +104,14 @@ int device_speed(int argc, char **argv) {
     for (int i = 0; i < 3; i++)
         if (!(p[i] = gpu_kernels.mem_alloc(bed.ctx, i < 2 && bytes > square ? bytes : square)))
             return bed_close(fail_of("no memory on the GPU"));
-    if (gpu_kernels.reserve(bed.ctx, gpu_kernels.gemm_workspace(bed.ctx, side, side, side)) < 0)
-        return bed_close(fail_of("no memory on the GPU"));
     printf("{\"gpu\":\"%s\",\"copy_gb_per_s\":%.1f,\"own_tflops\":{", gpu_about(bed.gpu),
            2 * (double)bytes / best_s(copy, p, p[0]) / 1e9);
     for (int type = 0; type < KERNEL_TYPES; type++) {
+        if (type == KERNEL_TF32 && !gpu_has_tf32(bed.gpu))
+            continue;
+        if (gpu_kernels.reserve(bed.ctx, gpu_kernels.gemm_workspace(bed.ctx, (enum kernel_type)type,
+                                                                    side, side, side)) < 0)
+            return bed_close(fail_of("no memory on the GPU"));
         struct gemm_args a = {.type = (enum kernel_type)type,
                               .m = side,
                               .n = side,

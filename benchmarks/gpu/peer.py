@@ -122,9 +122,10 @@ def serve(name, text, side, batch, kind):
 
 
 def peak():
-    torch.backends.cuda.matmul.allow_tf32 = True
     side, found = SIDE_PEAK if GPU else 64, {}
-    for name, kind in (("f32", torch.float32), ("bf16", torch.bfloat16), ("f16", torch.float16)):
+    for name, kind in (("f32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16),
+                       ("f16", torch.float16)):
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         a = torch.rand(side, side, device=DEVICE).to(kind)
         b = torch.rand(side, side, device=DEVICE).to(kind)
         best = 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154,SC2086,SC2034 # words of run; numbers are single words
 # sides.sh: both sides of benchmarks/gpu/run, which sources it. Results are in $got, by
-# "CASE.SIDE.WHAT", where SIDE is one of ours (f32, bf16) or a peer.
+# "CASE.SIDE.WHAT", where SIDE is one of ours (f32, bf16, tf32) or a peer.
 declare -A models sides batches optimizers got fds_in fds_out steps_of
 failed=0
 
@@ -194,7 +194,7 @@ turns() {
                     awk -v s="$s" -v n="${steps_of[$name.$side]}" -v b="${batches[$name]}" \
                         'BEGIN { print n * b / (s > 0 ? s : 1e-6) }' >>"$name.$side.rates"
             else
-                if [ "$side" != f32 ] || [ $round = 0 ]; then
+                if [[ $side != *f32 ]] || [ $round = 0 ]; then
                     ours "$name" "$side" "${steps_of[$name.$side]}" >>"$name.$side.rates"
                 fi
             fi
@@ -306,13 +306,14 @@ finish() { # CASE: its row, and its line of the table
 of() { awk -v a="$1" -v b="$2" 'BEGIN { print a / b }'; }
 table() {
     local name fast
-    printf '%-10s %10s %10s  %-9s %10s %6s %6s %9s %8s\n' case "f32/s" "${dtypes[1]}/s" \
+    printf '%-10s %10s %10s %10s  %-9s %10s %6s %6s %9s %8s\n' case f32/s tf32/s "${dtypes[1]}/s" \
         'best peer' 'its img/s' ratio floor 'memory MB' 'first s'
     for name in "${names[@]}"; do
         fast=$name.${dtypes[1]}
         [ -n "${got[$fast.rate]-}" ] || continue
-        printf '%-10s %10.0f %10.0f  %-9s %10.0f %6s %6s %9.0f %8.1f\n' "$name" \
-            "${got[$name.f32.rate]:-0}" "${got[$fast.rate]}" "${got[$name.best]:-none}" \
+        printf '%-10s %10.0f %10.0f %10.0f  %-9s %10.0f %6s %6s %9.0f %8.1f\n' "$name" \
+            "${got[$name.f32.rate]:-0}" "${got[$name.tf32.rate]:-0}" "${got[$fast.rate]}" \
+            "${got[$name.best]:-none}" \
             "${got[$name.${got[$name.best]:-none}.rate]:-0}" "${got[$name.ratio]:--}" \
             "${got[$name.floor]:--}" "$(of "${got[$fast.memory]:-0}" 1e6)" \
             "$(of "${got[$fast.first_ms]:-0}" 1e3)"

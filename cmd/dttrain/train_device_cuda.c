@@ -35,6 +35,7 @@ int train_device_open(struct trainer_device *out, const struct train_config *opt
                                    .env = environ,
                                    .handle = gpu,
                                    .memory_bytes = gpu_memory_free(gpu),
+                                   .has_tf32 = gpu_has_tf32(gpu),
                                    .about = gpu_about(gpu)};
     return 1;
 }

@@ -42,7 +42,7 @@ static size_t products_bytes(const struct kernel_ctx *ctx, const struct patch_jo
     const int sizes[3][3] = {{rows, o, job->depth}, {rows, job->depth, o}, {o, job->depth, rows}};
     size_t most = 0;
     for (int i = 0; i < 3; i++) {
-        size_t bytes = cpu_gemm_workspace(ctx, sizes[i][0], sizes[i][1], sizes[i][2]);
+        size_t bytes = cpu_gemm_workspace(ctx, job->s->type, sizes[i][0], sizes[i][1], sizes[i][2]);
         most = bytes > most ? bytes : most;
     }
     return (most + 63) / 64 * 64;

@@ -5,7 +5,7 @@
 
 #include "kernels/kernels.h"
 
-size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k);
+size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, enum kernel_type type, int m, int n, int k);
 void cpu_gemm(struct kernel_ctx *ctx, const struct gemm_args *g);
 
 size_t cpu_conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);

@@ -58,8 +58,10 @@ static size_t bytes_of(const struct kernel_ctx *ctx, int m, int n, int k) {
     return (panels_words(ctx, &g) + blocks_words(ctx, &g)) * sizeof(float);
 }
 
-// A product with few rows can need more workspace than one with many.
-size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k) {
+// A product with few rows can need more workspace than one with many. All types need the same.
+size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, enum kernel_type type, int m, int n,
+                          int k) {
+    (void)type;
     size_t all = bytes_of(ctx, m, n, k), few = bytes_of(ctx, m < few_rows ? m : few_rows, n, k);
     return all > few ? all : few;
 }
@@ -203,7 +205,7 @@ static int best_col_parts(int workers, int64_t tiles, int64_t panels) {
 // op(a)[m][k], op(b)[k][n] -> c[m][n]
 void cpu_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
     assert(g->m >= 0 && g->n >= 0 && g->k > 0);
-    assert(cpu_gemm_workspace(ctx, g->m, g->n, g->k) <= ctx->work_bytes);
+    assert(cpu_gemm_workspace(ctx, g->type, g->m, g->n, g->k) <= ctx->work_bytes);
     struct gemm_job job = {.g = g, .ctx = ctx, .type = &ctx->type[g->type]};
     job.k_words = (int)pack_words(job.type, g->k);
     job.panels = (float *)ctx->work;

@@ -6,12 +6,13 @@
 
 #ifdef REF_TABLE
 
-// Rounded to so many significant bits, ties to even: a double has 52 behind its leading one.
-static double ref_significant(double v, int n) {
+// Rounded to so many significant bits, ties to even or away from zero: a double has 52 behind its
+// leading one.
+static double ref_significant(double v, int n, int away) {
     int dropped = 53 - n;
     uint64_t bits;
     memcpy(&bits, &v, sizeof bits);
-    bits += (UINT64_C(1) << (dropped - 1)) - 1 + (bits >> dropped & 1);
+    bits += (UINT64_C(1) << (dropped - 1)) - (away ? 0 : 1 - (bits >> dropped & 1));
     bits &= ~((UINT64_C(1) << dropped) - 1);
     memcpy(&v, &bits, sizeof v);
     return v;
@@ -21,15 +22,19 @@ static double ref_significant(double v, int n) {
 static double ref_half(double v) {
     if (fabs(v) < 0x1p-14) // a double of 2^28 or more has no smaller parts than these multiples
         return copysign(fabs(v) + 0x1p28 - 0x1p28, v);
-    double rounded = ref_significant(v, 11);
+    double rounded = ref_significant(v, 11, 0);
     return fabs(rounded) > 65504 ? copysign((double)INFINITY, v) : rounded;
 }
 
-// An operand of a product, for KERNEL_BF16 rounded to eight significant bits.
+// An operand of a product: of KERNEL_BF16 it has eight significant bits, of KERNEL_TF32 eleven.
 static double ref_operand(enum kernel_type type, REAL x) {
     if (type == KERNEL_FLOAT || !isfinite(x))
         return (double)x;
-    return type == KERNEL_HALF ? ref_half((double)x) : ref_significant((double)x, 8);
+    switch (type) {
+    case KERNEL_HALF: return ref_half((double)x);
+    case KERNEL_TF32: return ref_significant((double)x, 11, 1);
+    default: return ref_significant((double)x, 8, 0);
+    }
 }
 
 static void ref_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {

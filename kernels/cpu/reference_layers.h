@@ -7,8 +7,9 @@ static int ref_open(struct kernel_ctx **out, const struct kernel_config *cfg) {
     return cfg->isa ? -EINVAL : ctx_open(out, cfg, NULL, "plain");
 }
 
-static size_t ref_gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k) {
-    (void)ctx, (void)m, (void)n, (void)k;
+static size_t ref_gemm_workspace(const struct kernel_ctx *ctx, enum kernel_type type, int m, int n,
+                                 int k) {
+    (void)ctx, (void)type, (void)m, (void)n, (void)k;
     return 0;
 }
 

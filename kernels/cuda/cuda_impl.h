@@ -38,7 +38,7 @@ bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_pa
 bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const struct conv2d_shape *s,
                      struct conv_params *p, int times);
 // Bytes of packed operands, behind the first CUDA_WORKSPACE_BYTES_MIN of the workspace.
-size_t cuda_large_gemm_bytes(int m, int n, int k);
+size_t cuda_large_gemm_bytes(enum kernel_type type, int m, int n, int k);
 size_t cuda_large_conv_bytes(const struct conv2d_shape *s);
 
 #endif

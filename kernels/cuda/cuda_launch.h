@@ -6,7 +6,8 @@
 //   an
 //     address of the device; shapes, ranges and argument structs are the host's and are read before
 //     the function returns. Where kernels.h returns a result to the host, it goes to the device.
-//   - Buffers hold floats. Products round their operands to the type that is asked for.
+//   - Buffers hold floats. Products round their operands to the type that is asked for. KERNEL_TF32
+//     needs a device of CUDA_TF32_CAPABILITY_MIN or newer.
 //   - No operation waits, allocates, or reads the device. The same calls with the same shapes give
 //     the same bits, and may be captured in a graph. No sum uses a float atomic.
 //   - A queue has one workspace; its operations run one after the other.
@@ -34,26 +35,35 @@
     X(product, gemm_float)                                                                         \
     X(product, gemm_bf16)                                                                          \
     X(product, gemm_half)                                                                          \
+    X(product, gemm_tf32)                                                                          \
     X(product, conv_forward_float)                                                                 \
     X(product, conv_forward_bf16)                                                                  \
     X(product, conv_forward_half)                                                                  \
+    X(product, conv_forward_tf32)                                                                  \
     X(product, conv_data_float)                                                                    \
     X(product, conv_data_bf16)                                                                     \
     X(product, conv_data_half)                                                                     \
+    X(product, conv_data_tf32)                                                                     \
     X(product, conv_weight_float)                                                                  \
     X(product, conv_weight_bf16)                                                                   \
     X(product, conv_weight_half)                                                                   \
+    X(product, conv_weight_tf32)                                                                   \
     X(product, product_sum)                                                                        \
     X(large, pack_bf16)                                                                            \
     X(large, pack_half)                                                                            \
+    X(large, pack_tf32)                                                                            \
     X(large, gemm_large_bf16)                                                                      \
     X(large, gemm_large_half)                                                                      \
+    X(large, gemm_large_tf32)                                                                      \
     X(large, conv_forward_large_bf16)                                                              \
     X(large, conv_forward_large_half)                                                              \
+    X(large, conv_forward_large_tf32)                                                              \
     X(large, conv_data_large_bf16)                                                                 \
     X(large, conv_data_large_half)                                                                 \
+    X(large, conv_data_large_tf32)                                                                 \
     X(large, conv_weight_large_bf16)                                                               \
     X(large, conv_weight_large_half)                                                               \
+    X(large, conv_weight_large_tf32)                                                               \
     X(batchnorm, batchnorm_sums)                                                                   \
     X(batchnorm, batchnorm_moments)                                                                \
     X(batchnorm, batchnorm_apply)                                                                  \
@@ -123,6 +133,7 @@ extern const struct cuda_kernel_info {
 enum {
     CUDA_WORKSPACE_BYTES_MIN = 4 << 20, // of every queue, whatever the shapes
     CUDA_HEAD_MAX = 256,                // width of an attention head
+    CUDA_TF32_CAPABILITY_MIN = 80,      // of a device for KERNEL_TF32
 };
 
 struct cuda_queue {
@@ -137,7 +148,7 @@ struct cuda_queue {
                             // CUDA_WORKSPACE_BYTES_MIN at least
 };
 
-size_t cuda_gemm_workspace(int m, int n, int k);
+size_t cuda_gemm_workspace(enum kernel_type type, int m, int n, int k);
 size_t cuda_conv2d_workspace(const struct conv2d_shape *s);
 size_t cuda_batchnorm_workspace(int64_t rows, int channels);
 size_t cuda_bias_workspace(int64_t rows, int cols);

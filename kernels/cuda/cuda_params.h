@@ -11,12 +11,12 @@ enum {
     CUDA_TILE_K = 16,            // terms of a step
     CUDA_THREADS = 256,          // of every block
     CUDA_PRODUCT_SHARED = 16896, // bytes of shared memory of a block of a product
-    CUDA_LARGE_TILE = 128,       // the same for large products …
-    CUDA_LARGE_K = 32,           // … whose operands are packed in a type of 16 bits
+    CUDA_LARGE_TILE = 128,       // the same for large products, whose operands are packed
+    CUDA_LARGE_BYTES = 64,       // of the terms of a row in a step: 32 of 16 bits, 16 of tf32
     CUDA_LARGE_THREADS = 128,    // of a block
     CUDA_LARGE_SHARED = 49152,   // three stages
     CUDA_LARGE_TAPS = 32,        // of a filter, at most
-    CUDA_PACKED = 8,             // columns that are copied at once
+    CUDA_CHUNK_BYTES = 16,       // of a packed row that are copied at once
     CUDA_RANGES = 64,            // ranges of parameters of one launch
     CUDA_ROWS_OF_SUM = 64,       // row chunks of a sum over rows
 };
@@ -34,13 +34,13 @@ struct product_out {
     int relu;
 };
 
-// y[row][column] is x[row][column] in a type of 16 bits, and zero in the rows and columns beyond
-// the last.
+// y[row][column] is x[row][column] in the type of a product, and zero in the rows and columns
+// beyond the last.
 struct pack_params {
     const float *x;
-    uint16_t *y;
+    void *y;
     int64_t rows, all_rows; // of x; of y
-    int cols, ld, pitch;    // pitch: of y, a multiple of CUDA_PACKED
+    int cols, ld, pitch;    // pitch: of y, whole chunks of CUDA_CHUNK_BYTES
 };
 
 // Of a large product a and b are packed.

@@ -9,8 +9,8 @@ enum {
     SPLIT_TERMS_MIN = 64, // shorter ones are not worth the sum
 };
 
-size_t cuda_gemm_workspace(int m, int n, int k) {
-    return CUDA_WORKSPACE_BYTES_MIN + cuda_large_gemm_bytes(m, n, k);
+size_t cuda_gemm_workspace(enum kernel_type type, int m, int n, int k) {
+    return CUDA_WORKSPACE_BYTES_MIN + cuda_large_gemm_bytes(type, m, n, k);
 }
 
 size_t cuda_conv2d_workspace(const struct conv2d_shape *s) {
@@ -37,13 +37,20 @@ static void product_plan(struct cuda_queue *q, struct product_out *o, int times,
 }
 
 static const enum cuda_kernel kernel_of[CUDA_PRODUCTS][KERNEL_TYPES] = {
-    [CUDA_GEMM] = {CUDA_KERNEL_gemm_float, CUDA_KERNEL_gemm_bf16, CUDA_KERNEL_gemm_half},
+    [CUDA_GEMM] = {CUDA_KERNEL_gemm_float, CUDA_KERNEL_gemm_bf16, CUDA_KERNEL_gemm_half,
+                   CUDA_KERNEL_gemm_tf32},
     [CUDA_FORWARD] = {CUDA_KERNEL_conv_forward_float, CUDA_KERNEL_conv_forward_bf16,
-                      CUDA_KERNEL_conv_forward_half},
+                      CUDA_KERNEL_conv_forward_half, CUDA_KERNEL_conv_forward_tf32},
     [CUDA_DATA] = {CUDA_KERNEL_conv_data_float, CUDA_KERNEL_conv_data_bf16,
-                   CUDA_KERNEL_conv_data_half},
+                   CUDA_KERNEL_conv_data_half, CUDA_KERNEL_conv_data_tf32},
     [CUDA_WEIGHT] = {CUDA_KERNEL_conv_weight_float, CUDA_KERNEL_conv_weight_bf16,
-                     CUDA_KERNEL_conv_weight_half}};
+                     CUDA_KERNEL_conv_weight_half, CUDA_KERNEL_conv_weight_tf32}};
+
+static void run_small(struct cuda_queue *q, enum cuda_product product, enum kernel_type type,
+                      int times, void *params, struct product_out *o) {
+    assert(type != KERNEL_TF32 || q->capability >= CUDA_TF32_CAPABILITY_MIN);
+    cuda_product_run(q, kernel_of[product][type], &small_tiles, times, params, o);
+}
 
 void cuda_product_run(struct cuda_queue *q, enum cuda_kernel kernel, const struct product_tiles *by,
                       int times, void *params, struct product_out *o) {
@@ -77,7 +84,7 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
     };
     if (cuda_large_gemm(q, a->type, &p))
         return;
-    cuda_product_run(q, kernel_of[CUDA_GEMM][a->type], &small_tiles, 1, &p, &p.out);
+    run_small(q, CUDA_GEMM, a->type, 1, &p, &p.out);
 }
 
 static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a, const void *b,
@@ -105,7 +112,7 @@ static void conv_launch(struct cuda_queue *q, enum cuda_product product,
     p->out.ldc = p->out.n;
     if (cuda_large_conv(q, product, s, p, times))
         return;
-    cuda_product_run(q, kernel_of[product][s->type], &small_tiles, times, p, &p->out);
+    run_small(q, product, s->type, times, p, &p->out);
 }
 
 void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,

@@ -1,33 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with tiles of 128 x 128, for GPUs of 8.0 and newer. Operands are packed first: in a type
-// of 16 bits, with rows of whole chunks of eight. Stages of 32 terms come by cp.async, while the
-// ones before are multiplied by mma.sync. A block has four warps, each with 64 x 64 of the tile.
-//
-// An operand is a class with by_terms and copy(to). With by_terms, memory is contiguous along the
-// terms, and a stage is [row][term]; without, along the rows, and a stage is [term][row]. copy
-// starts four copies of a chunk by each thread, and moves to the next stage. Chunks of a row lie
-// where the row's number turns them, so that ldmatrix meets no bank twice.
-#include "kernels/cuda/product.cuh"
-
-enum {
-    SIDE = CUDA_LARGE_TILE,
-    DEPTH = CUDA_LARGE_K,
-    CHUNK = CUDA_PACKED,
-    THREADS = CUDA_LARGE_THREADS,
-    COPIES = SIDE * DEPTH / CHUNK / THREADS,
-    OPERAND = SIDE * DEPTH * 2, // bytes
-    STAGE = 2 * OPERAND,
-    STAGES = 3,
-    WARP = SIDE / 2,
-    ROW_BYTES = DEPTH * 2, // by terms
-    TERM_BYTES = SIDE * 2, // by rows
-};
-static_assert(STAGES * STAGE == CUDA_LARGE_SHARED, "what the host asks for");
-typedef unsigned short u16;
+// Products with tiles of 128 x 128, for GPUs of 8.0 and newer. Operands are packed first: in the type
+// of the product, with rows of whole chunks of 16 bytes. Stages of 64 bytes of each row come by
+// cp.async, while the ones before are multiplied by mma.sync. A block has four warps, each with
+// 64 x 64 of the tile.
+#include "kernels/cuda/large.cuh"
 
 // ---- packing ------------------------------------------------------------------------------------
 
+template <class Word> struct four_words; // that are stored at once
+template <> struct four_words<unsigned short> { typedef ushort4 type; };
+template <> struct four_words<u32> { typedef uint4 type; };
+
 template <class Type> __device__ __forceinline__ void pack(const pack_params &p) {
+    typedef typename Type::word word;
     int quarters = p.pitch / 4;
     int64_t i = (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x, row = i / quarters;
     int column = (int)(i % quarters) * 4, cols = row < p.rows ? p.cols : 0;
@@ -43,255 +28,12 @@ template <class Type> __device__ __forceinline__ void pack(const pack_params &p)
         v.z = column + 2 < cols ? x[2] : 0.0f;
         v.w = column + 3 < cols ? x[3] : 0.0f;
     }
-    *(ushort4 *)(p.y + row * p.pitch + column) =
-        make_ushort4(Type::bits(v.x), Type::bits(v.y), Type::bits(v.z), Type::bits(v.w));
+    *(typename four_words<word>::type *)((word *)p.y + row * p.pitch + column) = {
+        Type::bits(v.x), Type::bits(v.y), Type::bits(v.z), Type::bits(v.w)};
 }
 
 #if __CUDA_ARCH__ >= 800
-// ---- copies to shared memory --------------------------------------------------------------------
-
-// With bytes 0 nothing is read, and the chunk is zero.
-__device__ __forceinline__ void copy_chunk(u32 to, const void *from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-                 : "memory");
-}
-// A value that stays in a register: ptxas would work it out again in every step.
-__device__ __forceinline__ int keep(int v) {
-    return __shfl_sync(0xffffffff, v, threadIdx.x % 32);
-}
-__device__ __forceinline__ void commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int N> __device__ __forceinline__ void wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
-// By terms: chunk i of a thread is (threadIdx.x % 4) of row threadIdx.x / 4 + 32 i.
-enum { ROWS_APART = THREADS * CHUNK / DEPTH };
-__device__ __forceinline__ int chunk_row() {
-    return threadIdx.x / (DEPTH / CHUNK);
-}
-__device__ __forceinline__ int chunk_term() {
-    return threadIdx.x % (DEPTH / CHUNK) * CHUNK;
-}
-__device__ __forceinline__ u32 place_by_terms() {
-    u32 row = chunk_row(), chunk = threadIdx.x % (DEPTH / CHUNK);
-    return row * ROW_BYTES + (chunk ^ (row / 2 % 4)) * 16;
-}
-// By rows: chunk i of a thread is (threadIdx.x % 16) of term threadIdx.x / 16 + 8 i.
-enum { TERMS_APART = THREADS * CHUNK / SIDE };
-__device__ __forceinline__ u32 place_by_rows() {
-    u32 term = threadIdx.x / (SIDE / CHUNK), chunk = threadIdx.x % (SIDE / CHUNK);
-    return term * TERM_BYTES + (chunk ^ term % 8) * 16;
-}
-
-// Terms of a convolution are (tap, channel). All channels of a stage have one tap, which both
-// operands count together.
-struct no_taps {
-    __device__ __forceinline__ void next() {}
-};
-struct tap_counter {
-    int low, x, y, number, lows, across;
-    __device__ __forceinline__ tap_counter(int at, int lows, int across)
-        : lows(lows), across(max(across, 1)) {
-        number = at / lows, low = at % lows, x = number % this->across, y = number / this->across;
-    }
-    __device__ __forceinline__ void next() {
-        low += DEPTH;
-        if (low < lows)
-            return;
-        low = 0, number++, x++;
-        if (x == across)
-            x = 0, y++;
-    }
-};
-
-struct packed_by_terms { // p[row][term], zero behind the last term
-    static const bool by_terms = true;
-    const char *p;
-    int64_t step; // bytes from chunk to chunk
-    u32 place;
-    int bytes[COPIES];
-    __device__ __forceinline__ packed_by_terms(const void *m, int pitch, int row0, int rows,
-                                               int k0) {
-        p = (const char *)m + ((int64_t)(row0 + chunk_row()) * pitch + k0 + chunk_term()) * 2;
-        step = (int64_t)ROWS_APART * pitch * 2, place = place_by_terms();
-        for (int i = 0; i < COPIES; i++)
-            bytes[i] = row0 + chunk_row() + ROWS_APART * i < rows ? 16 : 0;
-    }
-    template <class Taps> __device__ __forceinline__ void copy(u32 to, const Taps &) {
-        for (int i = 0; i < COPIES; i++)
-            copy_chunk(to + place + i * ROWS_APART * ROW_BYTES, p + i * step, bytes[i]);
-        p += DEPTH * 2;
-    }
-};
-
-struct packed_by_rows { // p[term][row], and whole stages: zero behind the last term
-    static const bool by_terms = false;
-    const char *p;
-    int64_t step; // bytes from chunk to chunk
-    u32 place;
-    int bytes;
-    __device__ __forceinline__ packed_by_rows(const void *m, int pitch, int row0, int rows,
-                                              int k0) {
-        int row = row0 + threadIdx.x % (SIDE / CHUNK) * CHUNK;
-        int k = k0 + threadIdx.x / (SIDE / CHUNK);
-        p = (const char *)m + ((int64_t)k * pitch + row) * 2;
-        step = (int64_t)TERMS_APART * pitch * 2, place = place_by_rows(), bytes = row < rows ? 16 : 0;
-    }
-    __device__ __forceinline__ void copy(u32 to, const no_taps &) {
-        for (int i = 0; i < COPIES; i++, p += step)
-            copy_chunk(to + place + i * TERMS_APART * TERM_BYTES, p, bytes);
-    }
-};
-
-// large_patches and large_gradients read one pixel for each row of the product. A copy has the
-// address of each pixel, and a bit for each tap of it that is inside the image.
-struct pixels_by_terms {
-    static const bool by_terms = true;
-    const char *p[COPIES];
-    u32 taps[COPIES], place;
-    int along_x, along_y; // bytes from tap to tap
-    // Row i is at y, x of an image of h x w; a step of a tap is `way` pixels.
-    __device__ __forceinline__ void set(int i, const void *m, int64_t image, int y, int x, int h,
-                                        int w, int channels, int down, int across, int way,
-                                        bool there) {
-        p[i] = (const char *)m + (((image * h + y) * w + x) * channels + chunk_term()) * 2;
-        taps[i] = 0;
-#pragma unroll 1
-        for (int t = 0; there && t < down * across; t++)
-            if ((u32)(y + t / across * way) < h && (u32)(x + t % across * way) < w)
-                taps[i] |= 1u << t;
-        along_x = way * channels * 2, along_y = way * w * channels * 2, place = place_by_terms();
-    }
-    __device__ __forceinline__ void copy(u32 to, const tap_counter &at) {
-        int tap = at.y * along_y + at.x * along_x + at.low * 2;
-        for (int i = 0; i < COPIES; i++)
-            copy_chunk(to + place + i * ROWS_APART * ROW_BYTES, p[i] + tap,
-                       taps[i] >> at.number & 1 ? 16 : 0);
-    }
-};
-
-struct large_patches : pixels_by_terms { // row: an output position; term: (tap, channel) of x
-    __device__ __forceinline__ large_patches(const conv_params &s, int row0) {
-        for (int i = 0; i < COPIES; i++) {
-            int row = row0 + chunk_row() + ROWS_APART * i;
-            set(i, s.a, row / (s.oh * s.ow), row / s.ow % s.oh * s.stride - s.pad,
-                row % s.ow * s.stride - s.pad, s.h, s.w, s.c, s.kh, s.kw, 1, row < s.out.m);
-        }
-    }
-};
-
-struct large_gradients : pixels_by_terms { // row: an input position; term: (tap, filter) of dy
-    __device__ __forceinline__ large_gradients(const conv_params &s, const phase &f, int row0) {
-        for (int i = 0; i < COPIES; i++) {
-            int row = row0 + chunk_row() + ROWS_APART * i, image = row / (f.rows_y * f.rows_x);
-            set(i, s.a, image, row / f.rows_x % f.rows_y + (f.y + s.pad - f.first_y) / s.stride,
-                row % f.rows_x + (f.x + s.pad - f.first_x) / s.stride, s.oh, s.ow, s.o, f.taps_y,
-                f.taps_x, -1, row < f.rows(s));
-        }
-    }
-};
-
-struct large_filters { // row: a channel; term: (tap, filter) of w
-    static const bool by_terms = false;
-    const char *p;
-    int64_t step;                     // bytes of eight filters
-    int filter, along_x, along_y; // bytes of a filter, and from tap to tap
-    u32 place;
-    int bytes;
-    __device__ __forceinline__ large_filters(const conv_params &s, const phase &f, int row0) {
-        int row = row0 + threadIdx.x % (SIDE / CHUNK) * CHUNK;
-        filter = s.kh * s.kw * s.c * 2, step = (int64_t)TERMS_APART * filter;
-        p = (const char *)s.b + (int64_t)(threadIdx.x / (SIDE / CHUNK)) * filter +
-            ((int64_t)(f.first_y * s.kw + f.first_x) * s.c + row) * 2;
-        along_x = s.stride * s.c * 2, along_y = s.stride * s.kw * s.c * 2;
-        bytes = row < s.c ? 16 : 0, place = place_by_rows();
-    }
-    __device__ __forceinline__ void copy(u32 to, const tap_counter &at) {
-        const char *from = p + (u32)(at.y * along_y + at.x * along_x + at.low * filter);
-        for (int i = 0; i < COPIES; i++, from += step)
-            copy_chunk(to + place + i * TERMS_APART * TERM_BYTES, from, bytes);
-    }
-};
-
-// Row: (tap, channel) of x; term: an output position. All chunks of a thread have the same term:
-// eight lanes have eight terms, so that their chunks meet no bank twice.
-struct large_patches_by_rows {
-    static const bool by_terms = false;
-    enum { CHUNKS_APART = SIDE / CHUNK / COPIES };
-    const char *p; // the first corner of the position
-    int offset[COPIES], high[COPIES], far[COPIES]; // of a chunk's tap
-    int x, y, left, by_x, by_y, end_x, end_y, wide, tall, h, w, stride;
-    int on, on_row, on_image; // bytes to the next term; and where a row, an image ends
-    u32 place;
-    __device__ __forceinline__ large_patches_by_rows(const conv_params &s, int row0, int k0,
-                                                     int end)
-        : wide(keep(s.ow * s.stride)), tall(keep(s.oh * s.stride)), h(s.h), w(s.w), stride(s.stride) {
-        int term = threadIdx.x % 8 + threadIdx.x / 32 * 8, chunk = threadIdx.x / 8 % CHUNKS_APART;
-        int k = k0 + term, row_bytes = s.w * s.c * 2, jump = s.stride * s.c * 2;
-        left = end - k, place = term * TERM_BYTES + (chunk ^ term % 8) * 16;
-        x = k % s.ow * s.stride - s.pad, y = k / s.ow % s.oh * s.stride - s.pad;
-        p = (const char *)s.b + ((int64_t)(k / s.ow / s.oh) * s.h + y) * row_bytes + x * s.c * 2;
-        int across = DEPTH % s.ow, down = DEPTH / s.ow % s.oh, images = DEPTH / s.ow / s.oh;
-        by_x = across * s.stride, by_y = down * s.stride;
-        end_x = wide - s.pad, end_y = tall - s.pad;
-        on = (images * s.h + by_y) * row_bytes + across * jump;
-        on_row = keep(s.stride * row_bytes - s.ow * jump);
-        on_image = keep((s.h - s.oh * s.stride) * row_bytes);
-        for (int i = 0; i < COPIES; i++) {
-            int row = row0 + (chunk + CHUNKS_APART * i) * CHUNK, tap = row / s.c;
-            high[i] = row < s.out.n ? tap / s.kw : INT32_MIN / 2, far[i] = tap % s.kw;
-            offset[i] = tap / s.kw * row_bytes + (tap % s.kw * s.c + row % s.c) * 2;
-        }
-    }
-    __device__ __forceinline__ void copy(u32 to, const no_taps &) {
-        int there = left > 0 ? y : INT32_MIN / 2;
-        for (int i = 0; i < COPIES; i++) {
-            bool in = (u32)(there + high[i]) < h && (u32)(x + far[i]) < w;
-            copy_chunk(to + (place ^ i * CHUNKS_APART * 16), p + offset[i], in ? 16 : 0);
-        }
-        left -= DEPTH, x += by_x, y += by_y, p += on;
-        if (x >= end_x)
-            x -= wide, y += stride, p += on_row;
-        if (y >= end_y)
-            y -= tall, p += on_image;
-    }
-};
-
-// ---- fragments ----------------------------------------------------------------------------------
-
-template <bool turned> __device__ __forceinline__ void load_parts(u32 (&r)[4], u32 at) {
-    if (turned)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                     : "r"(at)
-                     : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                     : "r"(at)
-                     : "memory");
-}
-
-// Reads 16 rows and 16 terms: of 8 x 8 each, first the other rows, or with terms_first the other
-// terms.
-template <bool by_terms, bool terms_first> struct reader {
-    u32 at[4];
-    __device__ __forceinline__ reader(u32 row0) {
-        u32 lane = threadIdx.x % 32, half = lane / 8 % 2, quarter = lane / 16;
-        u32 of_row = terms_first ? quarter : half, of_term = terms_first ? half : quarter;
-        u32 row = row0 + of_row * 8 + lane % 8, term = of_term * 8 + lane % 8;
-        for (u32 i = 0; i < 4; i++)
-            at[i] = by_terms ? row * ROW_BYTES + ((of_term + i % 2 * 2) ^ (row / 2 % 4)) * 16
-                             : term * TERM_BYTES + ((row0 / 8 + i * 2 + of_row) ^ term % 8) * 16;
-    }
-    // Rows 16 i and terms 16 j.
-    __device__ __forceinline__ void get(u32 (&r)[4], u32 tile, int i, int j) const {
-        load_parts<!by_terms>(r, tile + (by_terms ? at[j] + i * 16 * ROW_BYTES
-                                                  : at[i] + j * 16 * TERM_BYTES));
-    }
-};
+// ---- the pipeline -------------------------------------------------------------------------------
 
 struct large_sum {
     float v[4][8][4]; // [16 rows][8 columns][element of an mma]
@@ -301,8 +43,9 @@ template <class Type, class A, class B, class Taps>
 __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, int terms) {
     u32 first = (u32)__cvta_generic_to_shared(dynamic_shared), now = first;
     u32 then = first + STAGE, next = first + 2 * STAGE;
-    reader<A::by_terms, false> of_a(threadIdx.x / 64 * WARP);
-    reader<B::by_terms, true> of_b(threadIdx.x / 32 % 2 * WARP);
+    const int BYTES = sizeof(typename Type::word), DEPTH = large_words<BYTES>::DEPTH;
+    fragments<BYTES, A::by_terms, false> of_a(threadIdx.x / 64 * WARP);
+    fragments<BYTES, B::by_terms, true> of_b(threadIdx.x / 32 % 2 * WARP);
     int steps = (terms + DEPTH - 1) / DEPTH;
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps)
@@ -317,10 +60,9 @@ __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, i
             a.copy(next, taps), b.copy(next + OPERAND, taps), taps.next();
         commit();
 #pragma unroll
-        for (int j = 0; j < DEPTH / 16; j++) {
+        for (int j = 0; j < 2; j++) {
             u32 ra[4][4], rb[4][4];
-            for (int i = 0; i < 4; i++)
-                of_a.get(ra[i], now, i, j), of_b.get(rb[i], now + OPERAND, i, j);
+            of_a.get(ra, now, j), of_b.get(rb, now + OPERAND, j);
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -374,39 +116,42 @@ __device__ __forceinline__ void put_large(const large_sum &sum, const product_ou
 }
 
 template <class Type> __device__ __forceinline__ void gemm_large(const gemm_params &p) {
+    const int BYTES = sizeof(typename Type::word);
     const product_out &o = p.out;
     large_place at(o, o.k);
     large_sum t = {};
     int terms = at.k_end - at.k;
     if (p.trans_a) // no product of the trainer has both transposed
-        large_run<Type>(t, packed_by_rows(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_rows(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
+        large_run<Type>(t, packed_by_rows<BYTES>(p.a, p.lda, at.row, o.m, at.k),
+                        packed_by_rows<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
     else if (p.trans_b)
-        large_run<Type>(t, packed_by_terms(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_terms(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
+        large_run<Type>(t, packed_by_terms<BYTES>(p.a, p.lda, at.row, o.m, at.k),
+                        packed_by_terms<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
     else
-        large_run<Type>(t, packed_by_terms(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_rows(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
+        large_run<Type>(t, packed_by_terms<BYTES>(p.a, p.lda, at.row, o.m, at.k),
+                        packed_by_rows<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
     put_large(t, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
 }
 
 template <class Type> __device__ __forceinline__ void conv_forward_large(const conv_params &p) {
+    const int BYTES = sizeof(typename Type::word);
     large_place at(p.out, p.out.k);
     large_sum t = {};
-    large_run<Type>(t, large_patches(p, at.row),
-                    packed_by_terms(p.b, p.out.k, at.column, p.out.n, at.k),
-                    tap_counter(at.k, p.c, p.kw), at.k_end - at.k);
+    large_run<Type>(t, large_patches<BYTES>(p, at.row),
+                    packed_by_terms<BYTES>(p.b, p.out.k, at.column, p.out.n, at.k),
+                    tap_counter<BYTES>(at.k, p.c, p.kw), at.k_end - at.k);
     put_large(t, p.out, at, [&](int row) -> int64_t { return row < p.out.m ? row : -1; });
 }
 
 template <class Type> __device__ __forceinline__ void conv_data_large(const conv_params &p) {
+    const int BYTES = sizeof(typename Type::word);
     phase f(p, blockIdx.z / p.out.splits);
     large_place at(p.out, f.terms(p));
     if (at.row >= f.rows(p))
         return;
     large_sum t = {};
-    large_run<Type>(t, large_gradients(p, f, at.row), large_filters(p, f, at.column),
-                    tap_counter(at.k, p.o, f.taps_x), at.k_end - at.k);
+    large_run<Type>(t, large_gradients<BYTES>(p, f, at.row), large_filters<BYTES>(p, f, at.column),
+                    tap_counter<BYTES>(at.k, p.o, f.taps_x), at.k_end - at.k);
     put_large(t, p.out, at, [&](int row) -> int64_t {
         if (row >= f.rows(p))
             return -1;
@@ -416,10 +161,11 @@ template <class Type> __device__ __forceinline__ void conv_data_large(const conv
 }
 
 template <class Type> __device__ __forceinline__ void conv_weight_large(const conv_params &p) {
+    const int BYTES = sizeof(typename Type::word);
     large_place at(p.out, p.out.k);
     large_sum t = {};
-    large_run<Type>(t, packed_by_rows(p.a, p.o, at.row, p.out.m, at.k),
-                    large_patches_by_rows(p, at.column, at.k, at.k_end), no_taps(),
+    large_run<Type>(t, packed_by_rows<BYTES>(p.a, p.o, at.row, p.out.m, at.k),
+                    large_patches_by_rows<BYTES>(p, at.column, at.k, at.k_end), no_taps(),
                     at.k_end - at.k);
     put_large(t, p.out, at, [&](int row) -> int64_t { return row < p.out.m ? row : -1; });
 }
@@ -437,6 +183,9 @@ PACK pack_bf16(const pack_params p) {
 PACK pack_half(const pack_params p) {
     pack<half>(p);
 }
+PACK pack_tf32(const pack_params p) {
+    pack<tf32>(p);
+}
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_LARGE_THREADS, 2)
 KERNEL gemm_large_bf16(const gemm_params p) {
@@ -445,11 +194,17 @@ KERNEL gemm_large_bf16(const gemm_params p) {
 KERNEL gemm_large_half(const gemm_params p) {
     LARGE(gemm_large<half>(p));
 }
+KERNEL gemm_large_tf32(const gemm_params p) {
+    LARGE(gemm_large<tf32>(p));
+}
 KERNEL conv_forward_large_bf16(const conv_params p) {
     LARGE(conv_forward_large<bfloat>(p));
 }
 KERNEL conv_forward_large_half(const conv_params p) {
     LARGE(conv_forward_large<half>(p));
+}
+KERNEL conv_forward_large_tf32(const conv_params p) {
+    LARGE(conv_forward_large<tf32>(p));
 }
 KERNEL conv_data_large_bf16(const conv_params p) {
     LARGE(conv_data_large<bfloat>(p));
@@ -457,9 +212,15 @@ KERNEL conv_data_large_bf16(const conv_params p) {
 KERNEL conv_data_large_half(const conv_params p) {
     LARGE(conv_data_large<half>(p));
 }
+KERNEL conv_data_large_tf32(const conv_params p) {
+    LARGE(conv_data_large<tf32>(p));
+}
 KERNEL conv_weight_large_bf16(const conv_params p) {
     LARGE(conv_weight_large<bfloat>(p));
 }
 KERNEL conv_weight_large_half(const conv_params p) {
     LARGE(conv_weight_large<half>(p));
+}
+KERNEL conv_weight_large_tf32(const conv_params p) {
+    LARGE(conv_weight_large<tf32>(p));
 }

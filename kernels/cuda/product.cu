@@ -230,6 +230,11 @@ template <class Product> __device__ __forceinline__ void conv_weight(const conv_
     put_all(t, p.out, at);
 }
 
+#if __CUDA_ARCH__ >= 800
+#define TF32(call) call
+#else
+#define TF32(call) // never launched
+#endif
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS, 2)
 KERNEL gemm_float(const gemm_params p) {
     gemm<float_product<false>>(p);
@@ -240,6 +245,9 @@ KERNEL gemm_bf16(const gemm_params p) {
 KERNEL gemm_half(const gemm_params p) {
     gemm<half_product>(p);
 }
+KERNEL gemm_tf32(const gemm_params p) {
+    TF32(gemm<tf32_product>(p));
+}
 KERNEL conv_forward_float(const conv_params p) {
     conv_forward<float_product<false>>(p);
 }
@@ -248,6 +256,9 @@ KERNEL conv_forward_bf16(const conv_params p) {
 }
 KERNEL conv_forward_half(const conv_params p) {
     conv_forward<half_product>(p);
+}
+KERNEL conv_forward_tf32(const conv_params p) {
+    TF32(conv_forward<tf32_product>(p));
 }
 KERNEL conv_data_float(const conv_params p) {
     conv_data<float_product<false>>(p);
@@ -258,6 +269,9 @@ KERNEL conv_data_bf16(const conv_params p) {
 KERNEL conv_data_half(const conv_params p) {
     conv_data<half_product>(p);
 }
+KERNEL conv_data_tf32(const conv_params p) {
+    TF32(conv_data<tf32_product>(p));
+}
 KERNEL conv_weight_float(const conv_params p) {
     conv_weight<float_product<false>>(p);
 }
@@ -266,6 +280,9 @@ KERNEL conv_weight_bf16(const conv_params p) {
 }
 KERNEL conv_weight_half(const conv_params p) {
     conv_weight<half_product>(p);
+}
+KERNEL conv_weight_tf32(const conv_params p) {
+    TF32(conv_weight<tf32_product>(p));
 }
 
 // The splits of one element, in their order.

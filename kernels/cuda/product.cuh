@@ -21,8 +21,10 @@ template <class Operand> __device__ __forceinline__ int place_term(int i) {
     return Operand::by_terms ? threadIdx.x % STEP : threadIdx.x / TILE + 4 * i;
 }
 
-// The two narrow types: bits of a number to nearest, ties to even, and back.
+// The types that tensor cores multiply. bits: a number to nearest; ties to even, of tf32 away from
+// zero. multiply: 16 terms, of tf32 eight.
 struct bfloat {
+    typedef unsigned short word;
     static const bool tensor = __CUDA_ARCH__ >= 800; // cores for this type
     static __device__ __forceinline__ unsigned short bits(float v) {
 #if __CUDA_ARCH__ >= 800
@@ -49,6 +51,7 @@ struct bfloat {
 };
 
 struct half {
+    typedef unsigned short word;
     static __device__ __forceinline__ unsigned short bits(float v) {
         unsigned short h;
         asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
@@ -71,6 +74,27 @@ struct half {
                      "{%4, %5}, {%6}, {%0, %1, %2, %3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                      : "r"(a0), "r"(a1), "r"(b));
+    }
+};
+
+// A float with ten bits of fraction. Only GPUs of 8.0 and newer have it.
+struct tf32 {
+    typedef u32 word;
+    static __device__ __forceinline__ u32 bits(float v) {
+        u32 w = 0;
+#if __CUDA_ARCH__ >= 800
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(w) : "f"(v));
+#endif
+        return w;
+    }
+    static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0,
+                                                    u32 b1) {
+#if __CUDA_ARCH__ >= 800
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
     }
 };
 
@@ -138,64 +162,31 @@ template <bool ROUND> struct float_product {
     }
 };
 
-// ---- narrow types: a warp makes 32 rows and 16 columns, with mma.sync ---------------------------
+// ---- tensor cores: a warp makes 32 rows and 16 columns, with mma.sync ---------------------------
 
-// An operand is kept as it is loaded: by rows, 24 apart, or by terms, 72 apart; ldmatrix
-// transposes.
-enum { BY_TERMS_PITCH = STEP + 8, BY_ROWS_PITCH = TILE + 8 };
-union narrow_tile {
-    unsigned short by_terms[TILE][BY_TERMS_PITCH];
-    unsigned short by_rows[STEP][BY_ROWS_PITCH];
-};
-struct narrow_stage {
-    narrow_tile a, b;
-};
-static_assert(2 * sizeof(narrow_stage) <= CUDA_PRODUCT_SHARED, "what the host asks for");
-
-// Four matrices of 8 x 8 out of 16 rows and 16 terms. terms_first: the second has the other terms,
-// not the other rows.
-template <bool by_terms, bool terms_first>
-__device__ __forceinline__ void narrow_get(u32 (&r)[4], const narrow_tile &from, int row) {
-    int lane = threadIdx.x % 32, half = lane / 8 % 2 * 8, quarter = lane / 16 * 8;
-    int of_row = terms_first ? quarter : half, of_term = terms_first ? half : quarter;
-    if (by_terms) {
-        u32 at = (u32)__cvta_generic_to_shared(&from.by_terms[row + of_row + lane % 8][of_term]);
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                     : "r"(at)
-                     : "memory");
-    } else {
-        u32 at = (u32)__cvta_generic_to_shared(&from.by_rows[of_term + lane % 8][row + of_row]);
+// Four matrices of 8 x 8 words of 16 bits. Of tf32 a matrix has 8 x 4.
+template <bool turned> __device__ __forceinline__ void load_parts(u32 (&r)[4], u32 at) {
+    if (turned)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                      : "r"(at)
                      : "memory");
-    }
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(at)
+                     : "memory");
+}
+__device__ __forceinline__ u32 load_word(u32 at) {
+    u32 word;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(at) : "memory");
+    return word;
 }
 
-template <class Type> struct narrow_product {
-    typedef narrow_stage stage;
+struct tensor_product {
     float sum[4][4]; // [row tile, column tile][element of an mma]
-    template <class Operand>
-    static __device__ __forceinline__ void put(narrow_tile &to, const float (&v)[LOADS]) {
-        for (int i = 0; i < LOADS; i++) {
-            int term = place_term<Operand>(i), row = place_row<Operand>(i);
-            *(Operand::by_terms ? &to.by_terms[row][term] : &to.by_rows[term][row]) =
-                Type::bits(v[i]);
-        }
-    }
     __device__ __forceinline__ int first_row() const { return threadIdx.x / 128 * 32; }
     __device__ __forceinline__ int first_column() const { return threadIdx.x / 32 % 4 * 16; }
-
-    template <class A, class B> __device__ __forceinline__ void step(const narrow_stage &s) {
-        u32 a[2][4], b[4];
-        narrow_get<A::by_terms, false>(a[0], s.a, first_row());
-        narrow_get<A::by_terms, false>(a[1], s.a, first_row() + 16);
-        narrow_get<B::by_terms, true>(b, s.b, first_column());
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            Type::multiply(sum[i], a[i / 2], b[i % 2 * 2], b[i % 2 * 2 + 1]);
-    }
     // From two neighbours in one of 8 rows to one element in rows r and r + 4, eight lanes in each:
     // a store fills whole sectors.
     __device__ __forceinline__ void end() {
@@ -215,6 +206,104 @@ template <class Type> struct narrow_product {
     }
     __device__ __forceinline__ int column(int e) const {
         return first_column() + e / 4 % 2 * 8 + threadIdx.x % 8;
+    }
+};
+
+// An operand is kept as it is loaded: by rows, 24 apart, or by terms, 72 apart; ldmatrix
+// transposes.
+enum { BY_TERMS_PITCH = STEP + 8, BY_ROWS_PITCH = TILE + 8 };
+union narrow_tile {
+    unsigned short by_terms[TILE][BY_TERMS_PITCH];
+    unsigned short by_rows[STEP][BY_ROWS_PITCH];
+};
+struct narrow_stage {
+    narrow_tile a, b;
+};
+static_assert(2 * sizeof(narrow_stage) <= CUDA_PRODUCT_SHARED, "what the host asks for");
+
+// Four matrices of 8 x 8 out of 16 rows and 16 terms. terms_first: the second has the other terms,
+// not the other rows.
+template <bool by_terms, bool terms_first>
+__device__ __forceinline__ void narrow_get(u32 (&r)[4], const narrow_tile &from, int row) {
+    int lane = threadIdx.x % 32, half = lane / 8 % 2 * 8, quarter = lane / 16 * 8;
+    int of_row = terms_first ? quarter : half, of_term = terms_first ? half : quarter;
+    const void *at = by_terms ? (const void *)&from.by_terms[row + of_row + lane % 8][of_term]
+                              : &from.by_rows[of_term + lane % 8][row + of_row];
+    load_parts<!by_terms>(r, (u32)__cvta_generic_to_shared(at));
+}
+
+template <class Type> struct narrow_product : tensor_product {
+    typedef narrow_stage stage;
+    template <class Operand>
+    static __device__ __forceinline__ void put(narrow_tile &to, const float (&v)[LOADS]) {
+        for (int i = 0; i < LOADS; i++) {
+            int term = place_term<Operand>(i), row = place_row<Operand>(i);
+            *(Operand::by_terms ? &to.by_terms[row][term] : &to.by_rows[term][row]) =
+                Type::bits(v[i]);
+        }
+    }
+
+    template <class A, class B> __device__ __forceinline__ void step(const narrow_stage &s) {
+        u32 a[2][4], b[4];
+        narrow_get<A::by_terms, false>(a[0], s.a, first_row());
+        narrow_get<A::by_terms, false>(a[1], s.a, first_row() + 16);
+        narrow_get<B::by_terms, true>(b, s.b, first_column());
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            Type::multiply(sum[i], a[i / 2], b[i % 2 * 2], b[i % 2 * 2 + 1]);
+    }
+};
+
+// Words of tf32 lie where the row's or the term's number turns them: neither stores nor reads of
+// either kind meet a bank twice. ldmatrix cannot transpose them: by rows they are read one by one.
+struct tf32_stage {
+    u32 a[TILE * STEP], b[TILE * STEP];
+};
+static_assert(2 * sizeof(tf32_stage) <= CUDA_PRODUCT_SHARED, "what the host asks for");
+
+template <bool by_terms> __device__ __forceinline__ int tf32_place(int row, int term) {
+    return by_terms ? row * STEP + (term ^ row / 2 % 4 * 4) : term * TILE + (row ^ term % 4 * 8);
+}
+
+// As narrow_get, 16 rows and eight terms.
+template <bool by_terms, bool terms_first>
+__device__ __forceinline__ void tf32_get(u32 (&r)[4], const u32 *from, int row, int term) {
+    int lane = threadIdx.x % 32, half = lane / 8 % 2, quarter = lane / 16;
+    u32 at = (u32)__cvta_generic_to_shared(from);
+    if (by_terms) {
+        row += (terms_first ? quarter : half) * 8 + lane % 8;
+        term += (terms_first ? half : quarter) * 4;
+        load_parts<false>(r, at + tf32_place<true>(row, term) * 4);
+    } else {
+        row += lane / 4, term += lane % 4;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            r[i] = load_word(at + tf32_place<false>(row + (terms_first ? i / 2 : i % 2) * 8,
+                                                    term + (terms_first ? i % 2 : i / 2) * 4) *
+                                      4);
+    }
+}
+
+struct tf32_product : tensor_product {
+    typedef tf32_stage stage;
+    template <class Operand>
+    static __device__ __forceinline__ void put(u32 *to, const float (&v)[LOADS]) {
+        for (int i = 0; i < LOADS; i++)
+            to[tf32_place<Operand::by_terms>(place_row<Operand>(i), place_term<Operand>(i))] =
+                tf32::bits(v[i]);
+    }
+
+    template <class A, class B> __device__ __forceinline__ void step(const tf32_stage &s) {
+#pragma unroll
+        for (int k = 0; k < STEP; k += 8) {
+            u32 a[2][4], b[4];
+            tf32_get<A::by_terms, false>(a[0], s.a, first_row(), k);
+            tf32_get<A::by_terms, false>(a[1], s.a, first_row() + 16, k);
+            tf32_get<B::by_terms, true>(b, s.b, first_column(), k);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                tf32::multiply(sum[i], a[i / 2], b[i % 2 * 2], b[i % 2 * 2 + 1]);
+        }
     }
 };
 

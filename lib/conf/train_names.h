@@ -120,7 +120,8 @@
     X(TRAIN_BENCH_REDUCE_SCATTER, "reduce-scatter")                                                \
     X(TRAIN_BENCH_SENDRECV, "sendrecv") /* to the next rank, and from the one before */
 
-#define TRAIN_DTYPE_NAMES(X) X(TRAIN_F32, "f32") X(TRAIN_BF16, "bf16") X(TRAIN_F16, "f16")
+#define TRAIN_DTYPE_NAMES(X)                                                                       \
+    X(TRAIN_F32, "f32") X(TRAIN_TF32, "tf32") X(TRAIN_BF16, "bf16") X(TRAIN_F16, "f16")
 
 // list of names, its enum, how many there are, the words
 #define TRAIN_NAMES(X)                                                                             \

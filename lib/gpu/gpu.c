@@ -203,6 +203,10 @@ size_t gpu_memory_free(const struct gpu *g) {
     return g->driver.memory_info(&left, &total) == CUDA_SUCCESS ? left : 0;
 }
 
+bool gpu_has_tf32(const struct gpu *g) {
+    return g->capability >= CUDA_TF32_CAPABILITY_MIN;
+}
+
 const char *gpu_about(const struct gpu *g) {
     return g->about;
 }

@@ -30,6 +30,7 @@ int gpu_count(struct err *e);
 void gpu_close(struct gpu *g);               // NULL is allowed
 size_t gpu_memory_free(const struct gpu *g); // bytes
 const char *gpu_about(const struct gpu *g);  // for the line at the start
+bool gpu_has_tf32(const struct gpu *g);      // whether products of KERNEL_TF32 are possible
 
 // The table of kernels; kernel_config.device is the GPU, which outlives the context.
 extern const struct kernel_backend gpu_kernels;

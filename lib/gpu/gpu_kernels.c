@@ -82,9 +82,10 @@ static void image_normalize(struct kernel_ctx *ctx, const struct image_args *a) 
     gpu_context_image(gpu_context_of(ctx), a);
 }
 
-static size_t gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k) {
+static size_t gemm_workspace(const struct kernel_ctx *ctx, enum kernel_type type, int m, int n,
+                             int k) {
     (void)ctx;
-    return cuda_gemm_workspace(m, n, k);
+    return cuda_gemm_workspace(type, m, n, k);
 }
 
 static size_t conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {

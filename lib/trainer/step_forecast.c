@@ -7,11 +7,21 @@
 #include <stdlib.h>
 
 // NVIDIA's data sheets, without sparsity; A10G as Amazon lists it, H100 and H200 as SXM.
+#define FLOPS(f32, tf32, bf16, f16)                                                                \
+    { [TRAIN_F32] = (f32), [TRAIN_TF32] = (tf32), [TRAIN_BF16] = (bf16), [TRAIN_F16] = (f16) }
 const struct step_forecast_gpu step_forecast_gpus[] = {
-    {"T4", 8.1e12, 0, 320e9, 16},           {"L4", 30.3e12, 121e12, 300e9, 24},
-    {"A10G", 31.2e12, 70e12, 600e9, 24},    {"L40S", 91.6e12, 362e12, 864e9, 48},
-    {"A100", 19.5e12, 312e12, 1555e9, 40},  {"H100", 66.9e12, 989e12, 3350e9, 80},
-    {"H200", 66.9e12, 989e12, 4800e9, 141}, {NULL, 0, 0, 0, 0}};
+    {"T4", FLOPS(8.1e12, 0, 0, 65e12), 320e9, 16},
+    {"L4", FLOPS(30.3e12, 60e12, 121e12, 121e12), 300e9, 24},
+    {"A10G", FLOPS(31.2e12, 35e12, 70e12, 70e12), 600e9, 24},
+    {"L40S", FLOPS(91.6e12, 183e12, 362e12, 362e12), 864e9, 48},
+    {"A100", FLOPS(19.5e12, 156e12, 312e12, 312e12), 1555e9, 40},
+    {"H100", FLOPS(66.9e12, 495e12, 989e12, 989e12), 3350e9, 80},
+    {"H200", FLOPS(66.9e12, 495e12, 989e12, 989e12), 4800e9, 141},
+    {.name = NULL}};
+
+enum train_dtype step_forecast_dtype(const struct step_forecast_gpu *gpu, enum train_dtype dtype) {
+    return gpu->flops[dtype] > 0 ? dtype : TRAIN_F32;
+}
 
 enum { FORWARD, BACK, WAYS };
 

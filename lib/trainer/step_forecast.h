@@ -8,6 +8,7 @@
 #ifndef TRAINER_STEP_FORECAST_H
 #define TRAINER_STEP_FORECAST_H
 
+#include "conf/train_config.h"
 #include "trainer/step_program.h"
 
 // Seconds that the items of a bucket take.
@@ -39,10 +40,12 @@ int step_forecast_run(const struct step_program *programs, int pipe,
 // Peaks of GPUs, from their makers' data sheets: dense products, and memory.
 struct step_forecast_gpu {
     const char *name;
-    double float_flops, bf16_flops; // in a second; bf16 0: it has no units for it
+    double flops[TRAIN_DTYPES]; // in a second; 0: it has no units for that type, and takes float
     double memory_bytes_per_s;
     double memory_gib;
 };
 extern const struct step_forecast_gpu step_forecast_gpus[]; // until a name that is NULL
+// The type in which it makes the products of train.dtype.
+enum train_dtype step_forecast_dtype(const struct step_forecast_gpu *gpu, enum train_dtype dtype);
 
 #endif

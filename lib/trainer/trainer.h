@@ -28,6 +28,7 @@ struct trainer_device {
     char *const *env;                            // for those
     void *handle;                                // kernel_config.device
     size_t memory_bytes;                         // that are free
+    bool has_tf32;                               // for products (train.dtype)
     const char *about;                           // for people
 };
 

@@ -87,7 +87,8 @@ static int stage_of(const struct plan *p, int layer) {
 struct gpu_line {
     const struct step_forecast_gpu *gpu;
     double step_s;
-    bool fits, bf16;
+    enum train_dtype dtype;
+    bool fits;
 };
 
 static size_t device_bytes(const struct plan *p) {
@@ -97,6 +98,7 @@ static size_t device_bytes(const struct plan *p) {
 
 // 0 lines where a pipeline asks for processors.
 static int gpu_lines(struct plan *p, struct gpu_line *line, int room, struct err *e) {
+    enum train_dtype dtype = (enum train_dtype)p->t->options->dtype;
     int count = 0;
     for (const struct step_forecast_gpu *g = step_forecast_gpus; g->name && p->t->mesh.pipe == 1;
          g++) {
@@ -107,8 +109,8 @@ static int gpu_lines(struct plan *p, struct gpu_line *line, int room, struct err
         line[count++] =
             (struct gpu_line){.gpu = g,
                               .step_s = time.step,
-                              .fits = (double)device_bytes(p) <= g->memory_gib * 0x1p30,
-                              .bf16 = p->t->options->dtype == TRAIN_BF16 && g->bf16_flops > 0};
+                              .dtype = step_forecast_dtype(g, dtype),
+                              .fits = (double)device_bytes(p) <= g->memory_gib * 0x1p30};
     }
     return count;
 }
@@ -244,7 +246,7 @@ static void print_gpus(const struct plan *p, const struct gpu_line *line, int co
     for (int i = 0; i < count; i++)
         strbuf_addf(out, "%-5s %9.2f ms %9.0f images/s  %s%s\n", line[i].gpu->name,
                     line[i].step_s * 1e3, step_images(p) / line[i].step_s,
-                    line[i].bf16 ? "bf16" : "float",
+                    train_dtype_words[line[i].dtype],
                     line[i].fits ? "" : ", which has too little memory");
 }
 
@@ -329,6 +331,7 @@ static void print_json(const struct plan *p, const struct gpu_line *line, int co
     for (int i = 0; i < count; i++) {
         json_object(&j, NULL);
         json_str(&j, "name", line[i].gpu->name);
+        json_str(&j, "dtype", train_dtype_words[line[i].dtype]);
         json_num(&j, "least_step_ms", line[i].step_s * 1e3);
         json_bool(&j, "fits", line[i].fits);
         json_end(&j);

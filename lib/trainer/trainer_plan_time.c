@@ -20,9 +20,9 @@ static void layer_time(const struct plan *p, int layer, int n, const struct step
     *backward = l->backward_s * n;
     if (!gpu)
         return;
-    bool bf16 = p->t->options->dtype == TRAIN_BF16 && gpu->bf16_flops > 0;
-    double flops = bf16 ? gpu->bf16_flops : gpu->float_flops, real = sizeof(float);
-    double work = (double)c->flop * n / flops;
+    double real = sizeof(float);
+    enum train_dtype dtype = step_forecast_dtype(gpu, (enum train_dtype)p->t->options->dtype);
+    double work = (double)c->flop * n / gpu->flops[dtype];
     double moved = ((double)c->moved * n + 3 * (double)c->weights) * real / gpu->memory_bytes_per_s;
     double all = fmax(work, moved);
     *forward = all / 3;

@@ -134,10 +134,18 @@ static int eval_batch(const struct trainer *t) {
     return t->options->eval ? (int)(each > 0 && each < wanted ? each : wanted) : 0;
 }
 
+// A plan measures processors, which multiply neither f16 nor tf32: it measures float.
+static enum kernel_type product_type(const struct trainer *t) {
+    static const enum kernel_type of_gpu[TRAIN_DTYPES] = {[TRAIN_F32] = KERNEL_FLOAT,
+                                                          [TRAIN_TF32] = KERNEL_TF32,
+                                                          [TRAIN_BF16] = KERNEL_BF16,
+                                                          [TRAIN_F16] = KERNEL_HALF};
+    bool bf16 = t->options->dtype == TRAIN_BF16;
+    return t->planning && !bf16 ? KERNEL_FLOAT : of_gpu[t->options->dtype];
+}
+
 // Opens one stage of this rank. taken: the memory of the stages before it.
 static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
-    static const enum kernel_type types[TRAIN_DTYPES] = {
-        [TRAIN_F32] = KERNEL_FLOAT, [TRAIN_BF16] = KERNEL_BF16, [TRAIN_F16] = KERNEL_HALF};
     const struct train_config *o = t->options;
     struct chunk *c = &t->chunk[i];
     const struct trainer_device *device = t->config->device;
@@ -148,7 +156,7 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
         .kernel = {.threads = t->cores.threads,
                    .cpus = t->cores.pinned ? t->cores.cpu : NULL,
                    .device = device ? device->handle : NULL},
-        .type = types[o->dtype],
+        .type = product_type(t),
         .batch = t->micro_batch,
         .eval_batch = eval_batch(t),
         .slots = t->slots,
@@ -221,6 +229,15 @@ static int make_dirs(const struct trainer_config *c, struct err *e) {
     return c->cache_dir ? file_make_dirs(c->cache_dir, 0755, e) : 0;
 }
 
+static int check_type(const struct trainer_config *c, struct err *e) {
+    if (c->options->dtype != TRAIN_TF32 || (c->device && c->device->has_tf32))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "train.dtype is tf32, which needs a GPU of sm_80 or newer, and %s (try: "
+                   "train.dtype f32)",
+                   c->device ? c->device->about : "this run computes on processors");
+}
+
 int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e) {
     *t = (struct trainer){.config = config,
                           .options = config->options,
@@ -229,7 +246,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
                           .copy_missing = -1,
                           .metrics_fd = -1};
     t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
-    if (trainer_stages_choose(t, e) < 0)
+    if (check_type(config, e) < 0 || trainer_stages_choose(t, e) < 0)
         return -1;
     t->shards = config->shards > 1 ? config->shards : t->mesh.data;
     must(config->shards <= 1 || !t->round.steps);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Whole steps of the models that are shipped, narrow ones, by the kernels that are shipped on the
 # stand-in for the driver: convolutions, batch norm and pooling of the ResNets, attention of the
-# transformers. The losses are those of the CPU backend, also of two ranks and in bf16, and
+# transformers. The losses are those of the CPU backend, also of two ranks, in bf16 and in tf32, and
 # checkpoints with running statistics go from one to the other.
 # shellcheck disable=SC2317 # functions that ok calls
 source "${0%/*}/../lib.sh"
@@ -27,6 +27,20 @@ same resnet18 1e-4 "${resnet18[@]}"
 same resnet50 1e-3 'model=resnet50(stem=cifar,width=2)' batch=8 lr=0.0001
 same vit 1e-5 "${vit[@]}"
 same vit-bf16 1e-2 "${vit[@]}" dtype=bf16
+# Processors have no tf32, so float judges it. A product is off by 2^-10 at most, about 1e-3; batch
+# norm of few numbers makes more of it, also of small steps.
+tf32() { # NAME BOUND KEY=VALUE…
+    local name=$1 bound=$2
+    shift 2
+    ok "$name-tf32: the kernels for GPUs train" train "$name-tf32" on_gpu "$cuda" -- "$@" dtype=tf32
+    ok "$name-tf32: the losses are those of float" close "$name-tf32" "$name.cpu" "$bound"
+    ok "$name-tf32: the losses are not those of float to the last digit" \
+        fails close "$name-tf32" "$name.cpu" 1e-6
+}
+tf32 vit 1e-3 "${vit[@]}"
+calm=("${resnet18[@]}" optimizer=sgd momentum=0 clip_norm=1 lr=0.001)
+ok 'calm: the CPU backend trains' train calm.cpu "$BIN/dttrain" -- "${calm[@]}"
+tf32 calm 5e-3 "${calm[@]}"
 ok 'vit-f16: the kernels for a T4 train' train vit-f16 on_gpu env EMU_CC=75 "$cuda" -- "${vit[@]}" \
     dtype=f16
 like "$(cat vit-f16/out)" 'kernels cuda sm_75' 'vit-f16: the start names the kernels'
@@ -44,6 +58,16 @@ ok 'resnet18-f16: that step has no update, and the next ones have' awk '
 ok 'f16 is refused on processors' fails train f16.cpu "$BIN/dttrain" -- "${vit[@]}" dtype=f16
 like "$(cat f16.cpu/out)" 'dtype is f16, and this run computes on processors.*dtype bf16' \
     'f16: the refusal says why'
+ok 'tf32 is refused on processors' fails train tf32.cpu "$BIN/dttrain" -- "${vit[@]}" dtype=tf32
+like "$(cat tf32.cpu/out)" \
+    'dtype is tf32, which needs a GPU of sm_80 .*this run computes on processors .*dtype f32' \
+    'tf32: the refusal says why'
+ok 'tf32 is refused on a T4' fails train tf32.t4 on_gpu env EMU_CC=75 "$cuda" -- "${vit[@]}" \
+    dtype=tf32
+like "$(cat tf32.t4/out)" 'dtype is tf32, which needs .* and GPU 0 is emulated .*\(sm_75\)' \
+    'tf32: the refusal names the GPU'
+ok 'tf32: the refusals come before any file' test ! -e tf32.cpu/dttrain-output -a \
+    ! -e tf32.t4/dttrain-output
 same linformer 1e-5 'model=linformer(dim=16,depth=1,heads=2,mlp=2,patch=4,keys=2)' batch=8 lr=0.02
 
 # ---- two ranks ----------------------------------------------------------------------------------
@@ -72,6 +96,17 @@ ok 'the CPU backend resumes it' train mixed "$BIN/dttrain" -- "${half[@]}" epoch
 like "$(cat mixed/out)" 'resuming from .*epoch 1, step 5' \
     'the CPU backend goes on where the GPU was'
 ok 'the losses are those of one run' close mixed whole 1e-4
+
+# ---- from float to tf32 and back ----------------------------------------------------------------
+mlp=("data=$WORK/shapes40" model=mlp hidden=8 batch=8 lr=0.02)
+ok 'three epochs in float' train float "$BIN/dttrain" -- "${mlp[@]}" epochs=3
+ok 'an epoch in float' train turns "$BIN/dttrain" -- "${mlp[@]}"
+ok 'an epoch in tf32' train turns on_gpu "$cuda" -- "${mlp[@]}" dtype=tf32 epochs=2
+like "$(cat turns/out)" 'resuming from .*epoch 1, step 5' 'tf32 goes on where float was'
+ok 'another in float' train turns "$BIN/dttrain" -- "${mlp[@]}" epochs=3
+like "$(cat turns/out)" 'resuming from .*epoch 2, step 10' 'float goes on where tf32 was'
+ok 'the losses are those of one run in float' close turns float 1e-2
+ok 'the losses are not those of float to the last digit' fails close turns float 1e-6
 
 # ---- the scale of the loss in a checkpoint ------------------------------------------------------
 f16=("data=$WORK/shapes40" model=mlp hidden=8 batch=4 lr=1 dtype=f16)

@@ -64,7 +64,7 @@ is "$(objects '"event":"end","passed":[0-9]*,"failed":2,"skipped":1,')" 1 \
 gpu_run models checkpoint shared killed
 is "$status" 0 'a right program passes' || diag "$(grep -A 8 '^not ok' <<<"$out")"
 for point in 'vit bf16: the same losses' 'vit bf16: a graph gives the same losses to the last bit' \
-    'resnet18 f16: the losses are those of float' \
+    'resnet18 f16: the losses are those of float' 'vit tf32: the losses are those of float' \
     'from processors to the GPU: the losses are those of one run' \
     'two ranks on one GPU by the hosts: the losses of processors' \
     'two ranks on one GPU by NCCL, graph on: the losses of processors' \
@@ -85,7 +85,7 @@ gpu_run --seconds 5 models checkpoint shared
 is "$status" 0 'a run without time passes what it has done'
 like "$out" 'SKIP vit in bf16: the time is short: 15 s are needed and -?[0-9]+ s of the budget' \
     'a step without time is skipped by name'
-like "$(last_line)" '^3 passed, 0 failed, 4 skipped$' 'skips are counted'
+like "$(last_line)" '^3 passed, 0 failed, 5 skipped$' 'skips are counted'
 
 # ---- benchmarks ---------------------------------------------------------------------------------
 gpu_bench() { run env DTCTL_PYTHON=none "$SRC/benchmarks/gpu/run" --out "$WORK/bench" "$@"; }
@@ -96,10 +96,10 @@ gpu_bench vit_small
 is "$status" 0 'the benchmark comes to its end' || diag "$out" "$err"
 like "$out" '# GPU 0 is emulated \(tests only\)' 'the output names the GPU'
 like "$out" 'no PyTorch .* is here, so there is no peer' 'the output says that there is no peer'
-like "$out" 'vit_small +[0-9]+ +[0-9]+ +none' 'the table has a row'
+like "$out" 'vit_small +[0-9]+ +[0-9]+ +[0-9]+ +none' 'the table has a row'
 side='{"images_per_s":[0-9.]*,"memory_bytes":[0-9]*,"first_step_ms":[0-9]*}'
 floor='"of_floor":[0-9.e-]*,"floor_ms":[0-9.]*'
-is "$(rows "\"case\":\"vit_small\".*$floor,\"f32\":$side,\"bf16\":$side}")" 1 \
+is "$(rows "\"case\":\"vit_small\".*$floor,\"f32\":$side,\"bf16\":$side,\"tf32\":$side}")" 1 \
     'the row has speed, floor, memory and the start'
 like "$out" 'cifar10-94: the case is left out: its data is not given' 'a case left out has a reason'
 gpu_bench --seconds 8 linformer

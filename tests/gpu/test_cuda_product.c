@@ -4,13 +4,18 @@
 // reference makes of absolute operands. It computes before the launch: see case_changes.h.
 #include "tests/gpu/cuda_case.h"
 
-static const char *const type_names[KERNEL_TYPES] = {"float", "bf16", "half"};
+static const char *const type_names[KERNEL_TYPES] = {"float", "bf16", "half", "tf32"};
+
+// The device multiplies the first so many types.
+static int types(void) {
+    return device_capability() >= CUDA_TF32_CAPABILITY_MIN ? KERNEL_TYPES : KERNEL_TF32;
+}
 
 // With `no_number` the first element of a has all bits of its fraction, which must not be rounded.
 static void gemm_with(struct gemm_args a, int no_number, const char *what) {
     size_t na = (size_t)(a.trans_a ? a.k : a.m) * (size_t)a.lda, nc = (size_t)a.m * (size_t)a.ldc;
     size_t nb = (size_t)(a.trans_b ? a.n : a.k) * (size_t)a.ldb;
-    case_begin(cuda_gemm_workspace(a.m, a.n, a.k));
+    case_begin(cuda_gemm_workspace(a.type, a.m, a.n, a.k));
     float *ha = host_random(na), *hb = host_random(nb), *hc = host_random(nc);
     float *bias = a.bias ? host_random((size_t)a.n) : NULL;
     if (no_number)
@@ -61,7 +66,7 @@ static void gemm(void) {
                                     {4, 3, 0},     {0, 3, 5}};
     char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int way = 0; way < 12; way++) {
+        for (int way = 0; way < 4 * types(); way++) {
             struct gemm_args a = gemm_of(shapes[i], way, way % 3, (enum kernel_type)(way / 4));
             a.beta = way == 2 || way == 5 ? 0.75 : 0;
             a.relu = way == 3 || way == 7;
@@ -69,7 +74,7 @@ static void gemm(void) {
             gemm_name(what, "gemm", &a);
             gemm_case(a, what);
         }
-    for (int type = 0; type < KERNEL_TYPES; type++) {
+    for (int type = 0; type < types(); type++) {
         struct gemm_args a = gemm_of(shapes[1], 0, 0, (enum kernel_type)type);
         gemm_name(what, "gemm of what is no number", &a);
         gemm_with(a, 1, what);
@@ -146,7 +151,7 @@ static void conv(void) {
         {2, 1, 1, 3, 4, 1, 1, 3, 0, 0},   {1, 17, 17, 4, 6, 3, 3, 2, 1, 0}};
     char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int type = 0; type < KERNEL_TYPES; type++) {
+        for (int type = 0; type < types(); type++) {
             struct conv2d_shape s = shapes[i];
             int odd = (int)i & 1, at;
             s.type = (enum kernel_type)type;
@@ -174,12 +179,17 @@ static void large(void) {
     static const struct {
         struct conv2d_shape shape;
         int large[3]; // by pass
-    } convs[] = {{{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}},
-                 {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}},
-                 {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}},
-                 {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}},
-                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}},
-                 {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}}}; // taps end inside splits
+        int tf32;     // 0: in types of 16 bits alone; 1: in tf32, too; 2: in tf32 alone
+    } convs[] = {{{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}, 1},
+                 {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}, 1},
+                 {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}, 0},
+                 {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 0},
+                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 0},
+                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 2}, // a shorter chunk
+                 {{1, 12, 11, 22, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 2},
+                 {{1, 12, 11, 48, 136, 2, 2, 1, 1, 0}, {1, 0, 1}, 2}, // a shorter stage
+                 {{1, 12, 11, 128, 80, 2, 2, 1, 1, 0}, {0, 1, 0}, 2},
+                 {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}, 0}}; // taps end inside splits
     static const char *const names[] = {"forward", "data gradient", "weight gradient"};
     static void (*const run[])(const struct conv2d_shape *s, int odd,
                                const char *what) = {conv_forward, conv_data, conv_weight};
@@ -190,7 +200,7 @@ static void large(void) {
             a.beta = way % 2 ? 0.75 : 0;
             a.relu = way > 1;
             a.bias = way != 1 ? &a : NULL;
-            for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
+            for (int type = KERNEL_BF16; type < (i % 3 ? KERNEL_TF32 : types()); type++) {
                 a.type = (enum kernel_type)type;
                 gemm_name(what, "large gemm", &a);
                 gemm_case(a, what);
@@ -198,10 +208,12 @@ static void large(void) {
             }
         }
     for (size_t i = 0; i < sizeof convs / sizeof *convs; i++)
-        for (int n = 0; n < 6; n++) {
-            int pass = n % 3;
+        for (int n = 0; n < 3 * (types() - KERNEL_BF16); n++) {
+            int pass = n % 3, tf32 = n / 3 == KERNEL_TF32 - KERNEL_BF16;
             struct conv2d_shape s = convs[i].shape;
-            s.type = n < 3 ? KERNEL_BF16 : KERNEL_HALF;
+            s.type = (enum kernel_type)(KERNEL_BF16 + n / 3);
+            if (convs[i].tf32 == (tf32 ? 0 : 2))
+                continue;
             snprintf(what, sizeof what, "large conv %s %dx%dx%dx%d-%d k%dx%d s%d p%d: %s",
                      type_names[s.type], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.stride, s.pad,
                      names[pass]);
@@ -212,10 +224,10 @@ static void large(void) {
 
 // The bytes that a convolution of stride 1 has to move. A tile of one operand is read once for each
 // tile of the other one, and nothing outside of the image is. Large tiles pack their operands
-// first, which reads floats and writes 16 bits. Splits are written and added up.
+// first, which reads floats and writes words of the type. Splits are written and added up.
 enum conv_pass { FORWARD, DATA, WEIGHT };
 static int conv_floor(const struct conv2d_shape *s, enum conv_pass pass) {
-    int side = test.large ? 128 : 64, bytes = test.large ? 2 : 4;
+    int side = test.large ? 128 : 64, bytes = test.large && s->type != KERNEL_TF32 ? 2 : 4;
     int oh = kernel_conv_out(s->h, s->kh, 1, s->pad), ow = kernel_conv_out(s->w, s->kw, 1, s->pad);
     int taps = s->kh * s->kw, pixels = s->n * oh * ow, inside = 0;
     for (int at = 0; at < oh * ow * taps; at++) {
@@ -234,7 +246,8 @@ static int conv_floor(const struct conv2d_shape *s, enum conv_pass pass) {
     int of_x = s->n * s->h * s->w * s->c, of_w = s->o * taps * s->c, of_dy = pixels * s->o;
     int packed = of_x + of_w + of_dy - (pass == FORWARD ? of_dy : pass == DATA ? of_x : of_w);
     return bytes * (a * tiles_n + b * tiles_m) + (splits > 1 ? 2 * 4 * splits * m * n : 0) +
-           4 * m * n * (pass == FORWARD ? 2 : 1) + (test.large ? 6 * packed : 0); // with the bias
+           4 * m * n * (pass == FORWARD ? 2 : 1) + // with the bias
+           (test.large ? (4 + bytes) * packed : 0);
 }
 
 // All passes of a convolution move exactly the floor; whole tiles have whole sectors and no
@@ -257,7 +270,7 @@ static void conv_counts(const struct conv2d_shape *s, int whole) {
 // Whole tiles: shared memory without conflicts, whole sectors, and no byte of a tile read twice.
 static void counts(void) {
     enum { M = 128, N = 64, K = 48, TILE = 64 };
-    for (int way = 0; way < 12; way++) {
+    for (int way = 0; way < 4 * types(); way++) {
         struct gemm_args a = {.type = (enum kernel_type)(way / 4),
                               .m = M,
                               .n = N,
@@ -272,7 +285,7 @@ static void counts(void) {
         case_moved(4 * (M * K * (N / TILE) + N * K * (M / TILE) + M * N),
                    "a tile is read once for each tile of the other operand");
     }
-    for (int type = 0; type < KERNEL_TYPES; type++) {
+    for (int type = 0; type < types(); type++) {
         struct conv2d_shape s = {1, 8, 8, 32, 64, 3, 3, 1, 1, (enum kernel_type)type};
         conv_counts(&s, 1);
         s = (struct conv2d_shape){2, 9, 7, 5, 70, 3, 3, 1, 1, (enum kernel_type)type};
@@ -280,11 +293,12 @@ static void counts(void) {
     }
 }
 
-// The same of large tiles. Operands are packed: read once as floats, written and read as 16 bits.
+// The same of large tiles. Operands are packed: read once as floats, written and read in the type.
 static void large_counts(void) {
     enum { M = 128, N = 256, K = 128, TILE = 128 };
-    for (int way = 0; way < 3; way++) {
-        struct gemm_args a = {.type = KERNEL_BF16,
+    for (int n = 0; n < (types() > KERNEL_TF32 ? 6 : 3); n++) {
+        int way = n % 3, bytes = n < 3 ? 2 : 4;
+        struct gemm_args a = {.type = n < 3 ? KERNEL_BF16 : KERNEL_TF32,
                               .m = M,
                               .n = N,
                               .k = K,
@@ -296,8 +310,8 @@ static void large_counts(void) {
         gemm_case(a, "gemm of large tiles");
         case_counts("gemm of large tiles");
         enum { SPLITS = K / 64, PARTIAL = SPLITS * 2 * 4 * M * N }; // written and added up
-        case_few_bytes((4 + 2) * (M * K + N * K) + 2 * (M * K * (N / TILE) + N * K * (M / TILE)) +
-                           PARTIAL + 4 * M * N,
+        case_few_bytes((4 + bytes) * (M * K + N * K) +
+                           bytes * (M * K * (N / TILE) + N * K * (M / TILE)) + PARTIAL + 4 * M * N,
                        "gemm of large tiles");
     }
     struct conv2d_shape s = {2, 8, 8, 128, 128, 3, 3, 1, 1, KERNEL_BF16};
@@ -305,6 +319,10 @@ static void large_counts(void) {
     for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
         s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type};
         conv_counts(&s, 0);
+    }
+    for (int odd = 0; odd < (types() > KERNEL_TF32 ? 2 : 0); odd++) {
+        s = (struct conv2d_shape){2, 8, 8, 128 + 16 * odd, 128, 1, 1, 1, 0, KERNEL_TF32};
+        conv_counts(&s, !odd);
     }
 }
 

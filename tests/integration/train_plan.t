@@ -103,6 +103,22 @@ like "$out" 'on GPUs.*from data sheets, never measured' 'figures of GPUs are lab
 for gpu in T4 L4 A10G L40S A100 H100 H200; do
     like "$out" "$gpu +[0-9.]+ ms" "the plan has $gpu"
 done
+# gpus DTYPE: of a model that their products bound
+gpus() {
+    run dttrain --plan --set 'train.model=mlp(hidden=1024,1024)' --set train.batch=4096 \
+        --set "train.dtype=$1"
+    is "$status" 0 "a plan in $1" || diag "$err"
+    sed -n 's/^\(T4\|H100\) .* ms .* \(b*t*f[0-9]*\).*/\1 in \2/p' <<<"$out" >>types
+    h100[$1]=$(awk '$1 == "H100" { print $2 }' <<<"$out")
+}
+declare -A h100
+for dtype in f32 tf32 bf16 f16; do gpus $dtype; done
+is "$(sort types | uniq -c | awk '{ print $2, $4, $1 }' | paste -sd,)" \
+    'H100 bf16 1,H100 f16 1,H100 f32 1,H100 tf32 1,T4 f16 1,T4 f32 3' \
+    'a GPU without units for a type takes float'
+ok 'products in 16 bits are faster than in tf32, and those than in float' awk \
+    -v f32="${h100[f32]}" -v tf32="${h100[tf32]}" -v bf16="${h100[bf16]}" -v f16="${h100[f16]}" \
+    'BEGIN { exit !(f32 > 1.2 * tf32 && tf32 > 1.2 * bf16 && bf16 == f16) }'
 ok 'a plan writes nothing' test ! -e dttrain-output
 
 # ---- without the data, and refused --------------------------------------------------------------

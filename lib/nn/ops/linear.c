@@ -48,9 +48,9 @@ static int linear_rows(const struct nn_call *c) {
 
 static size_t linear_workspace(const struct nn_call *c) {
     int in = linear_fan_in(c), out = c->layer->c, rows = linear_rows(c);
-    size_t a = c->k->gemm_workspace(c->ctx, rows, out, in); // forward
-    size_t b = c->k->gemm_workspace(c->ctx, rows, in, out); // input gradient
-    size_t w = c->k->gemm_workspace(c->ctx, out, in, rows); // weight gradient
+    size_t a = c->k->gemm_workspace(c->ctx, c->type, rows, out, in); // forward
+    size_t b = c->k->gemm_workspace(c->ctx, c->type, rows, in, out); // input gradient
+    size_t w = c->k->gemm_workspace(c->ctx, c->type, out, in, rows); // weight gradient
     size_t s = c->k->bias_workspace(c->ctx, rows, out);
     a = a > b ? a : b;
     w = w > s ? w : s;

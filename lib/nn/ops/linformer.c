@@ -72,11 +72,11 @@ static size_t linformer_workspace(const struct nn_call *c) {
     struct attention_shape s = attention_of(c);
     int rows = c->n * s.t, width = c->layer->c;
     size_t most = c->k->attention_workspace(c->ctx, &s);
-    most = larger(most, c->k->gemm_workspace(c->ctx, rows, width, width));
-    most = larger(most, c->k->gemm_workspace(c->ctx, width, width, rows));
-    most = larger(most, c->k->gemm_workspace(c->ctx, s.keys, width, s.t));
-    most = larger(most, c->k->gemm_workspace(c->ctx, s.t, width, s.keys));
-    return larger(most, c->k->gemm_workspace(c->ctx, s.t, s.keys, width));
+    most = larger(most, c->k->gemm_workspace(c->ctx, c->type, rows, width, width));
+    most = larger(most, c->k->gemm_workspace(c->ctx, c->type, width, width, rows));
+    most = larger(most, c->k->gemm_workspace(c->ctx, c->type, s.keys, width, s.t));
+    most = larger(most, c->k->gemm_workspace(c->ctx, c->type, s.t, width, s.keys));
+    return larger(most, c->k->gemm_workspace(c->ctx, c->type, s.t, s.keys, width));
 }
 
 static void *at(const struct nn_call *c, size_t element) {

@@ -97,6 +97,7 @@ static void opened(void) {
     is_str(gpu_about(g), "GPU 1 is NVIDIA Test (sm_75), 3.2 GB of 4.3 GB free, driver of CUDA 13.0",
            "the oldest GPU that is supported is described");
     is_uint(gpu_memory_free(g), (uintmax_t)3 << 30, "its free memory is the driver's figure");
+    ok(!gpu_has_tf32(g), "a GPU of 7.5 has no tf32");
     is_int(fake.calls[CALL_module_function], CUDA_KERNEL_COUNT, "every kernel is looked up");
     fake.code[CALL_memory_info] = FAKE_ERROR;
     is_uint(gpu_memory_free(g), 0, "without an answer no memory is free");
@@ -104,8 +105,9 @@ static void opened(void) {
     is_int(fake.live, 0, "closing gives back the context and the modules");
     is_int(fake.open, 0, "closing closes the driver");
     gpu_close(NULL);
-    fake_reset(), fake.name = "emulated (tests only)";
+    fake_reset(), fake.name = "emulated (tests only)", fake.capability = 80;
     is_int(gpu_open(&g, 0, true, &e), 0, "the stand-in is taken where it is asked for");
+    ok(gpu_has_tf32(g), "a GPU of 8.0 has tf32");
     gpu_close(g);
 }
 

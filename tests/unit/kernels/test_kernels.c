@@ -104,7 +104,7 @@ static void one_gemm(const int size[3], int variant, enum kernel_type type) {
     for (const struct fast *f = fast; f < fast + fasts; f++) {
         float *got = new_output(size_c, start);
         g.c = got;
-        reserve(f->ctx, kernels_cpu.gemm_workspace(f->ctx, g.m, g.n, g.k));
+        reserve(f->ctx, kernels_cpu.gemm_workspace(f->ctx, g.type, g.m, g.n, g.k));
         kernels_cpu.gemm(f->ctx, &g);
         check(got, want, size_c, f->isa, what);
     }
@@ -254,8 +254,9 @@ static void test_workspace(const struct kernel_ctx *ctx, const char *isa) {
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
         for (int m = 1; m <= ROWS; m++) {
             const int a = sides[i][0], b = sides[i][1];
-            const size_t now[3] = {k->gemm_workspace(ctx, m, a, b), k->gemm_workspace(ctx, a, m, b),
-                                   k->gemm_workspace(ctx, a, b, m)};
+            const size_t now[3] = {k->gemm_workspace(ctx, KERNEL_FLOAT, m, a, b),
+                                   k->gemm_workspace(ctx, KERNEL_FLOAT, a, m, b),
+                                   k->gemm_workspace(ctx, KERNEL_FLOAT, a, b, m)};
             for (int j = 0; j < 3; j++) {
                 grows = grows && (m == 1 || now[j] >= before[j]);
                 before[j] = now[j];
@@ -294,7 +295,7 @@ static void test_threads(const char *isa, enum kernel_type type) {
     for (int i = 0; i < 4; i++) {
         struct kernel_ctx *ctx = open_ctx(&kernels_cpu, isa, counts[i]);
         reserve(ctx, kernels_cpu.conv2d_workspace(ctx, &s));
-        reserve(ctx, kernels_cpu.gemm_workspace(ctx, 50, 600, 72));
+        reserve(ctx, kernels_cpu.gemm_workspace(ctx, type, 50, 600, 72));
         y[i] = new_output(d.ny, d.out_y), dx[i] = new_output(d.nx, d.out_x);
         dw[i] = new_output(d.nw, d.out_w), c[i] = new_output(2 * 50 * 600, start);
         kernels_cpu.conv2d_forward(ctx, &s, d.x, d.w, NULL, 0, y[i]);
@@ -306,7 +307,7 @@ static void test_threads(const char *isa, enum kernel_type type) {
         kernels_cpu.gemm(ctx, &g);
         g = (struct gemm_args){.type = type, .m = 600, .n = 50, .k = 72, .a = ab, .b = ab};
         g.lda = 72, g.ldb = g.ldc = 50, g.c = c[i] + 50 * 600, g.alpha = 1;
-        reserve(ctx, kernels_cpu.gemm_workspace(ctx, 600, 50, 72));
+        reserve(ctx, kernels_cpu.gemm_workspace(ctx, type, 600, 50, 72));
         kernels_cpu.gemm(ctx, &g);
         kernels_cpu.close(ctx);
     }
@@ -332,7 +333,7 @@ static void test_rounding(struct kernel_ctx *ctx, const char *isa) {
     g.c = want;
     kernels_reference.gemm(plain, &g);
     g.c = got;
-    reserve(ctx, kernels_cpu.gemm_workspace(ctx, count, 1, 1));
+    reserve(ctx, kernels_cpu.gemm_workspace(ctx, g.type, count, 1, 1));
     kernels_cpu.gemm(ctx, &g);
     bool same = isnan(got[count - 1]) && isnan(want[count - 1]);
     for (int i = 0; i < count - 1; i++)
