@@ -24,8 +24,8 @@ int input_stream_start(struct run_start *l, struct fleet *f, struct err *e);
 // The list of a node that comes later, after input_stream_start: with the addresses of in->again.
 // An object that is not what it was is an error.
 int input_stream_again(const struct run_start *l, size_t node, struct strbuf *out, struct err *e);
-// Starts dtdata on one node. The list may be freed once the function has returned.
-int input_stream_serve(const struct run_start *l, struct fleet_node *n, struct strbuf *list,
+// Starts dtdata on one node. The input, a list, may be freed once the function has returned.
+int input_stream_serve(const struct run_start *l, struct fleet_node *n, struct strbuf *input,
                        transport_collect_cb *done, void *ctx, struct err *e);
 void input_stream_close(struct run_start *l);
 
