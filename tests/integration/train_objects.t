@@ -75,6 +75,8 @@ refused 'unit = sample needs the archives' --input x=s3://bucket/set:sharded \
     --set inputs.x.unit=sample
 refused "on_change = keep: .* reads 's3://bucket/set' again" --input x=s3://bucket/set \
     --set inputs.x.on_change=keep --replace-nodes
+refused 'provider local creates no machines' --input x=s3://bucket/set --replace-nodes \
+    --set inputs.x.deliver=stream # the input alone is none of the reasons
 AWS_SECRET_ACCESS_KEY=wrong refused 'SignatureDoesNotMatch' --input x=s3://bucket/set
 head -c 3000000 /dev/urandom >set/part-01
 dtdata put set s3://bucket/new >put.out
