@@ -137,7 +137,7 @@ CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
 CUDA_PATH := $(shell lib/third_party/deps path cuda)
 NVCC ?= $(addsuffix /bin/nvcc,$(CUDA_PATH))
 CUDA_SM := 75 80 86 89 90a 100 120
-CUDA_PTX := 75 80 120
+CUDA_PTX := 75 80
 comma := ,
 NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --no-compress --Werror all-warnings \
     $(foreach n,$(CUDA_SM),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
