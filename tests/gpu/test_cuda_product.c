@@ -321,7 +321,8 @@ static void large_counts(void) {
         conv_counts(&s, 0);
     }
     for (int odd = 0; odd < (types() > KERNEL_TF32 ? 2 : 0); odd++) {
-        s = (struct conv2d_shape){2, 8, 8, 128 + 16 * odd, 128, 1, 1, 1, 0, KERNEL_TF32};
+        int wide = 128 + 16 * odd;
+        s = (struct conv2d_shape){2, 8, 8, wide, wide, 1, 1, 1, 0, KERNEL_TF32};
         conv_counts(&s, !odd);
     }
 }
