@@ -16,9 +16,10 @@ right() {
 
 shipped
 for program in "$SRC"/tests/gpu/test_cuda_*.c; do
-    program=${program##*/} program=${program%.c}
-    for seed in 0 7; do
-        right ptx80 $seed "${program#test_cuda_}"
+    program=${program##*/} program=${program%.c} seeds=(0 7)
+    [ "$program" != test_cuda_product ] || seeds=(7) # the longest; planted bugs have other seeds
+    for seed in "${seeds[@]}"; do
+        right ptx80 "$seed" "${program#test_cuda_}"
         is "$status" 0 "$program: seed $seed" || diag "$(grep -A 3 '^not ok' <<<"$out")" "$err"
     done
 done
