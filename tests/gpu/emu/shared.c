@@ -186,7 +186,7 @@ INLINED void may_read(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     for (u32 n = 0; n < bytes; n++)
         last[n] = last[n] > now ? last[n] : now;
     for (u32 n = 0; n < bytes; n++) {
-        u32 by = (in[n] / LANE_MAX == span) & (in[n] != me) ? several : me;
+        u32 by = ((in[n] / LANE_MAX == span) & (in[n] != me)) ? several : me;
         alone |= by ^ several;
         in[n] = by;
     }
