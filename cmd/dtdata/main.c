@@ -9,8 +9,9 @@
 //     dtdata source RUN_DIR     carries requests of that server to dtctl, and its answers back
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
-//     dtdata results DIR LOGS s3://…   writes a run's results as output/, model/, state/ and logs/
-//     dtdata live DIR s3://… SINCE_MS   a mirror of DIR/NODE/output and DIR/NODE/model while
+//     dtdata results DIR LOGS s3://… KINDS   writes a run's results as output/, model/, state/ and
+//                               logs/. KINDS: which of output,model they have whole; or none
+//     dtdata live DIR s3://…/live SINCE_MS   a mirror of DIR/NODE/output and DIR/NODE/model while
 //                               a run is active. Files that were not touched since are not read
 //     dtdata account            where the AWS credentials are from, and when they end
 //
@@ -24,8 +25,9 @@
 // {"i":N,"sha256":"…"} for each object, in any order; {"done":N,"total":N} on the way; and
 // {"end":N,"read":BYTES,"again":N}. `put` writes done, total and end; `results` and `live`
 // also write {"end":FILES,"sent":BYTES,"there":FILES not sent again,"copied":FILES by the server,
-// "links":N,"stay":OBJECTS that were to be removed} as their last line. `results` has objects of
-// `live`, in live/, copied by the server, and removes them. The last line of a failure is
+// "links":N,"changed":FILES that changed or went meanwhile,"stay":OBJECTS that were to be removed}
+// as their last line. `results` has objects of `live`, in live/, copied by the server, and removes
+// those of KINDS. SIGTERM ends an upload, and takes back its parts. The last line of a failure is
 // {"event":"error","code":"…","text":"…"}. An url is presigned: it needs no key.
 #include "base/clock.h"
 #include "base/json.h"
@@ -52,6 +54,8 @@
 
 #define LIVE "live/" // below the address of a run's results
 
+static volatile sig_atomic_t stopped;
+
 static struct s3_user user;
 
 // ---- lines --------------------------------------------------------------------------------------
@@ -63,8 +67,15 @@ static int put_line(struct strbuf *line, struct err *e) {
     return result;
 }
 
+static void on_term(int signal) {
+    (void)signal;
+    stopped = 1;
+}
+
 static int progress(void *ctx, uint64_t done, uint64_t total, struct err *e) {
     struct strbuf *line = ctx;
+    if (stopped)
+        return err_set(e, ERR_INTERRUPTED, "the upload was stopped");
     strbuf_addf(line, "{\"done\":%llu,\"total\":%llu}", (unsigned long long)done,
                 (unsigned long long)total);
     return put_line(line, e);
@@ -218,6 +229,7 @@ static int with_bucket(struct object_put *p, struct arena *a, const char *text,
         return err_set(e, ERR_CONFIG, "'%.200s': files are written to s3:// alone", text);
     if (s3_open(&s3, a, &user, e) < 0)
         return -1;
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_term}, NULL);
     size_t len = strlen(to.key);
     p->s3 = &s3;
     p->bucket = to.bucket;
@@ -280,16 +292,35 @@ static int add_results(struct manifest *m, struct arena *a, const char *dir, siz
 static int put_results(const struct object_put *p, struct strbuf *line, struct err *e) {
     strbuf_addf(line,
                 "{\"end\":%zu,\"sent\":%llu,\"there\":%zu,\"copied\":%zu,\"links\":%zu,"
-                "\"stay\":%zu}",
-                p->count, (unsigned long long)p->sent, p->there, p->copied, p->links, p->stay);
+                "\"changed\":%zu,\"stay\":%zu}",
+                p->count, (unsigned long long)p->sent, p->there, p->copied, p->links, p->changed,
+                p->stay);
     return put_line(line, e);
+}
+
+static const char *const live_kinds[] = {"output", "model", NULL};
+
+// Of a comma-separated list, those that a mirror has.
+static void read_kinds(const char *list, const char *out[static 3]) {
+    size_t count = 0;
+    for (const char *const *k = live_kinds; *k; k++)
+        for (const char *p = list; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
+            if (strcspn(p, ",") == strlen(*k) && strncmp(p, *k, strlen(*k)) == 0)
+                out[count++] = *k;
+    out[count] = NULL;
 }
 
 static int results(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     struct manifest_rules rules = {.own_too = true};
     struct manifest *m = manifest_new();
-    struct object_put p = {
-        .on_progress = progress, .ctx = line, .files = m, .copies = LIVE, .mirrors = LIVE};
+    const char *kinds[3];
+    struct object_put p = {.on_progress = progress,
+                           .ctx = line,
+                           .files = m,
+                           .copies = LIVE,
+                           .mirrors = LIVE,
+                           .mirrored = kinds};
+    read_kinds(args[3], kinds);
     int result = add_results(m, a, args[0], &p.links, e);
     if (result == 0 && !file_is_absent(args[1]))
         result = manifest_add_path(m, args[1], "logs", &rules, e);
@@ -304,13 +335,12 @@ static int results(struct arena *a, struct strbuf *line, char **args, struct err
 // Output and model of each node that has finished files of an active run.
 static int add_live(struct manifest *m, struct arena *a, const char *dir, struct err *e) {
     static const char *const unfinished[] = {".dtctl-*", NULL};
-    static const char *const kinds[] = {"output", "model"};
     struct manifest_rules rules = {.own_too = true, .ignore = unfinished};
     struct file_entries in = file_entries_open(dir);
     int result = in.is_missing ? err_set(e, ERR_NOT_FOUND, "there is no folder '%s'", dir) : 0;
     while (result == 0 && file_entries_next(&in))
-        for (size_t i = 0; result == 0 && i < sizeof kinds / sizeof kinds[0]; i++) {
-            const char *to = arena_printf(a, "%s/%s", in.name, kinds[i]);
+        for (const char *const *k = live_kinds; result == 0 && *k; k++) {
+            const char *to = arena_printf(a, "%s/%s", in.name, *k);
             const char *from = file_join(a, dir, to);
             if (!file_is_absent(from))
                 result = manifest_add_path(m, from, to, &rules, e);
@@ -322,7 +352,11 @@ static int live(struct arena *a, struct strbuf *line, char **args, struct err *e
     struct manifest *m = manifest_new();
     struct object_put p = {
         .on_progress = progress, .ctx = line, .files = m, .mirrors = "", .tolerant = true};
+    size_t len = strlen(args[1]);
     int result = str_parse_i64(args[2], 0, INT64_MAX, &p.since_ms, e);
+    if (result == 0 && (len < 5 || strcmp(args[1] + len - 5, "/live") != 0))
+        result = err_set(e, ERR_CONFIG, // objects that are no files are removed there
+                         "'%.200s' does not end with '/live': it is no mirror", args[1]);
     if (result == 0)
         result = add_live(m, a, args[0], e);
     if (result == 0)
@@ -384,8 +418,8 @@ static const struct verb {
              {"source", 1, false, source, "RUN_DIR"},
              {"put", 2, true, put, "DIR s3://…"},
              {"check", 1, true, check, "s3://…"},
-             {"results", 3, true, results, "DIR LOGS s3://…"},
-             {"live", 3, true, live, "DIR s3://… SINCE_MS"},
+             {"results", 4, true, results, "DIR LOGS s3://… KINDS"},
+             {"live", 3, true, live, "DIR s3://…/live SINCE_MS"},
              {"account", 0, true, account, ""}};
 
 static int run_verb(const struct verb *v, char **args, bool asks, const char *profile) {

@@ -15,7 +15,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 64 << 10, TAG_BYTES_MAX = 2 * MD5_DIGEST_LENGTH + 16 };
+enum { READ_BYTES = 64 << 10 };
 
 // The MD5 of the next `len` bytes. The file may have become shorter: the MD5 then differs.
 static int sum(int fd, uint64_t len, unsigned char out[MD5_DIGEST_LENGTH], const char *name,
@@ -39,7 +39,7 @@ static int sum(int fd, uint64_t len, unsigned char out[MD5_DIGEST_LENGTH], const
 }
 
 // in_parts: the ETag that object_put's parts give. The server's own copies have none.
-static int tag_of(const struct manifest_entry *file, bool in_parts, char out[TAG_BYTES_MAX],
+static int tag_of(const struct manifest_entry *file, bool in_parts, char out[OBJECT_TAG_BYTES_MAX],
                   struct err *e) {
     uint64_t bytes = in_parts ? object_put_part_bytes(file->size) : file->size;
     uint64_t left = file->size, count = 0;
@@ -47,7 +47,7 @@ static int tag_of(const struct manifest_entry *file, bool in_parts, char out[TAG
     MD5_CTX all;
     auto_close int fd = open(file->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return err_errno(e, ERR_SYS, "cannot open '%s'", file->source);
+        return err_errno(e, errno == ENOENT ? ERR_HASH : ERR_SYS, "cannot open '%s'", file->source);
     MD5_Init(&all);
     do {
         uint64_t len = left < bytes ? left : bytes;
@@ -65,12 +65,12 @@ static int tag_of(const struct manifest_entry *file, bool in_parts, char out[TAG
     return 0;
 }
 
-int object_etag_matches(const struct manifest_entry *file, const struct s3_object *o,
-                        struct err *e) {
-    char tag[TAG_BYTES_MAX];
-    if (o->size != file->size || strlen(o->etag) < (size_t)2 * MD5_DIGEST_LENGTH)
+int object_etag_matches(struct object_tags *t, const struct s3_object *o, struct err *e) {
+    bool in_parts = strchr(o->etag, '-') != NULL;
+    if (o->size != t->file->size || strlen(o->etag) < (size_t)2 * MD5_DIGEST_LENGTH)
         return 0;
-    if (tag_of(file, strchr(o->etag, '-') != NULL, tag, e) < 0)
+    if (!t->known[in_parts] && tag_of(t->file, in_parts, t->text[in_parts], e) < 0)
         return -1;
-    return strcasecmp(tag, o->etag) == 0;
+    t->known[in_parts] = true;
+    return strcasecmp(t->text[in_parts], o->etag) == 0;
 }

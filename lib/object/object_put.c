@@ -56,7 +56,7 @@ static bool is_busy(const struct upload *u) {
     return false;
 }
 
-static int await_parts(struct upload *u, struct err *e) {
+int object_put_await(struct upload *u, struct err *e) {
     int result = 0;
     while (result == 0 && is_busy(u))
         result = step(u, e);
@@ -78,11 +78,14 @@ int object_put_free_part(struct upload *u, struct upload_part **out, struct err 
 // ---- one request --------------------------------------------------------------------------------
 
 // True when the other files are to be sent all the same. A server that does not answer ends all.
-static bool is_tolerated(struct upload *u, const struct err *e) {
+static bool is_tolerated(struct upload *u, const struct manifest_entry *file, const struct err *e) {
     bool own = e->code == ERR_AUTH || e->code == ERR_HASH || e->code == ERR_LIMIT;
     if (!own || !u->p->tolerant)
         return false;
-    if (!u->first.code)
+    u->left_out[file - u->p->files->entries] = true;
+    if (e->code == ERR_HASH)
+        u->p->changed++;
+    else if (!u->first.code)
         u->first = *e;
     return true;
 }
@@ -99,7 +102,7 @@ static void on_end(struct http_call *c, const struct err *e) {
                 part->md5_hex);
     if (why.code) {
         err_wrap(&why, "'s3://%s/%.300s'", u->p->bucket, part->key);
-        if (!u->err.code && (part->number || !is_tolerated(u, &why)))
+        if (!u->err.code && (part->number || !is_tolerated(u, part->file, &why)))
             u->err = why;
         return;
     }
@@ -240,7 +243,7 @@ static int put_parts(struct upload *u, const struct manifest_entry *file, const 
     uint32_t count = (uint32_t)((file->size + bytes - 1) / bytes);
     if (file->size > OBJECT_PUT_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "it is larger than 5 TiB, the limit of S3");
-    if (await_parts(u, e) < 0 || ask(u, "POST", key, begin, NULL, "UploadId", &u->id, e) < 0)
+    if (object_put_await(u, e) < 0 || ask(u, "POST", key, begin, NULL, "UploadId", &u->id, e) < 0)
         return -1;
     u->etags = arena_new(&u->arena, const char *, count);
     int result = 0;
@@ -249,7 +252,7 @@ static int put_parts(struct upload *u, const struct manifest_entry *file, const 
         result = send_piece(u, file, key, from, len, i + 1, e);
     }
     if (result == 0)
-        result = await_parts(u, e);
+        result = object_put_await(u, e);
     if (result == 0)
         result = complete(u, key, count, e);
     if (result < 0)
@@ -268,21 +271,54 @@ static const struct s3_object *look_up(const struct s3_objects *in, const char *
     return in->count ? bsearch(&key, in->items, in->count, sizeof *in->items, by_key) : NULL;
 }
 
+static int list_folder(struct upload *u, const char *folder, struct s3_objects *out,
+                       struct err *e) {
+    return s3_list(u->p->s3, u->p->bucket, object_put_key(u, folder), 0, out, e);
+}
+
+static int by_object(const void *x, const void *y) {
+    return strcmp(((const struct s3_object *)x)->key, ((const struct s3_object *)y)->key);
+}
+
+// Where the prefix also has copies, these do not count: each folder of the files is listed.
 static int list(struct upload *u, struct s3_objects *out, struct err *e) {
-    const char *prefix = *u->p->prefix ? arena_printf(&u->arena, "%s/", u->p->prefix) : "";
-    return s3_list(u->p->s3, u->p->bucket, prefix, 0, out, e);
+    const struct manifest *m = u->p->files;
+    const char *last = NULL;
+    if (!u->p->copies)
+        return *u->p->prefix ? list_folder(u, "", out, e)
+                             : s3_list(u->p->s3, u->p->bucket, "", 0, out, e);
+    for (size_t i = 0; i < m->count; i++) {
+        size_t len = strcspn(m->entries[i].path, "/");
+        struct s3_objects part = {0};
+        if (last && strncmp(last, m->entries[i].path, len) == 0 && last[len] == '/')
+            continue;
+        last = arena_printf(&u->arena, "%.*s/", (int)len, m->entries[i].path);
+        int result = list_folder(u, last, &part, e);
+        if (result == 0 && part.count) {
+            out->items = heap_realloc(out->items, (out->count + part.count) * sizeof *out->items);
+            memcpy(out->items + out->count, part.items, part.count * sizeof *out->items);
+            out->count += part.count;
+        }
+        free(part.items);
+        if (result < 0)
+            return -1;
+    }
+    if (out->count)
+        qsort(out->items, out->count, sizeof *out->items, by_object);
+    return 0;
 }
 
 // ---- what is not there --------------------------------------------------------------------------
 
 // Whether the bucket has the file. A file that was not touched is not read again.
-static int is_there(const struct upload *u, const struct manifest_entry *file,
-                    const struct s3_object *o, struct err *e) {
+static int is_there(const struct upload *u, struct object_tags *tags, const struct s3_object *o,
+                    struct err *e) {
+    const struct manifest_entry *file = tags->file;
     struct stat st;
     if (o && u->p->since_ms && o->size == file->size && lstat(file->source, &st) == 0 &&
         (int64_t)st.st_ctim.tv_sec * 1000 + SINCE_SPARE_MS < u->p->since_ms)
         return 1;
-    return o ? object_etag_matches(file, o, e) : 0;
+    return o ? object_etag_matches(tags, o, e) : 0;
 }
 
 static int send_file(struct upload *u, const struct manifest_entry *file, const char *key,
@@ -295,16 +331,17 @@ static int send_file(struct upload *u, const struct manifest_entry *file, const 
 static int put_file(struct upload *u, const struct manifest_entry *file, const char *key,
                     const struct s3_objects *before, struct err *e) {
     const struct s3_object *from = NULL;
+    struct object_tags tags = {.file = file};
     if (strlen(key) > URI_KEY_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "its key has more than %d bytes, the limit of S3",
                        URI_KEY_BYTES_MAX);
-    int same = is_there(u, file, look_up(before, key), e);
+    int same = is_there(u, &tags, look_up(before, key), e);
     if (same) {
         u->p->there += same > 0;
         u->done += same > 0 ? file->size : 0;
         return same > 0 ? 0 : -1;
     }
-    same = object_put_find_copy(u, file, &from, e);
+    same = object_put_find_copy(u, &tags, &from, e);
     if (same)
         return same > 0 ? object_put_begin_copy(u, file, key, from, e) : -1;
     return send_file(u, file, key, e);
@@ -324,87 +361,79 @@ static int put_all(struct upload *u, const struct s3_objects *before, struct err
         }
         if (!u->err.code)
             err_wrap(e, "'s3://%s/%.300s'", u->p->bucket, key);
-        if (!is_tolerated(u, e))
+        if (!is_tolerated(u, file, e))
             return -1;
         err_clear(&u->err);
         err_clear(e);
     }
-    if (await_parts(u, e) < 0)
+    if (object_put_await(u, e) < 0)
         return -1;
     for (size_t i = 0; i < u->uncopied_count; i++) {
         const char *key = object_put_key(u, u->uncopied[i]->path);
         if (send_file(u, u->uncopied[i], key, e) < 0)
             return u->err.code ? -1 : err_wrap(e, "'s3://%s/%.300s'", u->p->bucket, key);
     }
-    if (await_parts(u, e) < 0)
-        return -1;
-    *e = u->first;
-    return u->first.code ? -1 : 0;
+    return object_put_await(u, e);
 }
 
-static int by_name(const void *x, const void *y) {
-    return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
-// Objects of the mirrored folder that are no files. They need a permission of their own; the first
-// refusal ends it.
-static void remove_rest(struct upload *u, const struct s3_objects *before) {
+static int check_list(struct upload *u, const struct s3_objects *found, struct err *e) {
     const struct manifest *m = u->p->files;
-    const char *folder = object_put_key(u, u->p->mirrors);
-    size_t len = strlen(folder), count = 0;
-    const char **keys = arena_new(&u->arena, const char *, m->count + 1);
-    for (size_t i = 0; i < m->count; i++)
-        if (m->entries[i].kind == MANIFEST_FILE)
-            keys[count++] = object_put_key(u, m->entries[i].path);
-    qsort(keys, count, sizeof *keys, by_name);
-    for (size_t i = 0; i < before->count; i++) {
-        const char *key = before->items[i].key;
-        struct err ignored = {0};
-        if (strncmp(key, folder, len) != 0 || bsearch(&key, keys, count, sizeof *keys, by_name))
-            continue;
-        if (u->p->stay || ask(u, "DELETE", key, NULL, NULL, NULL, NULL, &ignored) < 0)
-            u->p->stay++;
-    }
-}
-
-static int check_list(struct upload *u, struct err *e) {
-    struct s3_objects found = {0};
-    const struct manifest *m = u->p->files;
-    int result = list(u, &found, e);
+    int result = 0;
     for (size_t i = 0; result == 0 && i < m->count; i++) {
-        if (m->entries[i].kind != MANIFEST_FILE)
+        if (m->entries[i].kind != MANIFEST_FILE || u->left_out[i])
             continue;
         const char *key = object_put_key(u, m->entries[i].path);
-        const struct s3_object *o = look_up(&found, key);
+        const struct s3_object *o = look_up(found, key);
         if (!o || o->size != m->entries[i].size)
             result = err_set(e, ERR_HASH, "'s3://%s/%.300s' was written and is %s", u->p->bucket,
                              key, o ? "of another size in the bucket" : "not in the bucket's list");
     }
+    return result;
+}
+
+// Checks what is there now, and removes what is to go of it. The mirror that was copied is listed
+// again: another dtctl may have written to it.
+static int finish(struct upload *u, struct err *e) {
+    struct object_put *p = u->p;
+    struct s3_objects found = {0}, mirror = {0};
+    int result = p->count || p->mirrors ? list(u, &found, e) : 0;
+    if (result == 0)
+        result = check_list(u, &found, e);
+    if (result == 0 && p->mirrors && p->copies)
+        result = list_folder(u, p->mirrors, &mirror, e);
+    if (result == 0 && p->mirrors)
+        result = object_put_remove_rest(u, p->copies ? &mirror : &found, e);
     free(found.items);
+    free(mirror.items);
     return result;
 }
 
 int object_put_all(struct object_put *p, struct err *e) {
     struct upload *u = heap_alloc(sizeof *u);
+    struct s3_objects before = {0}, live = {0};
     u->p = p;
     u->total = p->files->bytes;
-    struct s3_objects before = {0};
+    u->left_out = arena_new(&u->arena, bool, p->files->count + 1);
     int result = list(u, &before, e);
-    if (result == 0) {
-        object_put_find_copies(u, &before);
+    if (result == 0 && p->copies)
+        result = list_folder(u, p->copies, &live, e);
+    object_put_find_copies(u, &live);
+    if (result == 0)
         result = put_all(u, &before, e);
-    }
+    if (result == 0)
+        result = finish(u, e);
     for (size_t i = 0; i < OBJECT_PUTS_MAX; i++) {
         s3_call_close(&u->parts[i].call);
         free(u->parts[i].data);
     }
-    if (result == 0 && p->count)
-        result = check_list(u, e);
-    if (result == 0 && p->mirrors)
-        remove_rest(u, &before);
     free(before.items);
+    free(live.items);
     if (result == 0)
         result = p->on_progress(p->ctx, u->total, u->total, e);
+    if (result == 0 && u->first.code) {
+        *e = u->first;
+        result = -1;
+    }
     arena_fini(&u->arena);
     free(u);
     return result;

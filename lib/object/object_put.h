@@ -25,13 +25,17 @@ struct object_put {
     // A folder below the prefix, "" or with a slash at its end, from which objects that are no
     // files are removed once all files are there. NULL: none.
     const char *mirrors;
-    bool tolerant;    // a file that fails leaves the others alone; the first failure is the result
+    const char *const *mirrored; // only objects MIRROR/NODE/KIND/… of these kinds go; NULL: all
+    // A file that fails leaves the others alone; the first failure is the result. A file that
+    // changes or goes meanwhile is no failure.
+    bool tolerant;
     int64_t since_ms; // files that this computer has not touched since are as they were; 0: none
     int (*on_progress)(void *ctx, uint64_t done, uint64_t total, struct err *e);
     void *ctx;
     size_t count;        // results: files in the bucket,
     size_t there, links; // of them not sent; links, which a bucket cannot hold
     size_t copied;       // of them copied by the server
+    size_t changed;      // tolerant: files that have changed or gone meanwhile
     size_t stay;         // objects that the server does not remove
     uint64_t sent;       // bytes of files
 };

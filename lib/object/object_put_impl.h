@@ -4,6 +4,7 @@
 #define OBJECT_OBJECT_PUT_IMPL_H
 
 #include "base/base64.h"
+#include "object/object_etag.h"
 #include "object/object_put.h"
 
 enum { OBJECT_PUT_MD5_BYTES = 16 };
@@ -27,6 +28,8 @@ struct upload {
     struct upload_part parts[OBJECT_PUTS_MAX];
     uint64_t done, total;
     struct err err, first; // first: of a file that was left out, see tolerant
+    bool *left_out;        // by entry
+    bool may_not_remove;   // the server has refused to remove an object
     int64_t told_ms;
     // Of the file in parts that is under way.
     const char *id;
@@ -45,14 +48,18 @@ struct upload {
 const char *object_put_key(struct upload *u, const char *path); // of a path below the prefix
 // Waits until a request may begin.
 int object_put_free_part(struct upload *u, struct upload_part **out, struct err *e);
+int object_put_await(struct upload *u, struct err *e); // all requests
 
-// object_put_copy.c: objects of p->copies, among those that were there before.
-void object_put_find_copies(struct upload *u, const struct s3_objects *before);
+// object_put_copy.c: objects of p->copies.
+void object_put_find_copies(struct upload *u, const struct s3_objects *live);
 // 1 and *out: an object with the bytes of the file. 0: none. -1: the file cannot be read.
-int object_put_find_copy(struct upload *u, const struct manifest_entry *file,
-                         const struct s3_object **out, struct err *e);
+int object_put_find_copy(struct upload *u, struct object_tags *tags, const struct s3_object **out,
+                         struct err *e);
 // A copy that fails is one of u->uncopied at its end.
 int object_put_begin_copy(struct upload *u, const struct manifest_entry *file, const char *key,
                           const struct s3_object *from, struct err *e);
+// Removes what is there of p->mirrors and is no file. Needs a permission of its own: the first
+// refusal ends it. p->stay counts what is not removed.
+int object_put_remove_rest(struct upload *u, const struct s3_objects *there, struct err *e);
 
 #endif

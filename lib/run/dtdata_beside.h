@@ -13,6 +13,8 @@
 #include "run/dtdata_program.h"
 #include "sys/loop.h"
 
+enum { DTDATA_BESIDE_END_MS_MAX = 3000 }; // from SIGTERM to SIGKILL
+
 struct dtdata_beside;
 // Once, after the process was reaped; d may be started again. text: the lines that it has printed,
 // until the function returns. e->code is ERR_NONE, or the first error.
@@ -32,6 +34,6 @@ struct dtdata_beside {
 int dtdata_beside_start(struct dtdata_beside *d, struct context *s, const struct dtdata_call *call,
                         dtdata_beside_end *on_end, struct err *e);
 bool dtdata_beside_runs(const struct dtdata_beside *d);
-void dtdata_beside_stop(struct dtdata_beside *d); // kills and reaps it; no callback
+void dtdata_beside_stop(struct dtdata_beside *d); // ends and reaps it; no callback
 
 #endif

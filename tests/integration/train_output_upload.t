@@ -123,9 +123,55 @@ is "$(dtdata list s3://public/x | grep -c '"path":"f"')" 0 'no part of the file 
 mkdir -p two/n/output
 mv one/f two/n/output/a
 echo b >two/n/output/b
-s3_fault denied y/n/output/a 9
-run dtdata live two s3://public/y 0
-like "$status $out" "^[1-9].*'s3://public/y/n/output/a'.*AccessDenied" 'the error names the file'
-is "$(s3_ask /public/y/n/output/b)" b 'the other files are sent'
+s3_fault denied y/live/n/output/a 9
+run dtdata live two s3://public/y/live 0
+like "$status $out" "^[1-9].*'s3://public/y/live/n/output/a'.*AccessDenied" \
+    'the error names the file'
+is "$(s3_ask /public/y/live/n/output/b)" b 'the other files are sent'
+run dtdata live two s3://public 0
+like "$status $out" "^[1-9].*does not end with '/live'" 'no other place is made a mirror'
+is "$(s3_ask /public/y/live/n/output/b)" b 'nothing is removed there'
+
+# ---- a file that goes while the turn runs -------------------------------------------------------
+s3_fault denied y/live/n/output/a 0
+mkdir two/n/model
+for name in output/gone output/old model/m; do echo 1 >"two/n/$name"; done
+run dtdata live two s3://public/y/live 0
+rm two/n/output/old
+echo 2 >two/n/output/next
+s3_ask '/-/lists?pause=2&skip=0' >/dev/null
+dtdata live two s3://public/y/live 0 >live.out &
+pid=$!
+sleep 0.7 # the files are known, and the list of the bucket is awaited
+rm two/n/output/gone
+wait "$pid"
+status=$?
+s3_ask '/-/lists?pause=0&skip=0' >/dev/null
+like "$status $(tail -n 1 live.out)" '^0 .*"changed":1' \
+    'a turn without that file succeeds' || diag "$(cat live.out)"
+is "$(s3_ask /public/y/live/n/output/next)" 2 'the other files are sent'
+is "$(dtdata list s3://public/y | grep -c '"path":"live/n/output/old"')" 0 \
+    'a file that went before is removed'
+
+# ---- results that are not fetched whole ---------------------------------------------------------
+mkdir -p came/model
+echo 1 >came/model/m
+run dtdata results came none s3://public/y model
+like "$status $out" '^0 .*"copied":1' 'the results that came are in the bucket' || diag "$out"
+is "$(dtdata list s3://public/y | grep -oE '"path":"[^"]*"' | cut -d'"' -f4 | sort | xargs)" \
+    'live/n/output/a live/n/output/b live/n/output/gone live/n/output/next model/m' \
+    'the mirror keeps the kinds that did not come'
+
+# ---- an upload that is stopped ------------------------------------------------------------------
+mkdir big && head -c 300000000 /dev/zero >big/f
+dtdata put big s3://public/w >stop.out &
+pid=$!
+is_begun() { s3_ask /-/log | grep -q 'PUT /public/w/f'; }
+ok 'an upload in parts is under way' wait_for 60 is_begun
+kill "$pid"
+wait "$pid"
+ok 'a stopped upload fails' test $? != 0
+is "$(s3_ask /-/log | grep -c '^DELETE /public/w/f - 204')" 1 \
+    'a stopped upload takes back its parts'
 s3_stop
 done_testing

@@ -20,23 +20,27 @@ static const char *address_of(struct arena *a, const struct run *run) {
     return arena_printf(a, "%s/live", run->s3);
 }
 
-static void note(const struct output_upload *u, const struct strbuf *text) {
+// Returns the number of files that changed or went meanwhile.
+static int64_t note(const struct output_upload *u, const struct strbuf *text) {
     const struct follow *f = u->follow;
     struct arena a = {0};
     struct json *j;
     struct err ignored;
-    if (json_parse(&a, strbuf_cstr(text), text->len, &j, &ignored) == 0)
+    int64_t changed = 0;
+    if (json_parse(&a, strbuf_cstr(text), text->len, &j, &ignored) == 0) {
+        changed = json_get_int(j, "changed", 0);
         monitor_note(f->context, f->run, "output-uploaded", "to", address_of(&a, f->run), "files",
                      arena_printf(&a, "%lld", (long long)json_get_int(j, "end", 0)), "bytes",
                      arena_printf(&a, "%lld", (long long)json_get_int(j, "sent", 0)), NULL);
+    }
     arena_fini(&a);
+    return changed;
 }
 
 // Failures in a row are shown for the first, second, fourth, eighth … time.
 static void failed(struct output_upload *u, const struct err *e) {
     unsigned n = ++u->failures;
-    // A file that has changed meanwhile comes again, and is no reason for a warning.
-    if ((n & (n - 1)) == 0 && (e->code != ERR_HASH || n > 1))
+    if ((n & (n - 1)) == 0)
         log_warn("finished files are not in the bucket yet", "to='%s/live' tries=%u reason=\"%s\"",
                  u->follow->run->s3, n, e->text);
 }
@@ -48,9 +52,8 @@ static void on_over(struct dtdata_beside *d, const struct strbuf *text, const st
         return;
     }
     u->failures = 0;
-    u->sent = u->kept;
     u->since_ms = u->began_ms;
-    note(u, text);
+    u->sent = note(u, text) ? -1 : u->kept; // what has changed is sent at the next turn
 }
 
 static int begin(struct output_upload *u, struct err *e) {
