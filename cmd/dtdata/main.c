@@ -10,7 +10,7 @@
 //     dtdata put DIR s3://…     writes the files of a folder
 //     dtdata check s3://…       could it be written there? Leaves nothing in the bucket
 //     dtdata results DIR LOGS s3://… KINDS   writes a run's results as output/, model/, state/ and
-//                               logs/. KINDS: which of output,model they have whole; or none
+//                               logs/. KINDS: which of output,model they have whole
 //     dtdata live DIR s3://…/live SINCE_MS   a mirror of DIR/NODE/output and DIR/NODE/model while
 //                               a run is active. Files that were not touched since are not read
 //     dtdata account            where the AWS credentials are from, and when they end
@@ -289,7 +289,13 @@ static int add_results(struct manifest *m, struct arena *a, const char *dir, siz
     return file_entries_close(&in, result, e);
 }
 
-static int put_results(const struct object_put *p, struct strbuf *line, struct err *e) {
+// Writes the files to the address, and the last line.
+static int put_results(struct object_put *p, struct manifest *m, struct arena *a, const char *to,
+                       struct err *e) {
+    struct strbuf *line = p->ctx;
+    p->files = m;
+    if (manifest_sort(m, e) < 0 || with_bucket(p, a, to, object_put_all, e) < 0)
+        return -1;
     strbuf_addf(line,
                 "{\"end\":%zu,\"sent\":%llu,\"there\":%zu,\"copied\":%zu,\"links\":%zu,"
                 "\"changed\":%zu,\"stay\":%zu}",
@@ -301,12 +307,16 @@ static int put_results(const struct object_put *p, struct strbuf *line, struct e
 static const char *const live_kinds[] = {"output", "model", NULL};
 
 // Of a comma-separated list, those that a mirror has.
-static void read_kinds(const char *list, const char *out[static 3]) {
-    size_t count = 0;
-    for (const char *const *k = live_kinds; *k; k++)
-        for (const char *p = list; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
-            if (strcspn(p, ",") == strlen(*k) && strncmp(p, *k, strlen(*k)) == 0)
-                out[count++] = *k;
+static void read_kinds(struct arena *a, const char *list, const char *out[static 3]) {
+    char **words;
+    size_t count = 0, n = str_split(a, list, ',', &words);
+    for (const char *const *k = live_kinds; *k; k++) {
+        bool named = false;
+        for (size_t i = 0; i < n; i++)
+            named |= str_eq(words[i], *k);
+        if (named)
+            out[count++] = *k;
+    }
     out[count] = NULL;
 }
 
@@ -314,22 +324,16 @@ static int results(struct arena *a, struct strbuf *line, char **args, struct err
     struct manifest_rules rules = {.own_too = true};
     struct manifest *m = manifest_new();
     const char *kinds[3];
-    struct object_put p = {.on_progress = progress,
-                           .ctx = line,
-                           .files = m,
-                           .copies = LIVE,
-                           .mirrors = LIVE,
-                           .mirrored = kinds};
-    read_kinds(args[3], kinds);
+    struct object_put p = {
+        .on_progress = progress, .ctx = line, .copies = LIVE, .mirrors = LIVE, .mirrored = kinds};
+    read_kinds(a, args[3], kinds);
     int result = add_results(m, a, args[0], &p.links, e);
     if (result == 0 && !file_is_absent(args[1]))
         result = manifest_add_path(m, args[1], "logs", &rules, e);
     if (result == 0)
-        result = manifest_sort(m, e);
-    if (result == 0)
-        result = with_bucket(&p, a, args[2], object_put_all, e);
+        result = put_results(&p, m, a, args[2], e);
     manifest_free(m);
-    return result == 0 ? put_results(&p, line, e) : -1;
+    return result;
 }
 
 // Output and model of each node that has finished files of an active run.
@@ -350,21 +354,17 @@ static int add_live(struct manifest *m, struct arena *a, const char *dir, struct
 
 static int live(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     struct manifest *m = manifest_new();
-    struct object_put p = {
-        .on_progress = progress, .ctx = line, .files = m, .mirrors = "", .tolerant = true};
-    size_t len = strlen(args[1]);
+    struct object_put p = {.on_progress = progress, .ctx = line, .mirrors = "", .tolerant = true};
     int result = str_parse_i64(args[2], 0, INT64_MAX, &p.since_ms, e);
-    if (result == 0 && (len < 5 || strcmp(args[1] + len - 5, "/live") != 0))
+    if (result == 0 && !str_ends(args[1], "/live"))
         result = err_set(e, ERR_CONFIG, // objects that are no files are removed there
                          "'%.200s' does not end with '/live': it is no mirror", args[1]);
     if (result == 0)
         result = add_live(m, a, args[0], e);
     if (result == 0)
-        result = manifest_sort(m, e);
-    if (result == 0)
-        result = with_bucket(&p, a, args[1], object_put_all, e);
+        result = put_results(&p, m, a, args[1], e);
     manifest_free(m);
-    return result == 0 ? put_results(&p, line, e) : -1;
+    return result;
 }
 
 // ---- account ------------------------------------------------------------------------------------

@@ -276,35 +276,20 @@ static int list_folder(struct upload *u, const char *folder, struct s3_objects *
     return s3_list(u->p->s3, u->p->bucket, object_put_key(u, folder), 0, out, e);
 }
 
-static int by_object(const void *x, const void *y) {
-    return strcmp(((const struct s3_object *)x)->key, ((const struct s3_object *)y)->key);
-}
-
 // Where the prefix also has copies, these do not count: each folder of the files is listed.
 static int list(struct upload *u, struct s3_objects *out, struct err *e) {
     const struct manifest *m = u->p->files;
     const char *last = NULL;
     if (!u->p->copies)
-        return *u->p->prefix ? list_folder(u, "", out, e)
-                             : s3_list(u->p->s3, u->p->bucket, "", 0, out, e);
+        return list_folder(u, "", out, e);
     for (size_t i = 0; i < m->count; i++) {
-        size_t len = strcspn(m->entries[i].path, "/");
-        struct s3_objects part = {0};
-        if (last && strncmp(last, m->entries[i].path, len) == 0 && last[len] == '/')
+        const char *path = m->entries[i].path;
+        if (last && str_starts(path, last))
             continue;
-        last = arena_printf(&u->arena, "%.*s/", (int)len, m->entries[i].path);
-        int result = list_folder(u, last, &part, e);
-        if (result == 0 && part.count) {
-            out->items = heap_realloc(out->items, (out->count + part.count) * sizeof *out->items);
-            memcpy(out->items + out->count, part.items, part.count * sizeof *out->items);
-            out->count += part.count;
-        }
-        free(part.items);
-        if (result < 0)
+        last = arena_printf(&u->arena, "%.*s/", (int)strcspn(path, "/"), path);
+        if (list_folder(u, last, out, e) < 0)
             return -1;
     }
-    if (out->count)
-        qsort(out->items, out->count, sizeof *out->items, by_object);
     return 0;
 }
 
@@ -445,8 +430,7 @@ int object_put_check(struct object_put *p, struct err *e) {
     struct s3_objects found = {0};
     u->p = p;
     const char *key = object_put_key(u, ".dtctl-check");
-    const char *prefix = *p->prefix ? arena_printf(&u->arena, "%s/", p->prefix) : "";
-    int result = s3_list(p->s3, p->bucket, prefix, 1, &found, e);
+    int result = s3_list(p->s3, p->bucket, object_put_key(u, ""), 1, &found, e);
     if (result == 0)
         result = ask(u, "POST", key, begin, NULL, "UploadId", &u->id, e);
     if (result == 0) {

@@ -31,18 +31,15 @@ void object_put_find_copies(struct upload *u, const struct s3_objects *live) {
 // 1 and *out: an object with the bytes of the file. 0: none. -1: the file cannot be read.
 static int copy_at(const struct upload *u, struct object_tags *file, const char *path,
                    const struct s3_object **out, struct err *e) {
-    size_t low = 0, high = u->copy_count;
+    const struct object_put_copy key = {.path = path}, *end = u->copies + u->copy_count;
+    const struct object_put_copy *c =
+        u->copy_count ? bsearch(&key, u->copies, u->copy_count, sizeof key, by_path) : NULL;
     int same = 0;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (strcmp(u->copies[mid].path, path) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    for (; same == 0 && low < u->copy_count && strcmp(u->copies[low].path, path) == 0; low++)
-        if ((same = object_etag_matches(file, u->copies[low].object, e)) > 0)
-            *out = u->copies[low].object;
+    while (c && c > u->copies && by_path(c - 1, &key) == 0)
+        c--;
+    for (; c && same == 0 && c < end && by_path(c, &key) == 0; c++)
+        if ((same = object_etag_matches(file, c->object, e)) > 0)
+            *out = c->object;
     return same;
 }
 

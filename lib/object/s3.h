@@ -61,8 +61,8 @@ struct s3_objects {
     struct s3_object *items;
     size_t count, room;
 };
-// All objects whose keys begin with the prefix, by key. Folder marks ("a/") are left out.
-// most 0: no limit but S3_OBJECTS_MAX (ERR_LIMIT).
+// Adds all objects whose keys begin with the prefix; all of *out are sorted by key then. Folder
+// marks ("a/") are left out. most 0: no limit but S3_OBJECTS_MAX (ERR_LIMIT).
 int s3_list(struct s3 *s, const char *bucket, const char *prefix, size_t most,
             struct s3_objects *out, struct err *e);
 

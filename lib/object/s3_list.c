@@ -98,14 +98,15 @@ static int by_key(const void *x, const void *y) {
 int s3_list(struct s3 *s, const char *bucket, const char *prefix, size_t most,
             struct s3_objects *out, struct err *e) {
     const char *token = NULL;
+    size_t before = out->count;
     for (;;) {
         struct page p = {.s3 = s, .out = out, .size = -1};
         if (get_page(&p, bucket, prefix, token, most, e) < 0)
             return err_wrap(e, "list of s3://%s/%s", bucket, prefix);
-        if (out->count > S3_OBJECTS_MAX)
+        if (out->count - before > S3_OBJECTS_MAX)
             return err_set(e, ERR_LIMIT, "s3://%s/%s has more than %d objects, the limit", bucket,
                            prefix, S3_OBJECTS_MAX);
-        if (!p.truncated || (most && out->count >= most))
+        if (!p.truncated || (most && out->count - before >= most))
             break;
         if (!p.next || !*p.next || str_eq(p.next, token))
             return err_set(e, ERR_FORMAT,

@@ -2,13 +2,11 @@
 // dtdata beside the work of the loop.
 #include "run/dtdata_beside.h"
 
-#include "base/clock.h"
+#include "sys/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { READ_BYTES = 64 << 10 };
@@ -93,27 +91,13 @@ bool dtdata_beside_runs(const struct dtdata_beside *d) {
     return d->program.pid > 0;
 }
 
-// An upload takes back its parts when it is asked to end.
-static void end_program(pid_t pid) {
-    int64_t until = clock_mono_ms() + DTDATA_BESIDE_END_MS_MAX;
-    pid_t ended;
-    kill(pid, SIGTERM);
-    while ((ended = waitpid(pid, NULL, WNOHANG)) == 0 && clock_mono_ms() < until)
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    if (ended)
-        return;
-    kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
-}
-
 void dtdata_beside_stop(struct dtdata_beside *d) {
     if (!dtdata_beside_runs(d))
         return;
     watch_stop(&d->out);
     timer_stop(&d->limit);
     child_stop(&d->child);
-    end_program(d->program.pid);
+    proc_end(d->program.pid, DTDATA_BESIDE_END_MS_MAX); // an upload takes back its parts
     dtdata_program_close(&d->program);
     d->program.pid = 0;
 }

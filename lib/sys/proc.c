@@ -180,7 +180,7 @@ static int collect(int fd, struct strbuf *buf, int64_t deadline_ms, const char *
     }
 }
 
-// Waits for a program that has closed its output, until the deadline.
+// Waits for the end of a program, until the deadline.
 static int await_end(pid_t pid, int64_t deadline_ms, int *status, const char *name, struct err *e) {
     enum { STEP_MS = 10 };
     for (;;) {
@@ -192,6 +192,20 @@ static int await_end(pid_t pid, int64_t deadline_ms, int *status, const char *na
         if (ended == 0)
             poll(NULL, 0, STEP_MS);
     }
+}
+
+static void kill_and_reap(pid_t pid, int *status) {
+    kill(pid, SIGKILL);
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        ;
+}
+
+void proc_end(pid_t pid, int timeout_ms) {
+    struct err ignored;
+    int status;
+    kill(pid, SIGTERM);
+    if (await_end(pid, clock_mono_ms() + timeout_ms, &status, "", &ignored) < 0)
+        kill_and_reap(pid, &status);
 }
 
 int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int timeout_ms,
@@ -215,9 +229,7 @@ int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int
     if (rc == 0)
         rc = await_end(pid, deadline_ms, status, spec->argv[0], e);
     if (rc < 0) {
-        kill(pid, SIGKILL);
-        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-            ;
+        kill_and_reap(pid, status);
         strbuf_fini(&buf);
         return -1;
     }

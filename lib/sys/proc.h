@@ -34,6 +34,9 @@ void proc_kill_group(pid_t pgid, int signal);
 int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int timeout_ms,
              int *status, struct err *e); // *out is heap memory, free() it
 
+// Asks a program to end, kills it after timeout_ms, and reaps it. Blocking.
+void proc_end(pid_t pid, int timeout_ms);
+
 // The first call of main: opens the null device for each standard stream that is closed, so that no
 // other file gets its number.
 void proc_fill_streams(void);

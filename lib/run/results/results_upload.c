@@ -88,11 +88,7 @@ static void end_progress(struct context *s, struct progress *p, const struct jso
 }
 
 int results_upload(struct context *s, struct run *run, struct err *e) {
-    bool output = !(run->left & RESULT_OUTPUT), model = !(run->left & RESULT_MODEL);
-    const char *kinds = output && model ? "output,model"
-                        : output        ? "output"
-                        : model         ? "model"
-                                        : "none";
+    const char *kinds = result_kinds_list(s->arena, (RESULT_OUTPUT | RESULT_MODEL) & ~run->left);
     const char *args[] = {"results", run->output_dir, run_path(&s->cluster, run, "logs"),
                           run->s3,   kinds,           NULL};
     struct json *j;
