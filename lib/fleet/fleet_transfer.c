@@ -98,23 +98,25 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
     return spec.manifest ? xfer_push(n->link, &spec, events, n, e) : NULL;
 }
 
+static bool fans_out(const struct fleet *f) {
+    return f->count > 1 && f->context->config->cluster.fanout != CONFIG_FANOUT_OFF;
+}
+
 int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
                          const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
                          struct err *e) {
     struct transfer_totals ignored = {0};
-    bool alone = f->count < 2 || f->context->config->cluster.fanout == CONFIG_FANOUT_OFF;
     struct send s = {.manifests = manifests,
                      .dest = dest,
                      .mode = mode,
-                     .fanout = alone ? NULL : fanout_new(f->context->loop)};
+                     .fanout = fans_out(f) ? fanout_new(f->context->loop) : NULL};
     int result = fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
     fanout_free(s.fanout);
     return result;
 }
 
 bool fleet_can_share(const struct fleet *f) {
-    if (f->count < 2 || f->count > FLEET_SHARE_NODES_MAX ||
-        f->context->config->cluster.fanout == CONFIG_FANOUT_OFF)
+    if (!fans_out(f) || f->count > FLEET_SHARE_NODES_MAX)
         return false;
     for (size_t n = 0; n < f->count; n++) {
         const struct fleet_node *node = &f->nodes[n];

@@ -3,8 +3,8 @@
 // number of restarts per node is bounded and the pauses between them grow. A node that does not
 // know the run is a replacement machine: it first reads its objects of the inputs, receives the
 // files of the run, and a command's state that state.every has fetched from the machine before it.
-// Only the dtctl process that
-// started the run can restart agents, since it alone holds the run's key. Requires --max-restarts.
+// Only the dtctl process that started the run can restart agents, since it alone holds the run's
+// key. Requires --max-restarts.
 // No agent is restarted once the run is over on any node, once the run was asked to stop, or when
 // no other node is left to join.
 //

@@ -35,12 +35,10 @@ struct metric_point {
 struct metric_figure {
     const char *name;
     enum metric_goal goal;
-    uint64_t count;      // of finite values
-    uint64_t not_finite; // values that are no finite number
-    struct metric_point
-        last; // of the lowest rank that has a value; records of the trainer have none
-    struct metric_point min, max;
-    int64_t rank; // that of the last value; -1: its line has none
+    uint64_t count;                     // of finite values
+    uint64_t not_finite;                // values that are no finite number
+    struct metric_point last, min, max; // last: of the lowest rank that has a value
+    int64_t rank;                       // that of last; -1: its line has none
 };
 
 // One value of a line, and what the line says of its place.

@@ -50,7 +50,7 @@ static int write_lines(const struct bucket_index *b, const char *path, struct er
             continue;
         const struct input_remote_object *o = input_remote_find(b->remote, m->entries[i].path);
         must(o);
-        strbuf_addf(&text, "{\"index\":%zu,%s", count++, o->line + 1);
+        input_remote_numbered_line(o->line, (int64_t)count++, &text);
     }
     strbuf_adds(&text, INPUT_REMOTE_END);
     int result = count ? file_write_atomic(path, text.data, text.len, 0600, e)

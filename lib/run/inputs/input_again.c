@@ -32,12 +32,16 @@ bool input_again_has(const struct run_start *l, size_t node, bool streamed) {
     return false;
 }
 
-static void over(struct input_again_node *x, const struct err *e) {
+static void clear(struct input_again_node *x) {
     if (x->files)
         manifest_free(x->files);
     x->files = NULL;
     strbuf_fini(&x->input);
     x->busy = x->waits = false;
+}
+
+static void over(struct input_again_node *x, const struct err *e) {
+    clear(x);
     x->on_over(x, e);
 }
 
@@ -219,11 +223,7 @@ int input_again_begin(struct input_again_node *x, bool streamed, struct err *e) 
         x->busy = true;
         return 0;
     }
-    if (x->files)
-        manifest_free(x->files);
-    x->files = NULL;
-    strbuf_fini(&x->input);
-    x->waits = false;
+    clear(x);
     return -1;
 }
 
@@ -247,11 +247,8 @@ void input_again_close(struct input_again *g) {
         arena_fini(&g->lists[i].arena);
     }
     for (size_t i = 0; i < g->follow->count; i++) {
-        struct input_again_node *x = &g->nodes[i];
-        input_get_close(&x->get);
-        if (x->files)
-            manifest_free(x->files);
-        strbuf_fini(&x->input);
+        input_get_close(&g->nodes[i].get);
+        clear(&g->nodes[i]);
     }
     g->follow = NULL;
 }

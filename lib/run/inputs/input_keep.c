@@ -182,7 +182,6 @@ int input_keep_take(struct run_start *l, struct run_start_input *in, bool folder
     in->manifest = old;
     in->remote = NULL;
     in->changed_since = in->kept = r.id;
-    in->held = true;
     return str_unhex(in->digest, HASH_BYTES, digest, e) < 0 ? -1 : 1;
 }
 

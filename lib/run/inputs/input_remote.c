@@ -136,6 +136,11 @@ void input_remote_known_line(const char *line, const unsigned char hash[HASH_BYT
     strbuf_addf(out, ",\"sha256\":\"%s\"}\n", hex);
 }
 
+void input_remote_numbered_line(const char *line, int64_t number, struct strbuf *out) {
+    must(str_starts(line, "{"));
+    strbuf_addf(out, "{\"index\":%lld,%s", (long long)number, line + 1);
+}
+
 int input_remote_add(struct run_start *l, size_t node, const struct input_remote *from,
                      const struct manifest_entry *entry, const char *path, struct err *e) {
     struct manifest_entry copy = *entry;

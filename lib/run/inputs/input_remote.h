@@ -45,6 +45,8 @@ const struct input_remote_object *input_remote_again(const struct run_start_inpu
 // A line of a list, with the hash of the content. A node that has the content reads nothing.
 void input_remote_known_line(const char *line, const unsigned char hash[HASH_BYTES],
                              struct strbuf *out);
+// The same, with a number.
+void input_remote_numbered_line(const char *line, int64_t number, struct strbuf *out);
 // Adds dtdata to the programs that are sent, once.
 int input_remote_add_program(struct run_start *l, struct err *e);
 // Adds an entry of the list to what this node reads; path: where it goes.

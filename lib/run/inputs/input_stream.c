@@ -104,10 +104,6 @@ static void begin_input(struct strbuf *out, const struct run_start_input *in,
     strbuf_addc(out, '\n');
 }
 
-static void add_object(struct strbuf *out, int64_t index, const struct input_remote_object *o) {
-    strbuf_addf(out, "{\"index\":%lld,%s", (long long)index, o->line + 1);
-}
-
 // A file of this computer, which has no address: its name on the nodes is its SHA-256.
 static int add_file(struct run_start *l, struct run_start_stream *x, struct run_start_input *in,
                     const struct manifest_entry *entry, struct err *e) {
@@ -153,7 +149,7 @@ int input_stream_add(struct run_start *l, size_t node, struct run_start_input *i
         return add_file(l, x, in, entry, e);
     const struct input_remote_object *o = input_remote_find(in->remote, entry->path);
     must(o);
-    add_object(&x->input, entry - in->manifest->entries, o);
+    input_remote_numbered_line(o->line, entry - in->manifest->entries, &x->input);
     return 0;
 }
 
@@ -184,7 +180,7 @@ static int renew_line(const struct run_start *l, const struct json *j, const cha
     }
     const struct input_remote_object *o = input_remote_again(*in, json_get_str(j, "path", ""), e);
     if (o)
-        add_object(out, json_get_int(j, "index", -1), o);
+        input_remote_numbered_line(o->line, json_get_int(j, "index", -1), out);
     return o ? 0 : -1;
 }
 
