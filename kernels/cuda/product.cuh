@@ -21,6 +21,13 @@ template <class Operand> __device__ __forceinline__ int place_term(int i) {
     return Operand::by_terms ? threadIdx.x % STEP : threadIdx.x / TILE + 4 * i;
 }
 
+// One instruction of the tensor cores: 16 rows, 8 columns, and as many terms as the kind has.
+#define MMA(kind, d, a, b0, b1)                                                                    \
+    asm volatile("mma.sync.aligned." kind ".f32 {%0, %1, %2, %3}, "                                \
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                   \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+
 // The types that tensor cores multiply. bits: a number to nearest; ties to even, of tf32 away from
 // zero. multiply: 16 terms, of tf32 eight.
 struct bfloat {
@@ -42,10 +49,7 @@ struct bfloat {
     static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0,
                                                     u32 b1) {
 #if __CUDA_ARCH__ >= 800
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        MMA("m16n8k16.row.col.f32.bf16.bf16", d, a, b0, b1);
 #endif
     }
 };
@@ -60,10 +64,7 @@ struct half {
     static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0,
                                                     u32 b1) {
 #if __CUDA_ARCH__ >= 800
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        MMA("m16n8k16.row.col.f32.f16.f16", d, a, b0, b1);
 #else
         eight(d, a[0], a[1], b0), eight(d, a[2], a[3], b1);
 #endif
@@ -90,10 +91,7 @@ struct tf32 {
     static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0,
                                                     u32 b1) {
 #if __CUDA_ARCH__ >= 800
-        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        MMA("m16n8k8.row.col.f32.tf32.tf32", d, a, b0, b1);
 #endif
     }
 };
