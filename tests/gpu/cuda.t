@@ -76,11 +76,12 @@ is "$(cut -d ' ' -f 1 used | sort -u | paste -sd ' ')" \
 
 # ---- planted bugs -------------------------------------------------------------------------------
 rm -rf src && mkdir src && cp -r "$SRC/kernels" src
-# compiled SM SOURCE FOLDER: the PTX of one source of the tree `src`
+mkdir bad
+# compiled SOURCE: its PTX, from the tree `src`, in the folder `bad`
 # shellcheck disable=SC2317 # called through run
 compiled() {
-    mkdir -p "$3" && "$cuda/bin/nvcc" -std=c++17 -Isrc -arch="compute_$1" -ptx \
-        -o "$3/$2.ptx" "src/kernels/cuda/$2.cu" 2>&1
+    "$cuda/bin/nvcc" -std=c++17 -Isrc -arch=compute_80 -ptx -o "bad/$1.ptx" \
+        "src/kernels/cuda/$1.cu" 2>&1
 }
 # plant FILE FROM TO: changes one line of the tree
 plant() {
@@ -99,7 +100,7 @@ while IFS= read -r line; do
     if ! read -r from || ! read -r to; then bail_out "cuda_planted: '$name' lacks lines"; fi
     bugs=$((bugs + 1))
     plant "$file" "$from" "$to" || bail_out "cuda_planted: $file has no line '$from'"
-    run compiled 80 "$source" bad
+    run compiled "$source"
     [ "$status" = 0 ] || bail_out "cuda_planted: '$name' does not compile: status $status, $out$err"
     for seed in 1 2 3; do
         right bad $seed "$program" "$family"

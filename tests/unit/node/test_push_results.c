@@ -69,7 +69,7 @@ int main(void) {
     is_int(gives("", "first/output"), 0, "a push without an owner takes nothing");
     static const char *const bad[] = {"first",          "first/",     "/output",
                                       "first/output/x", "first/../x", "../first/output",
-                                      "../../x/output", "./output",   "first/work/../output",
+                                      "../../x/output", "./output",   "first/state/../output",
                                       "first//output",  "a b/output", ""};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         is_int(gives("mine", bad[i]), -1, "'%s' is no name of results", bad[i]);
