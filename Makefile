@@ -294,7 +294,8 @@ clean: ## Remove objects and programs (the cache of third-party libraries stays)
 	    $(patsubst %,$(BIN)/%,$(PROGRAMS) dttrain-cuda)
 
 help: ## Show this list
-	@sed -n 's/^\([a-z_.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | sort | expand -t 32
+	@sed -n 's/^\([a-z_.-]*\):.*## \(.*\)/  make \1\t\2/p' \
+	    $(filter-out %.d,$(MAKEFILE_LIST)) | sort | expand -t 32
 	@echo 'Modes: MODE=release (musl, static), debug, san (clang, ASan+UBSan), fuzz; objects in BUILD.'
 	@echo 'Tests: tests/*/test_*.c and sim_*.c (TAP by tests/tap.h), tests/*/*.t (tests/lib.sh),'
 	@echo '       tests/fuzz/fuzz_*.c with tests/fuzz/corpus/*; make test T=name runs one of them.'

@@ -60,6 +60,8 @@ else
     skip 6 'make dist needs a git checkout'
 fi
 
+run build -n help
+unlike "$out" '\.d ' 'help reads makefiles alone, however many objects there are'
 run build help
 for target in all deps setup demo test bench lint fuzz install docs dist hosts clean; do
     like "$out" "make $target " "help names $target"
