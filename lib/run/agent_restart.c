@@ -268,7 +268,7 @@ static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     if (x->pause.loop || x->xfer || x->setup.run || inputs_of(x)->busy ||
         x->agent.run) // a restart is already in progress
         return true;
-    if (is_new && !x->is_new) // a replacement machine
+    if (is_new) // another machine, which has tries of its own
         x->tries = 0;
     x->is_new = is_new;
     return try_later(x);

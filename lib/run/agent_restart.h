@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restarts an agent that has vanished while its host still answers, so that the run grows back. The
-// number of restarts per node is bounded and the pauses between them grow. A node that does not
+// number of restarts per machine is bounded and the pauses between them grow. A node that does not
 // know the run is a replacement machine: it first reads its objects of the inputs, receives the
 // files of the run, and a command's state that state.every has fetched from the machine before it.
 // Only the dtctl process that started the run can restart agents, since it alone holds the run's
@@ -22,7 +22,7 @@
 #include "xfer/xfer.h"
 
 enum {
-    RESTART_TRIES_MAX = 3,           // per node
+    RESTART_TRIES_MAX = 3,           // per machine of a node
     RESTART_PAUSE_MS = 1000,         // before the first restart; doubles
     RESTART_JOIN_MS_MAX = 30 * 1000, // time for the agent to find the others
 };

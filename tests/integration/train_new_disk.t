@@ -64,7 +64,7 @@ folder() { compgen -G "$WORK/node$1/root/.dtctl/nodes/node$1/runs/$2-*"; } # HOS
 has() { [ -e "$(folder "$1" "$2")/output/$3" ]; }                          # HOST NAME FILE
 begin() { # NAME INPUT,INPUT… ARGUMENT…: until both hosts have read all
     name=$1
-    dtctl train --name "$name" --nodes 2 --max-restarts 3 --rdzv-conf rejoin_timeout=100 \
+    dtctl train --name "$name" --nodes 2 --max-restarts 9 --rdzv-conf rejoin_timeout=100 \
         --file read.py "${@:3}" -- python3 read.py "$2" >"$name.out" 2>"$name.err" &
     operator=$!
     ok "$name: the first host has read its inputs" wait_for $WAIT has 1 "$name" 0.0 ||
@@ -72,14 +72,17 @@ begin() { # NAME INPUT,INPUT… ARGUMENT…: until both hosts have read all
     ok "$name: the second host, too" wait_for $WAIT has 2 "$name" 1.0
     cp "$(folder 2 "$name")/output/1.0" "$name.before"
 }
+losses() { grep -c '"kind":"node-lost"' .dtctl/default/runs/"$name"-*/events.jsonl; }
+one_more() { [ "$(losses)" -gt "$1" ]; } # LOSSES
 lose_disk() { # of the second host
-    local pid
+    local pid before
+    before=$(losses)
     for pid in $(host_processes 2 'dtrun-|dtdata-|read.py') $(host_processes 2 sshd); do
         kill -KILL "$pid" 2>/dev/null
     done
     on 2 rm -rf /root/.dtctl
     ok "$name: the loss of the second host is known" \
-        wait_for $WAIT grep -q '"kind":"node-lost"' .dtctl/default/runs/"$name"-*/events.jsonl
+        wait_for $WAIT one_more "$before"
 }
 
 run dtctl up
@@ -144,4 +147,20 @@ is "$status" 0 'other: the run is stopped'
 wait $operator
 ok 'other: the new disk has no other content' test ! -e "$(folder 2 other)/output/1.0"
 s3_stop
+
+# ---- one machine after the other ----------------------------------------------------------------
+hosts_config
+begin often ALL --input all=set
+for i in 1 2 3 4; do
+    lose_disk
+    host_start 2
+    ok "often: machine $i after the first one joins" wait_for $WAIT has 1 often 0.$i || {
+        diag "$(tail -n 20 often.err)"
+        break
+    }
+done
+on 1 touch /root/end
+on 2 touch /root/end
+wait $operator
+is $? 0 'often: the run ends well' || diag "$(tail -n 30 often.err)"
 done_testing
