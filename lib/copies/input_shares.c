@@ -117,6 +117,11 @@ static bool same_link(struct place *p, const struct manifest_entry *n) {
            memcmp(target, n->target, (size_t)len) == 0;
 }
 
+static bool same_folder(struct place *p, const struct manifest_entry *n) {
+    struct stat st;
+    return tree_stat(p, n->path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 static const char *folder_of(const struct input_shares *s, struct arena *a, int rank) {
     return job_share_folder(a, s->input->path, s->nodes, rank);
 }
@@ -129,11 +134,12 @@ bool input_shares_is_placed(const struct input_shares *s, struct cas *c, int ran
     bool same = m && tree_open(&p, folder_of(s, &a, rank), true, &ignored) == 0;
     if (same) {
         same = p.dest_fd >= 0 && tree_names_equal(&p, m);
-        for (size_t i = 0; same && i < m->count; i++)
-            if (m->entries[i].kind == MANIFEST_FILE)
-                same = same_file(&p, c, &m->entries[i]);
-            else if (m->entries[i].kind == MANIFEST_LINK)
-                same = same_link(&p, &m->entries[i]);
+        for (size_t i = 0; same && i < m->count; i++) {
+            const struct manifest_entry *n = &m->entries[i];
+            same = n->kind == MANIFEST_FOLDER ? same_folder(&p, n)
+                   : n->kind == MANIFEST_LINK ? same_link(&p, n)
+                                              : same_file(&p, c, n);
+        }
         tree_close(&p);
     }
     if (m)

@@ -28,7 +28,7 @@ static bool holds(const char *line) {
 }
 
 static void write_list(void) {
-    if (!holds("mkdir -p set/sub/hollow && for i in 0 1 2 3; do head -c $((i * 10 + 10)) "
+    if (!holds("mkdir -p set/a set/sub/hollow && for i in 0 1 2 3; do head -c $((i * 10 + 10)) "
                "/dev/zero | tr '\\0' $i >set/f$i; done && for i in 4 5; do head -c 300000 "
                "/dev/zero | tr '\\0' $i >set/sub/f$i; done && : >set/empty && ln -s f1 set/link"))
         bail_out("no files");
@@ -127,18 +127,45 @@ static void test_folder(void) {
     ok(holds("cd inputs && cmp set-x-of2.0/f2 ../set/f2 && cmp set-x-of2.1/sub/f5 ../set/sub/f5 && "
              "[ \"$(readlink set-x-of2.1/link)\" = f1 ] && [ -e set-x-of2.0/empty ]"),
        "the folders have files and links");
-    ok(holds("[ -d inputs/set-x-of2.0/sub/hollow ] && [ -d inputs/set-x-of2.1/sub/hollow ]"),
+    ok(holds("cd inputs && for i in 0 1; do [ -d set-x-of2.$i/a ] && "
+             "[ -d set-x-of2.$i/sub/hollow ] || exit 1; done"),
        "both have all folders");
     ok(holds("[ $(find inputs -type f -o -type l | wc -l) = 8 ]"), "every file is there once");
-    ok(holds("echo x >inputs/set-x-of2.0/more") && !input_shares_is_placed(&shares, &cas, 0),
-       "a folder with a further file is not complete");
-    ok(holds("rm inputs/set-x-of2.0/more && printf %020d 0 >inputs/set-x-of2.0/f1") &&
-           !input_shares_is_placed(&shares, &cas, 0),
-       "a file with other content is noticed");
-    ok(holds("rm inputs/set-x-of2.1/link") && !input_shares_is_placed(&shares, &cas, 1),
-       "a missing link is noticed");
-    is_int(input_shares_place(&shares, &cas, 0, &e), 0, "the folder is made again");
-    ok(input_shares_is_placed(&shares, &cas, 0), "the new folder is complete");
+}
+
+// Changes of a complete folder; each is made again.
+static void test_changes(void) {
+    static const struct {
+        const char *name;
+        int rank;
+        const char *change;
+        bool complete;
+    } rows[] = {
+        {"a further file", 0, "echo x >more", false},
+        {"a missing file", 0, "rm f2", false},
+        {"a file with other content", 0, "printf %030d 0 >f2", false},
+        {"a file with more at its end", 0, "printf x >>f2", false},
+        {"a file with less", 0, "truncate -s 29 f2", false},
+        {"a file of another time", 0, "touch -d 2001-01-01 f2", true},
+        {"a pipe for an empty file", 0, "rm empty && mkfifo empty", false},
+        {"a link for a file", 0, "cp f2 ../f2 && ln -sf ../f2 f2", false},
+        {"a missing folder", 0, "rmdir a", false},
+        {"a file for a folder", 0, "rmdir a && : >a", false},
+        {"a missing link", 1, "rm link", false},
+        {"a link to another file", 1, "ln -sfn f2 link", false},
+        {"a link with a longer target", 1, "ln -sfn f1x link", false},
+        {"a link with a shorter target", 1, "ln -sfn f link", false},
+        {"a file for a link", 1, "rm link && printf f1 >link", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int rank = rows[i].rank;
+        if (!holds(arena_printf(&arena, "cd inputs/set-x-of2.%d && %s", rank, rows[i].change)))
+            bail_out("no change: %s", rows[i].change);
+        ok(input_shares_is_placed(&shares, &cas, rank) == rows[i].complete,
+           "a folder with %s is %scomplete", rows[i].name, rows[i].complete ? "" : "not ");
+        is_int(input_shares_place(&shares, &cas, rank, &e), 0, "the folder is made again");
+        ok(input_shares_is_placed(&shares, &cas, rank), "the new folder is complete");
+    }
 }
 
 static void test_list(void) {
@@ -162,6 +189,7 @@ int main(void) {
     write_list();
     test_deal();
     test_folder();
+    test_changes();
     test_list();
     cas_close(&cas, false, &e);
     shell(arena_printf(&arena, "rm -rf %s", folder));
