@@ -198,8 +198,7 @@ static size_t last_digits(const char *name, size_t *len) {
 static bool follows(const char *a, const char *b) {
     size_t a_len = 0, b_len = 0;
     size_t a_at = last_digits(a, &a_len), b_at = last_digits(b, &b_len);
-    if (!a_len || !b_len || a_at != b_at || strncmp(a, b, a_at) != 0 ||
-        strcmp(a + a_at + a_len, b + b_at + b_len) != 0)
+    if (a_at != b_at || strncmp(a, b, a_at) != 0 || strcmp(a + a_at + a_len, b + b_at + b_len) != 0)
         return false;
     if (a_len != b_len && (a[a_at] == '0' || b[b_at] == '0'))
         return false;

@@ -64,6 +64,51 @@ static void many(void) {
     arena_fini(&a);
 }
 
+// `len` bytes.
+static char *repeat(struct arena *a, char c, size_t len) {
+    char *text = arena_new(a, char, len + 1);
+    memset(text, c, len);
+    return text;
+}
+
+static void test_limits(void) {
+    struct arena a = {0};
+    struct nodeset set;
+    struct err e = {0};
+    const char *user = repeat(&a, 'u', NODESET_USER_BYTES_MAX);
+    char *text = arena_printf(&a, "%s@h", user);
+    expands(text, text);
+    refuses(arena_printf(&a, "%su@h", user), "a user has only");
+    text = repeat(&a, ' ', NODESET_TEXT_BYTES_MAX);
+    text[0] = 'h';
+    expands(text, "h");
+    refuses(arena_printf(&a, "%s ", text), "a node set is longer than");
+    is_int(nodeset_parse(&a, arena_printf(&a, "%s ", text), &set, &e), -1, "a long set is refused");
+    is_int(e.code, ERR_LIMIT, "a long set is a limit error");
+    text = repeat(&a, 'x', 121);
+    (void)nodeset_parse(&a, arena_printf(&a, "%s:0", text), &set, &e);
+    has_str(e.text, arena_printf(&a, "'%.120s'", text), "the error has the begin of a long name");
+    arena_fini(&a);
+}
+
+static void test_names(void) {
+    static const struct {
+        const char *text;
+        int result;
+    } rows[] = {{"a,b[1-2]", 0}, {"u@a", -1}, {"a:22", -1}, {"a,b,u@c", -1}, {"", -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct arena a = {0};
+        struct err e = {0};
+        char **names = NULL;
+        size_t count = 0;
+        is_int(nodeset_parse_names(&a, rows[i].text, &names, &count, &e), rows[i].result,
+               "the names of '%s' are %s", rows[i].text, rows[i].result ? "refused" : "listed");
+        if (rows[i].result == 0)
+            ok(count == 3 && !names[3] && strcmp(names[2], "b2") == 0, "all names are listed");
+        arena_fini(&a);
+    }
+}
+
 int main(void) {
     expands("host", "host");
     expands("user@gpu[01-04,07].lab:2222",
@@ -76,6 +121,10 @@ int main(void) {
     expands("root@[fe80::1]:22,[::1]", "root@fe80::1:22 ::1");
     expands("10.0.0.[1-2]:22", "10.0.0.1:22 10.0.0.2:22");
     expands("a@h,b@h,a@h:1", "a@h b@h a@h:1");
+
+    expands("h:1,i:65535,[::]:1", "h:1 i:65535 :::1");
+    expands("a.b_c-d+e$f\\g@h", "a.b_c-d+e$f\\g@h");
+    expands("a\nb\r", "a b");
 
     refuses("", "empty");
     refuses(" , ", "empty");
@@ -93,6 +142,7 @@ int main(void) {
     refuses("h:", "1 to 65535");
     refuses("h:22x", "1 to 65535");
     refuses("@h", "a user");
+    refuses("u@v@h", "a user");
     refuses("-oProxyCommand=x", "a host has only");
     refuses("-h", "begins with a letter");
     refuses("-u@h", "a user");
@@ -112,6 +162,19 @@ int main(void) {
     folds("n[8-11]", "n[8-11]");
     folds("n[08-11]", "n[08-11]");
     folds("gpu[01-04].lab,gpu07.lab", "gpu[01-04].lab,gpu07.lab");
+    folds("n1,m2", "m2,n1");
+    folds("n1a,n2b", "n1a,n2b");
+    folds("n1,n02", "n1,n02");
+    folds("n09,n10", "n[09-10]");
+    folds("n09,n010", "n09,n010");
+    folds("n,n0,n1", "n,n[0-1]");
+    folds("1,2,3", "[1-3]");
+    folds("a,b", "a,b");
+    folds("n999999998,n999999999", "n[999999998-999999999]");
+    folds("n999999999,n1000000000", "n999999999,n1000000000");
+    is_str(nodeset_fold(&(struct arena){0}, NULL, 0), "", "no names fold to nothing");
     many();
+    test_limits();
+    test_names();
     return done_testing();
 }

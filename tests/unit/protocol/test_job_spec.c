@@ -44,27 +44,51 @@ static void test_defaults(void) {
 static const struct job_deal deal = {
     .shard = 2, .uneven = 3, .shuffled = true, .seed = 77, .replicas = 2, .extracts = true};
 
+// The inputs, the setup and the copies of the state, as test_round_trip writes them.
+static void test_parts(const struct job_spec *r) {
+    is_int(r->input_count, 3, "the inputs are read back");
+    ok(strcmp(r->inputs[0].name, "i") == 0 && strcmp(r->inputs[0].path, "data/i") == 0 &&
+           strcmp(r->inputs[0].mode, "sharded") == 0,
+       "the first input is read back");
+    ok(!r->inputs[0].streamed && r->inputs[1].streamed, "a streamed input stays one");
+    const struct job_deal *d = r->inputs[0].deal;
+    ok(d && d->shard == 2 && d->uneven == 3 && d->shuffled && d->seed == 77 && d->replicas == 2 &&
+           d->extracts,
+       "the rule of a dealt input stays the same");
+    ok(strcmp(r->inputs[1].path, "/k") == 0 && strcmp(r->inputs[1].mode, "replicated") == 0,
+       "every node has all of an input");
+    is_str(r->inputs[2].archives, "t-tars", "the folder of an input's archives is read back");
+    ok(r->inputs[2].listed && !r->inputs[0].listed, "a listed input stays one");
+    ok(r->state_replicas == 2 && r->state_every_ms == 16, "the copies of the state are read back");
+    ok(strcmp(r->setup, "pip") == 0 && strcmp(r->setup_hash, HASH) == 0, "the setup is read back");
+}
+
 static void test_round_trip(void) {
     static const char *const command[] = {"/bin/sh", "-c", "a \"b\"\n", NULL};
     struct job_pair env[] = {{"A", "1"}, {"B", ""}}, torchrun[] = {{"rdzv-id", "x"}};
     struct job_pair sagemaker[] = {{"hps", "{\"a\": \"\\n\"}"}};
     struct job_input inputs[] = {{.name = "i", .path = "data/i", .mode = "sharded", .deal = &deal},
-                                 {.name = "k", .path = "/k", .streamed = true}};
+                                 {.name = "k", .path = "/k", .streamed = true},
+                                 {.name = "t", .path = "t", .archives = "t-tars", .listed = true}};
     struct job_spec s, r;
-    struct strbuf text = {0};
+    struct strbuf text = {0}, again = {0};
     job_spec_init(&s);
     s.run = "run-1", s.name = "name", s.node = "node7", s.node_rank = 6, s.nnodes_min = 2;
     s.nnodes_max = 9, s.nproc_per_node = "gpu", s.max_restarts = 4, s.agent_starts = 5;
     s.has_key = true, s.address = "10.0.0.7", s.workdir = "w", s.command = command;
     s.command_count = 3, s.shutdown_timeout_ms = 11, s.join_timeout_ms = 12, s.max_time_ms = 13;
     s.created_ms = 14, s.sample_ms = 15, s.env = env, s.env_count = 2;
-    s.inputs = inputs, s.input_count = 2;
+    s.inputs = inputs, s.input_count = 3;
+    s.state_replicas = 2, s.state_every_ms = 16;
     s.setup = "pip", s.setup_hash = s.bundle_hash = HASH;
     s.torchrun = torchrun, s.torchrun_count = 1, s.sagemaker = sagemaker, s.sagemaker_count = 1;
     for (int i = 0; i < JOB_KEY_BYTES; i++)
         s.key[i] = (unsigned char)(i * 7);
     job_spec_format(&s, true, &text);
     is_int(parse(strbuf_cstr(&text), &r), 0, "a full job is written and read%s", e.text);
+    job_spec_format(&r, true, &again);
+    is_str(strbuf_cstr(&again), strbuf_cstr(&text), "the job that was read is written alike");
+    strbuf_fini(&again);
     ok(strcmp(r.run, s.run) == 0 && strcmp(r.name, s.name) == 0 && strcmp(r.node, s.node) == 0,
        "the names are read back");
     is_int(r.node_rank, 6, "node_rank is read back");
@@ -92,18 +116,7 @@ static void test_round_trip(void) {
        "the option has its name and value");
     is_int(r.sagemaker_count, 1, "the records for SageMaker are read");
     is_str(r.sagemaker[0].value, sagemaker[0].value, "JSON inside the job reads back");
-    is_int(r.input_count, 2, "the inputs are read back");
-    ok(strcmp(r.inputs[0].name, "i") == 0 && strcmp(r.inputs[0].path, "data/i") == 0 &&
-           strcmp(r.inputs[0].mode, "sharded") == 0,
-       "the first input is read back");
-    ok(!r.inputs[0].streamed && r.inputs[1].streamed, "a streamed input stays one");
-    const struct job_deal *d = r.inputs[0].deal;
-    ok(d && d->shard == 2 && d->uneven == 3 && d->shuffled && d->seed == 77 && d->replicas == 2 &&
-           d->extracts,
-       "the rule of a dealt input stays the same");
-    ok(strcmp(r.inputs[1].path, "/k") == 0 && strcmp(r.inputs[1].mode, "replicated") == 0,
-       "every node has all of an input");
-    ok(strcmp(r.setup, "pip") == 0 && strcmp(r.setup_hash, HASH) == 0, "the setup is read back");
+    test_parts(&r);
     is_str(r.bundle_hash, HASH, "the hash of the environment is read back");
     is_str(job_bundle_dir(&a, HASH), "envs/bundle-0123456789abcdef",
            "the folder of the environment is named after its hash");
@@ -118,18 +131,25 @@ static void test_round_trip(void) {
 // "KEY least most"; both are accepted, their neighbours refused.
 static void test_bounds(void) {
     const int64_t day = 86400000;
+    static const char state[] = RUN "[state]\nevery_ms = 1\n";
+    static const char often[] = RUN "[state]\nreplicas = 1\n";
+    static const char input[] = RUN "[inputs.x]\npath = \"p\"\nshard = \"key\"\n";
     const struct {
-        const char *key;
+        const char *text, *key;
         int64_t min, max;
-    } rows[] = {{"node_rank", 0, JOB_NODES_MAX - 1},    {"nnodes_max", 1, JOB_NODES_MAX},
-                {"max_restarts", 0, 1 << 20},           {"agent_starts", 0, 1 << 20},
-                {"shutdown_timeout_ms", 0, 7 * day},    {"join_timeout_ms", 0, 7 * day},
-                {"max_time_ms", 0, JOB_DAYS_MAX * day}, {"sample_ms", 0, day}};
+    } rows[] = {
+        {RUN, "node_rank", 0, JOB_NODES_MAX - 1},    {RUN, "nnodes_max", 1, JOB_NODES_MAX},
+        {RUN, "max_restarts", 0, 1 << 20},           {RUN, "agent_starts", 0, 1 << 20},
+        {RUN, "shutdown_timeout_ms", 0, 7 * day},    {RUN, "join_timeout_ms", 0, 7 * day},
+        {RUN, "max_time_ms", 0, JOB_DAYS_MAX * day}, {RUN, "sample_ms", 0, day},
+        {state, "replicas", 1, JOB_REPLICAS_MAX},    {often, "every_ms", 1, JOB_DAYS_MAX * day},
+        {input, "replicas", 0, JOB_REPLICAS_MAX}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int k = 0; k < 4; k++) {
             struct job_spec s;
             int64_t v = k < 2 ? rows[i].min - k : rows[i].max + (k - 2);
-            const char *text = arena_printf(&a, "%s%s = %lld\n", RUN, rows[i].key, (long long)v);
+            const char *text =
+                arena_printf(&a, "%s%s = %lld\n", rows[i].text, rows[i].key, (long long)v);
             is_int(parse(text, &s), k % 2 ? -1 : 0, "the limits of %s decide about %lld",
                    rows[i].key, (long long)v);
             if (k % 2)
@@ -143,6 +163,50 @@ static void test_bounds(void) {
     is_int(parse(RUN "nnodes_min = 0\nnnodes_max = 2\n", &s), -1, "no node at least is refused");
     is_int(parse(RUN "nnodes_min = 16384\nnnodes_max = 16384\n", &s), 0,
            "all nodes that are possible are accepted");
+}
+
+// Names as long as they may be, and one byte longer.
+static void test_names(void) {
+    static const struct {
+        const char *name, *begin, *end;
+        size_t max;
+    } rows[] = {
+        {"an id", "[run]\nid = \"", "\"\nnode = \"n\"\ncommand = [\"x\"]\n", JOB_RUN_BYTES_MAX},
+        {"an input's name", RUN "[inputs.", "]\npath = \"p\"\n", 64},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t more = 0; more < 2; more++) {
+            struct job_spec s;
+            size_t len = rows[i].max + more;
+            char *name = arena_new(&a, char, len + 1);
+            memset(name, 'x', len);
+            name[len] = '\0';
+            is_int(parse(arena_printf(&a, "%s%s%s", rows[i].begin, name, rows[i].end), &s),
+                   more ? -1 : 0, "%s of %zu bytes is %s", rows[i].name, len,
+                   more ? "refused" : "accepted");
+        }
+}
+
+// A node has to be prepared for a setup, for an environment, and for archives of any input.
+static void test_preparation(void) {
+    static const struct {
+        const char *name, *text;
+        bool needed;
+    } rows[] = {
+        {"plain inputs", RUN "[inputs.x]\npath = \"p\"\n[inputs.y]\npath = \"q\"\n", false},
+        {"archives of the first input",
+         RUN "[inputs.x]\npath = \"p\"\narchives = \"t\"\n[inputs.y]\npath = \"q\"\n", true},
+        {"archives of the last input",
+         RUN "[inputs.x]\npath = \"p\"\n[inputs.y]\npath = \"q\"\narchives = \"t\"\n", true},
+        {"a setup", RUN "[setup]\nrun = \"x\"\nhash = \"" HASH "\"\n", true},
+        {"an environment", RUN "[bundle]\nhash = \"" HASH "\"\n", true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct job_spec s;
+        is_int(parse(rows[i].text, &s), 0, "a job with %s is read%s", rows[i].name, e.text);
+        ok(job_needs_setup(&s) == rows[i].needed, "%s are %sprepared", rows[i].name,
+           rows[i].needed ? "" : "not ");
+    }
 }
 
 static void test_refused(void) {
@@ -256,6 +320,8 @@ int main(void) {
     test_defaults();
     test_round_trip();
     test_bounds();
+    test_names();
+    test_preparation();
     test_refused();
     test_counts();
     test_roster();
