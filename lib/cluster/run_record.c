@@ -44,8 +44,6 @@ const char *run_near_path(struct arena *a, const char *path) {
     struct err e = {0};
     char *here = file_absolute(a, ".", &e);
     size_t len = here ? strlen(here) : 0;
-    while (len > 1 && here[len - 1] == '/')
-        len--;
     return len && strncmp(path, here, len) == 0 && path[len] == '/' ? path + len + 1 : path;
 }
 
