@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "follow/log_mirror.h"
 #include "protocol/follow_record.h"
+#include "protocol/node_protocol.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 
@@ -68,12 +69,57 @@ static void names(void) {
         "output/samples.jsonl",
         "attempt_0/0/events.jsonl",
         "attempt_-1/0/stdout.log",
+        "attempt_100000000/0/stdout.log",
+        "attempt_0/00/stdout.log",
+        "attempt_0/0:/stdout.log",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         ok(!follow_file_parse(bad[i], &f), "'%s' is no file of a run", bad[i]);
     ok(follow_file_parse("output/metrics.jsonl", &f) && f.kind == FOLLOW_METRICS, "metrics are");
     ok(follow_file_parse("samples.jsonl", &f) && f.kind == FOLLOW_SAMPLES, "samples are");
+    ok(follow_file_parse("attempt_99999999/10/log-times", &f) && f.attempt == FOLLOW_NUMBER_MAX &&
+           f.local_rank == 10 && f.kind == FOLLOW_LOG_TIMES,
+       "the highest attempt has files");
+    ok(follow_file_parse("events.jsonl", &f) && f.attempt == -1 && f.local_rank == -1,
+       "a file of the agent has no worker");
     ok(follow_file_parse("attempt_0/0/error.json", &f), "error.json is a file of the stream");
+}
+
+static void statuses(void) {
+    static const struct {
+        const char *header;
+        int status;
+    } rows[] = {{"{\"end\":\"failed\",\"exit_status\":0}", 0},
+                {"{\"end\":\"failed\",\"exit_status\":255}", 255},
+                {"{\"end\":\"failed\",\"exit_status\":256}", 1},
+                {"{\"end\":\"failed\",\"exit_status\":-1}", 1},
+                {"{\"end\":\"lost\"}", 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct strbuf b = {0};
+        struct follow_record r;
+        struct err e = {0};
+        record(&b, rows[i].header, "");
+        is_int(follow_record_read(b.data, b.len, &r, &e), (intmax_t)b.len, "an end is read: %s",
+               rows[i].header);
+        ok(r.kind == FOLLOW_END && r.exit_status == rows[i].status, "the end has its exit status");
+        strbuf_fini(&b);
+    }
+}
+
+// A length alone is a record that has not come, or is refused.
+static void lengths(void) {
+    static const struct {
+        uint64_t length;
+        int result;
+    } rows[] = {{0, -1}, {1, 0}, {NODE_RECORD_BYTES_MAX, 0}, {NODE_RECORD_BYTES_MAX + 1, -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        unsigned char length[4];
+        struct follow_record r;
+        struct err e = {0};
+        bytes_store(length, rows[i].length, 4);
+        is_int(follow_record_read(length, 4, &r, &e), rows[i].result,
+               "the limits decide about a record of %ju bytes", (uintmax_t)rows[i].length);
+    }
 }
 
 struct lines {
@@ -248,6 +294,9 @@ int main(void) {
     refused("{\"file\":\"events.jsonl\",\"offset\":-1,\"bytes\":1}", "x");
     refused("{\"file\":\"events.jsonl\",\"offset\":0,\"bytes\":2}", "x");
     refused("{\"file\":\"events.jsonl\",\"offset\":9223372036854775807,\"bytes\":1}", "x");
+    refused("{\"file\":\"events.jsonl\",\"offset\":0,\"bytes\":0}", "x");
+    refused("{\"file\":\"events.jsonl\",\"bytes\":1}", "x");
+    refused("{\"file\":\"events.jsonl\",\"offset\":0}", "x");
     refused("{\"end\":\"exploded\"}", "");
     refused("[]", "");
     refused("not json", "");
@@ -256,6 +305,8 @@ int main(void) {
     is_int(follow_record_read("\xff\xff\xff\xff", 4, &r, &e), -1,
            "a length over the limit is refused");
     is_int(follow_record_read("\0\0\0\0", 4, &r, &e), -1, "a length of zero is refused");
+    statuses();
+    lengths();
     names();
     mirrors();
     another_machine();
