@@ -36,6 +36,10 @@ static void whole(void) {
     ok(follow_record_read(b.data, b.len, &r, &e) > 0, "the end is read");
     is_str(r.state, "finished", "the end has the state");
     strbuf_clear(&b);
+    record(&b, "{\"file\":\"events.jsonl\",\"offset\":0,\"bytes\":0}", "");
+    ok(follow_record_read(b.data, b.len, &r, &e) > 0 && r.offset == 0 && r.len == 0,
+       "no bytes at the begin of a file are read");
+    strbuf_clear(&b);
     record(&b, "{\"beat\":1}", "");
     ok(follow_record_read(b.data, b.len, &r, &e) > 0 && r.kind == FOLLOW_BEAT, "a beat is read");
     strbuf_fini(&b);
