@@ -32,9 +32,9 @@ fuzz-programs: $(patsubst %.c,$(O)/%,$(FUZZ_C))
 
 # One name: T=toml runs tests/*/{test_,sim_,fuzz_,}toml.{c,t}; fuzz targets replay their corpus.
 ifdef T
-TEST_C_CHOSEN := $(foreach n,$(T),$(filter %/$(n).c %/test_$(n).c %/sim_$(n).c,$(TEST_C)))
-FUZZ_C_CHOSEN := $(foreach n,$(T),$(filter %/$(n).c %/fuzz_$(n).c,$(FUZZ_C)))
-SCRIPTS_CHOSEN := $(foreach n,$(T),$(wildcard tests/*/$(n).t))
+TEST_C_CHOSEN := $(strip $(foreach n,$(T),$(filter %/$(n).c %/test_$(n).c %/sim_$(n).c,$(TEST_C))))
+FUZZ_C_CHOSEN := $(strip $(foreach n,$(T),$(filter %/$(n).c %/fuzz_$(n).c,$(FUZZ_C))))
+SCRIPTS_CHOSEN := $(strip $(foreach n,$(T),$(wildcard tests/*/$(n).t)))
 $(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN)$(SCRIPTS_CHOSEN),,\
     $(error no test is called '$(T)'; see tests/))
 else

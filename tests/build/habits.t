@@ -22,6 +22,15 @@ run make -n BUILD=other MODE=debug CFLAGS='-O0 -ffast-math' other/debug/kernels/
 like "$out" '-O0 -ffast-math.* -O3 -ffp-contract=off -fno-fast-math' \
     "the results of kernels do not depend on the user's flags"
 
+# ---- tests by name ------------------------------------------------------------------------------
+chosen() { run make -n test SUBMAKE=echo T="$1"; }
+chosen 'habits lint'
+unlike "$out" 'MODE=san' 'two scripts build nothing with sanitizers'
+chosen 'habits toml'
+like "$out" 'MODE=san .*unit/conf/test_toml' 'a unit test is built with sanitizers' || diag "$err"
+chosen 'absent gone'
+like "$err" "no test is called 'absent gone'" 'two names that no test has are refused'
+
 # ---- make check ---------------------------------------------------------------------------------
 check
 is "$status" 0 'make check: nothing has changed' || diag "$out"
