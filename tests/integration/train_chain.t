@@ -86,6 +86,26 @@ refused "run:all@$first/output" "is one of task 'download', not of 'all'"
 refused run:download/model/absent "run '$first' left no model/absent"
 refused run:all/model 'left no '
 refused gs://bucket/x "'gs://bucket/x' is not available"
+
+# ---- a model whose files differ between nodes ----------------------------------------------------
+for merge in auto by-node; do
+    train --name $merge --nodes 2 --merge $merge \
+        --shell 'echo $RANK >$DTCTL_MODEL_DIR/own; echo s >$DTCTL_MODEL_DIR/same
+            cd $DTCTL_OUTPUT_DIR && mkdir words && echo $RANK >words/own && echo s >words/same'
+done
+train --name use --nodes 1 --input in=run:auto/model --shell "$show"
+is "$status $(list use)" '0 ./same' 'the model is the part that the nodes have in common'
+like "$err" 'warning: an input lacks .* input=run:auto/model .*run:auto/output/node0/model' \
+    'a warning says where the rest is'
+train --name use --nodes 1 --input in=run:auto/output/words --shell "$show"
+like "$err" 'warning: an input lacks .*run:auto/output/node0/words' \
+    '  also of a folder of the output'
+train --name use --nodes 1 --input in=run:auto/output --shell "$show"
+unlike "$err" 'warning:' 'all of the output lacks nothing'
+refused run:by-node/model "left no model .try: run:by-node/output/node0/model"
+train --name use --nodes 1 --input in=run:by-node/output/node1/model --shell "$show"
+is "$(list use)" './own ./same' 'the model of one node is an input'
+
 rm -r "$(newest sub)/output"
 find .dtctl/default/nodes -path "*/runs/sub-*" -delete
 train --nodes 1 --input in=run:sub/output -- true

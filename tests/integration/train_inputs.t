@@ -121,6 +121,14 @@ rm tars/b.tar.zst && head -c 9000 tars/a.tar >tars/cut.tar
 run dtctl train --dry-run --nodes 4 -- true
 like "$err" "tars/cut.tar': archive ends in the middle" 'the error names the truncated archive'
 
+# ---- a folder without files ----------------------------------------------------------------------
+mkdir bare
+config </dev/null
+run dtctl train --name bare --input in=bare -- \
+    sh -c 'ls -A "$DTCTL_INPUT_IN" >$DTCTL_OUTPUT_DIR/all'
+is "$status" 0 'an input without files is a folder on every node' || diag "$out"
+is "$(cat "$(newest bare)/output/all")" '' '  and nothing is in it'
+
 # ---- with tasks ----------------------------------------------------------------------------------
 config <<'END'
 [tasks.prepare]

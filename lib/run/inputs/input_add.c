@@ -211,6 +211,18 @@ static int give_to_all(struct run_start *l, struct run_start_input *in, struct e
     return 0;
 }
 
+// All of an input that every node gets: a folder is there also when nothing is in it.
+static int copy_all(const struct run_start *l, const struct run_start_input *in,
+                    struct manifest *to, struct err *e) {
+    struct manifest_entry top = {.path = in->path, .mode = 0755, .kind = MANIFEST_FOLDER};
+    if (in->manifest->count == 0)
+        return manifest_append(to, &top, e);
+    for (size_t i = 0; i < in->manifest->count; i++)
+        if (copy_entry(to, l->context->arena, &in->manifest->entries[i], in->path, e) < 0)
+            return -1;
+    return 0;
+}
+
 // Content that nodes may have: of an earlier run of the task, or the results of one.
 static int add_held(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
@@ -220,9 +232,8 @@ static int add_held(struct run_start *l, struct run_start_input *in, struct err 
     in->path = node_path(l, in);
     if (in->share)
         return deal_files(l, in, e);
-    for (size_t i = 0; i < in->manifest->count; i++)
-        if (copy_entry(input_keep_common(l), a, &in->manifest->entries[i], in->path, e) < 0)
-            return -1;
+    if (copy_all(l, in, input_keep_common(l), e) < 0)
+        return -1;
     if (!in->is_folder)
         in->path = file_join(a, in->path, in->manifest->entries[0].path);
     return 0;
@@ -307,9 +318,8 @@ static int add_input(struct run_start *l, struct run_start_input *in, struct err
     if (config_input_is_streamed(in->config))
         return give_to_all(l, in, e);
     in->path = node_path(l, in);
-    for (size_t i = 0; i < in->manifest->count; i++)
-        if (copy_entry(l->common, a, &in->manifest->entries[i], in->path, e) < 0)
-            return -1;
+    if (copy_all(l, in, l->common, e) < 0)
+        return -1;
     if (!folder)
         in->path = file_join(a, in->path, file_base(in->source));
     return 0;

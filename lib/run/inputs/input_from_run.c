@@ -2,6 +2,7 @@
 // Finds the results of an earlier run that are the input of another one.
 #include "run/inputs/input_from_run.h"
 
+#include "base/log.h"
 #include "fleet/fleet_runs.h"
 #include "fleet/fleet_transfer.h"
 #include "run/results/results_archive.h"
@@ -267,6 +268,21 @@ static int find_part(struct context *s, const struct reference *ref, struct run 
     return 0;
 }
 
+// Where the first node has such files that differ between nodes, below the output; NULL: nowhere.
+static const char *find_apart(struct arena *a, const struct reference *ref, const struct run *r) {
+    bool model = strcmp(ref->part, "model") == 0;
+    const char *below = !model ? ref->sub : *ref->sub ? file_join(a, "model", ref->sub) : "model";
+    if (r->native || r->node_count < 2 || r->merge == CONFIG_MERGE_RANK0 || !*below ||
+        (!model && strcmp(ref->part, "output") != 0))
+        return NULL;
+    for (size_t i = 0; i < r->node_count; i++) {
+        const char *path = file_join(a, r->nodes[i], below);
+        if (file_exists(file_join(a, r->output_dir, path)))
+            return path;
+    }
+    return NULL;
+}
+
 int input_from_run_find(struct context *s, const char *source, struct input_from_run *out,
                         struct err *e) {
     struct reference ref;
@@ -277,8 +293,16 @@ int input_from_run_find(struct context *s, const char *source, struct input_from
     if (find_part(s, &ref, &r, out, e) < 0)
         return err_wrap(e, "'%.200s'", source);
     out->run = r.id;
-    if (file_exists(out->path))
+    const char *apart = find_apart(s->arena, &ref, &r);
+    if (apart)
+        apart = arena_printf(s->arena, "%.*s/output/%s", (int)strcspn(source, "/"), source, apart);
+    if (file_exists(out->path)) {
+        if (apart)
+            log_warn("an input lacks the files that differ between the nodes of its run",
+                     "input=%s others=%s", source, apart);
         return 0;
-    return err_set(e, ERR_CONFIG, "'%.200s': run '%s' left no %s%s%s", source, r.id, ref.part,
-                   *ref.sub ? "/" : "", ref.sub);
+    }
+    return err_set(e, ERR_CONFIG, "'%.200s': run '%s' left no %s%s%s%s%s%s", source, r.id, ref.part,
+                   *ref.sub ? "/" : "", ref.sub, apart ? " (try: " : "", apart ? apart : "",
+                   apart ? ")" : "");
 }
