@@ -300,7 +300,7 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct monitor_optio
     } else if (result == 0) {
         result = finish(a, e);
         *exit_status = run_verdict(&a->follow, o->exit_code);
-    } else if (e->code == ERR_INTERRUPTED && !a->asked_to_stop) {
+    } else if (e->code == ERR_INTERRUPTED && !a->stop_ms) {
         struct err ignored = {0};
         follow_name_logs(&a->follow, &ignored);
         monitor_note(s, run, "left", NULL);

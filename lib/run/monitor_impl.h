@@ -22,7 +22,7 @@ struct attention {
     struct output_upload upload;
     struct input_source source;
     struct timer leave; // fires when no second Ctrl-C follows
-    bool asked_to_stop;
+    int64_t stop_ms;    // when the run was asked to stop; 0: it was not
     int64_t first_ms;
 };
 

@@ -4,6 +4,9 @@
 
 #include "base/clock.h"
 
+// timeout(1), and wrappers that pass signals on, send one request twice.
+enum { SAME_REQUEST_MS_MAX = 1000 };
+
 static void on_leave(struct timer *t) {
     struct attention *a = container_of(t, struct attention, leave);
     a->follow.leave = true;
@@ -11,12 +14,13 @@ static void on_leave(struct timer *t) {
 
 static void ask_to_stop(struct attention *a, int signal) {
     struct context *s = a->follow.context;
+    int64_t now = clock_mono_ms();
     timer_stop(&a->leave);
-    if (a->asked_to_stop) { // a second request only detaches
-        a->follow.leave = true;
+    if (a->stop_ms) { // a second request only detaches
+        a->follow.leave |= now - a->stop_ms > SAME_REQUEST_MS_MAX;
         return;
     }
-    a->asked_to_stop = true;
+    a->stop_ms = now;
     a->view.muted = false;
     screen_note(s->screen, "stopping the run on all nodes …");
     monitor_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal",
@@ -32,7 +36,7 @@ void monitor_on_signal(void *ctx, int signal) {
         return;
     if (signal == SIGHUP || a->options->until_now) { // reading a run does not end it
         a->follow.leave = true;
-    } else if (!a->options->interactive || signal == SIGTERM || a->asked_to_stop) {
+    } else if (!a->options->interactive || signal == SIGTERM || a->stop_ms) {
         ask_to_stop(a, signal);
     } else if (a->first_ms && now - a->first_ms <= MONITOR_SECOND_MS_MAX) {
         ask_to_stop(a, signal);

@@ -228,6 +228,18 @@ wait $pid
 is "$?" 1 'not a terminal: the first signal stops the run'
 is "$(field "$(newest)/summary.json" state)" stopped 'summary.json says that the run was stopped'
 like "$(cat signalled.out)" 'asked' 'the workers got SIGTERM'
+# timeout(1) sends its signal to dtctl, and once more to the group that dtctl is in.
+dtctl train --name twice -- sh -c 'trap "sleep 2; echo over >$DTCTL_OUTPUT_DIR/o; exit 0" TERM
+    echo ready; sleep 60 & wait' \
+    >twice.out 2>&1 &
+pid=$!
+wait_for 10 grep -q '^\[node1:1\] ready' twice.out
+kill -TERM $pid
+wait_for 10 grep -q 'stopping the run' twice.out
+kill -TERM $pid
+wait $pid
+is "$?" 1 'a signal that comes twice at once stops the run as one does' || diag "$(cat twice.out)"
+is "$(cat "$(newest)/output/o")" over '  and the results are fetched'
 dtctl train --detach --name stopme -- sleep 60 >stop.id 2>/dev/null
 wait_for 5 going
 nth=$BUILD/release/tests/tools/nth_call
