@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "run/inputs/input_from_run.h"
+#include "run/run_start.h"
 #include "run/task.h"
 #include "run/task_order.h"
 #include "sys/proc.h"
@@ -77,6 +78,13 @@ static const char **train_words(const struct graph *g, const char *task, const c
     return words;
 }
 
+static bool is_among(const char *const *names, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 // Every task that comes before this one: by task.after, or as the source of an input.
 static const char *const *earlier_of(struct arena *a, const struct config *c) {
     const char **after = arena_new(a, const char *, c->job.after.count + c->inputs.count + 1);
@@ -85,7 +93,7 @@ static const char *const *earlier_of(struct arena *a, const struct config *c) {
         after[n++] = c->job.after.items[i];
     for (size_t i = 0; i < c->inputs.count; i++) {
         const char *run, *task = input_from_run_task(a, config_input(c, i)->source, &run);
-        if (task && !*run)
+        if (task && !*run && !is_among(after, n, task))
             after[n++] = task;
     }
     return after;
@@ -101,7 +109,8 @@ static int read_task(struct graph *g, size_t i, struct err *e) {
     while (words[count])
         count++;
     config_open(c, s->arena, "dtctl", s->env);
-    if (config_load(c, &(struct config_verb){.verb = "train"}, count, words, &rest, e) < 0)
+    if (config_load(c, &(struct config_verb){.verb = "train"}, count, words, &rest, e) < 0 ||
+        run_start_command_check(c, e) < 0)
         return err_wrap(e, "task '%s'", name);
     if (c->job.detach)
         return err_set(e, ERR_CONFIG, "task '%s': %s: dtctl run waits for the end of each task",

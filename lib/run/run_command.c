@@ -171,6 +171,11 @@ static int check_native(const struct config *c, const char *program, struct err 
                : err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
 }
 
+int run_start_command_check(const struct config *c, struct err *e) {
+    bool shell;
+    return check_once(c, e) < 0 ? -1 : choose(c, &(struct run_start_request){0}, &shell, e);
+}
+
 int run_start_command(struct run_start *l, const struct run_start_request *request, struct err *e) {
     enum { WORDS_MORE = 16 }; // interpreter, shell, or the trainer's own flags
     struct arena *a = l->context->arena;

@@ -138,6 +138,8 @@ struct run_start {
 // Checks that need neither a cluster nor a network; run_start_plan and
 // run_start_files do the others.
 int run_start_check(struct context *s, struct err *e);
+// Of settings alone: one command, which goes with task.once.
+int run_start_command_check(const struct config *c, struct err *e);
 int run_start_plan(struct run_start *l, struct context *s, const struct run_start_request *request,
                    struct err *e);
 int run_start_files(struct run_start *l, struct err *e);

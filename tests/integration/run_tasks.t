@@ -97,6 +97,15 @@ like "$err" "task 'z': wrong.toml:2:9: train.nodes: " 'a wrong value names the t
 printf '[tasks.a]\nshell = "x"\nafter = ["b"]\n[tasks.b]\nshell = "y"\nafter = ["a"]\n' >wrong.toml
 run dtctl run wrong.toml
 like "$err" "tasks wait for each other: 'a' after 'b' after 'a'" 'a circle is refused'
+printf '[tasks.a]\nshell = "echo >ran"\n[tasks.b]\nshell = "x"\ncommand = ["y"]\n' >wrong.toml
+run dtctl run wrong.toml
+like "$err" "task 'b': wrong.toml:4:9: train.shell: a command is given too" \
+    'two commands of one task are refused'
+ok '  before the first task runs' test -z "$(find . -name ran)"
+printf '[tasks.a]\nshell = "x"\n[tasks.b]\nafter = ["a"]\n[tasks.b.inputs]\nd = "run:a/output"\n' \
+    >twice.toml
+run dtctl run twice.toml --dry-run
+unlike "$out$err" 'a, a' 'a task that is named twice comes before once'
 run dtctl run --task perp
 like "$err" "has no task 'perp' \(did you mean 'prep'\?\)" 'an unknown task is refused'
 run dtctl train --task perp
