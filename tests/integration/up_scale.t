@@ -65,8 +65,11 @@ most, began = 0, time.monotonic()
 while child.poll() is None and time.monotonic() - began < 300:
     os.kill(child.pid, signal.SIGSTOP)
     time.sleep(0.01)
-    with open(f"/proc/{child.pid}/net/tcp") as table:
-        rows = [line.split() for line in table]
+    try:
+        with open(f"/proc/{child.pid}/net/tcp") as table:
+            rows = [line.split() for line in table]
+    except OSError:  # it has just ended
+        break
     most = max(most, sum(row[2].endswith(":0016") and row[3] == "01" for row in rows))
     os.kill(child.pid, signal.SIGCONT)
     time.sleep(0.004)
