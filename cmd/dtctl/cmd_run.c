@@ -78,13 +78,6 @@ static const char **train_words(const struct graph *g, const char *task, const c
     return words;
 }
 
-static bool is_among(const char *const *names, size_t count, const char *name) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
 // Every task that comes before this one: by task.after, or as the source of an input.
 static const char *const *earlier_of(struct arena *a, const struct config *c) {
     const char **after = arena_new(a, const char *, c->job.after.count + c->inputs.count + 1);
@@ -93,7 +86,7 @@ static const char *const *earlier_of(struct arena *a, const struct config *c) {
         after[n++] = c->job.after.items[i];
     for (size_t i = 0; i < c->inputs.count; i++) {
         const char *run, *task = input_from_run_task(a, config_input(c, i)->source, &run);
-        if (task && !*run && !is_among(after, n, task))
+        if (task && !*run && !str_is_one_of(task, after))
             after[n++] = task;
     }
     return after;
@@ -123,11 +116,8 @@ static int read_task(struct graph *g, size_t i, struct err *e) {
 
 static int choose_tasks(struct graph *g, const struct option_list *chosen, struct err *e) {
     const char *const *names = g->context->config->sections.names;
-    for (size_t i = 0; i < g->count; i++) {
-        g->nodes[i].wanted = chosen->count == 0;
-        for (size_t k = 0; k < chosen->count; k++)
-            g->nodes[i].wanted |= strcmp(chosen->items[k], g->nodes[i].name) == 0;
-    }
+    for (size_t i = 0; i < g->count; i++)
+        g->nodes[i].wanted = chosen->count == 0 || str_is_one_of(g->nodes[i].name, chosen->items);
     for (size_t k = 0; k < chosen->count; k++) {
         size_t i = 0;
         while (i < g->count && strcmp(chosen->items[k], names[i]) != 0)

@@ -18,6 +18,13 @@ bool str_ends(const char *s, const char *suffix) {
     return n >= m && memcmp(s + n - m, suffix, m) == 0;
 }
 
+bool str_is_one_of(const char *s, const char *const *words) {
+    for (; *words; words++)
+        if (strcmp(s, *words) == 0)
+            return true;
+    return false;
+}
+
 bool str_eq(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }

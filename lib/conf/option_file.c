@@ -149,24 +149,17 @@ static void read_table(struct file_reader *f, const struct toml *table, const ch
 
 // ---- sections -----------------------------------------------------------------------------------
 
-static bool is_one_of(const char *const *words, const char *word) {
-    for (; *words; words++)
-        if (strcmp(*words, word) == 0)
-            return true;
-    return false;
-}
-
 // The row's key, or the table, that a member of a section stands for; NULL: none.
 static const char *member_path(const struct option_set *s, const char *part) {
     const struct option_sections *x = s->sections;
-    if (is_one_of(x->refused, part))
+    if (str_is_one_of(part, x->refused))
         return NULL;
     for (const char *const *own = x->own; *own; own++) {
         const char *path = arena_printf(s->arena, "%s.%s", *own, part);
         if (option_find(s, path, NULL))
             return path;
     }
-    return is_one_of(x->whole, part) ? part : NULL;
+    return str_is_one_of(part, x->whole) ? part : NULL;
 }
 
 // The names that a section may have, to find the one that was meant.
@@ -192,7 +185,7 @@ static void read_section(struct file_reader *f, const struct toml *section, cons
     for (const struct toml *c = section->child; c; c = c->next) {
         const char *part = str_printable(s->arena, c->key, c->key_len);
         const char *path = member_path(s, part);
-        bool elsewhere = is_one_of(s->sections->refused, part) || is_table(s, part);
+        bool elsewhere = str_is_one_of(part, s->sections->refused) || is_table(s, part);
         if (path)
             read_member(f, c, path);
         else

@@ -175,18 +175,11 @@ static bool is_python(const char *word) {
            str_starts(name, "python3.");
 }
 
-static bool is_one_of(const char *word, const char *const *words) {
-    for (; *words; words++)
-        if (strcmp(word, *words) == 0)
-            return true;
-    return false;
-}
-
 // Words in front of a command that change how the shell starts it.
 static size_t skip_prefix(const struct convert_line *l, size_t i) {
     static const char *const prefixes[] = {"exec", "time", "nohup", "command", NULL};
     while (i < l->count &&
-           (convert_shell_assigns(l->words[i].raw) || is_one_of(l->words[i].text, prefixes)))
+           (convert_shell_assigns(l->words[i].raw) || str_is_one_of(l->words[i].text, prefixes)))
         i++;
     return i;
 }
@@ -204,7 +197,7 @@ static size_t torchrun_words(const struct convert_line *l, size_t i, bool *old) 
     while (k < l->count && l->words[k].text[0] == '-' && strcmp(l->words[k].text, "-m") != 0)
         k++;
     if (k + 1 >= l->count || strcmp(l->words[k].text, "-m") != 0 ||
-        !is_one_of(l->words[k + 1].text, modules))
+        !str_is_one_of(l->words[k + 1].text, modules))
         return 0;
     *old = str_ends(l->words[k + 1].text, "launch");
     return k + 2 - i;
@@ -219,7 +212,7 @@ static size_t behind_wrapper(const struct convert_script *s, const struct conver
         "numactl",   "taskset",     "nice",   "ionice", "stdbuf",     "conda",   "uv",
         "poetry",    "nsys",        "ncu",    "time",   "micromamba", "shifter", NULL};
     bool old;
-    if (i >= l->count || !is_one_of(base(l->words[i].text), wrappers))
+    if (i >= l->count || !str_is_one_of(base(l->words[i].text), wrappers))
         return i;
     for (size_t k = i + 1; k < l->count; k++)
         if (torchrun_words(l, k, &old) || (s->srun && strcmp(l->words[k].text, "srun") == 0))
@@ -235,8 +228,8 @@ bool convert_launch_is_single(const struct convert_line *l) {
         return false;
     for (i++; i < l->count && values < 2; i++) { // two words without '-': the program began
         const char *next = i + 1 < l->count ? l->words[i + 1].text : "";
-        if (is_one_of(l->words[i].text, words) ||
-            (is_one_of(l->words[i].text, flags) && strcmp(next, "1") == 0))
+        if (str_is_one_of(l->words[i].text, words) ||
+            (str_is_one_of(l->words[i].text, flags) && strcmp(next, "1") == 0))
             return true;
         values = l->words[i].text[0] == '-' ? 0 : values + 1;
     }
@@ -258,7 +251,7 @@ int convert_launch_rank(const struct convert_script *s, const struct convert_lin
     }
     if (torchrun_words(l, i, &old))
         return 3;
-    if (is_one_of(name, launchers))
+    if (str_is_one_of(name, launchers))
         return 2;
     return is_python(name) || str_ends(name, ".py") ? 1 : 0;
 }

@@ -10,13 +10,6 @@
 
 enum { SHELL_BYTES_MAX = 64 << 10 };
 
-static bool is_one_of(const char *word, const char *const *words) {
-    for (; *words; words++)
-        if (strcmp(word, *words) == 0)
-            return true;
-    return false;
-}
-
 // ---- lines in front of the program --------------------------------------------------------------
 
 static const struct {
@@ -65,10 +58,10 @@ static int nesting(const struct convert_line *l, bool *any) {
     for (const char *raw = l->raw, *end = raw + strlen(raw); raw < end;) {
         convert_shell_words(&a, raw, end, &part);
         size_t i = 0;
-        while (i < part.count && is_one_of(part.words[i].text, between))
+        while (i < part.count && str_is_one_of(part.words[i].text, between))
             i++;
-        bool opens = i < part.count && is_one_of(part.words[i].text, open);
-        depth += opens - (i < part.count && is_one_of(part.words[i].text, close));
+        bool opens = i < part.count && str_is_one_of(part.words[i].text, open);
+        depth += opens - (i < part.count && str_is_one_of(part.words[i].text, close));
         *any |= opens;
         raw = part.rest + strspn(part.rest, "0123456789");
         raw += strspn(raw, "|&;<>()\n \t");
@@ -86,7 +79,7 @@ static bool launches(const struct convert_script *s, const char *raw) {
     bool found = false;
     while (*raw && !found) {
         convert_shell_words(&a, raw, raw + strlen(raw), &part);
-        while (part.count && is_one_of(part.words[0].text, openings)) {
+        while (part.count && str_is_one_of(part.words[0].text, openings)) {
             part.words++;
             part.count--;
         }

@@ -22,13 +22,6 @@ struct convert_from convert_script_at(const struct convert_script *s, const stru
     return (struct convert_from){l->line, name};
 }
 
-static bool is_one_of(const char *word, const char *const *words) {
-    for (; *words; words++)
-        if (strcmp(word, *words) == 0)
-            return true;
-    return false;
-}
-
 // ---- values -------------------------------------------------------------------------------------
 
 static const struct convert_assigned *find_assigned(const struct convert_script *s,
@@ -92,7 +85,7 @@ static const char *list_of(struct arena *a, const char *raw) {
 // another one.
 static size_t first_assignment(const struct convert_line *l) {
     static const char *const words[] = {"export", "declare", "readonly", "local", "typeset", NULL};
-    size_t i = l->count && is_one_of(l->words[0].text, words);
+    size_t i = l->count && str_is_one_of(l->words[0].text, words);
     while (i && i < l->count && l->words[i].text[0] == '-')
         i++;
     for (size_t k = i; k < l->count; k++)
@@ -143,7 +136,7 @@ static bool finds_nodes(const char *name, const char *raw) {
                                         "SKYPILOT_NUM_NODES",
                                         "SLURM_JOB_NUM_NODES",
                                         NULL};
-    if (is_one_of(name, names))
+    if (str_is_one_of(name, names))
         return true;
     for (size_t i = 0; marks[i]; i++)
         if (strstr(raw, marks[i]))
@@ -170,7 +163,7 @@ bool convert_variable_take(struct convert_script *s, const struct convert_line *
         const struct convert_word *w = &l->words[i];
         size_t len = convert_shell_assigns(w->raw);
         const char *name = arena_strndup(a, w->raw, len);
-        bool list = w->raw[len + 1] == '(', agents = is_one_of(name, AGENTS);
+        bool list = w->raw[len + 1] == '(', agents = str_is_one_of(name, AGENTS);
         bool gone =
             (w->expands || list) && !(list && has_flags(w->raw)) && finds_nodes(name, w->raw);
         if (gone && !agents)

@@ -46,13 +46,6 @@ static int refuse(struct reader *r, const char *what) {
 
 // ---- scalars ------------------------------------------------------------------------------------
 
-static bool is_one_of(const char *text, const char *const *words) {
-    for (; *words; words++)
-        if (strcmp(text, *words) == 0)
-            return true;
-    return false;
-}
-
 // The type of a plain scalar.
 static void resolve(struct json *v) {
     static const char *const none[] = {"", "~", "null", "Null", "NULL", NULL};
@@ -63,11 +56,11 @@ static void resolve(struct json *v) {
     struct err ignored = {0};
     if (strlen(v->str) != v->len)
         return;
-    if (is_one_of(v->str, none)) {
+    if (str_is_one_of(v->str, none)) {
         v->type = JSON_NULL;
-    } else if (is_one_of(v->str, yes) || is_one_of(v->str, no)) {
+    } else if (str_is_one_of(v->str, yes) || str_is_one_of(v->str, no)) {
         v->type = JSON_BOOL;
-        v->boolean = is_one_of(v->str, yes);
+        v->boolean = str_is_one_of(v->str, yes);
     } else if (strspn(v->str, "-0123456789") == v->len &&
                str_parse_i64(v->str, INT64_MIN, INT64_MAX, &v->integer, &ignored) == 0) {
         v->type = JSON_INT;
@@ -223,7 +216,7 @@ static int check_tag(struct reader *r) {
                                                                     : NULL;
     const char *text = (const char *)tag;
     if (!text || strcmp(text, "!") == 0 ||
-        (str_starts(text, prefix) && is_one_of(text + strlen(prefix), known)))
+        (str_starts(text, prefix) && str_is_one_of(text + strlen(prefix), known)))
         return 0;
     return err_set(r->e, ERR_CONFIG, "line %d: the tag '%.100s' is not read", line_of(r), text);
 }

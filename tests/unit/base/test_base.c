@@ -103,6 +103,9 @@ static void test_numbers(void) {
 static void test_words(void) {
     struct arena a = {0};
     static const char *const verbs[] = {"up", "status", "train", "down", NULL};
+    ok(str_is_one_of(verbs[0], verbs) && !str_is_one_of("stats", verbs) &&
+           !str_is_one_of(verbs[0], (const char *const[]){NULL}),
+       "a word of a list is found");
     is_str(str_nearest("trian", verbs), "train", "a transposition is near");
     is_str(str_nearest("stats", verbs), "status", "a missing letter is near");
     is_str(str_nearest("xyzzy", verbs), NULL, "nothing is near nonsense");
