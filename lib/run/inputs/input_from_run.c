@@ -268,17 +268,19 @@ static int find_part(struct context *s, const struct reference *ref, struct run 
     return 0;
 }
 
-// Where the first node has such files that differ between nodes, below the output; NULL: nowhere.
-static const char *find_apart(struct arena *a, const struct reference *ref, const struct run *r) {
+// Files of a model, or of a folder of the output, lie in a folder of each node where nodes differ.
+// The source that names those of the first such node; NULL: none.
+static const char *find_apart(struct arena *a, const char *source, const struct reference *ref,
+                              const struct run *r, const char *path) {
     bool model = strcmp(ref->part, "model") == 0;
-    const char *below = !model ? ref->sub : *ref->sub ? file_join(a, "model", ref->sub) : "model";
-    if (r->native || r->node_count < 2 || r->merge == CONFIG_MERGE_RANK0 || !*below ||
-        (!model && strcmp(ref->part, "output") != 0))
+    bool folder = strcmp(ref->part, "output") == 0 && *ref->sub;
+    if ((!model && !folder) || r->native || r->node_count < 2 || r->merge == CONFIG_MERGE_RANK0)
         return NULL;
+    const char *below = path + strlen(r->output_dir);
     for (size_t i = 0; i < r->node_count; i++) {
-        const char *path = file_join(a, r->nodes[i], below);
-        if (file_exists(file_join(a, r->output_dir, path)))
-            return path;
+        const char *own = arena_printf(a, "%s%s", r->nodes[i], below);
+        if (file_exists(file_join(a, r->output_dir, own)))
+            return arena_printf(a, "%.*s/output/%s", (int)strcspn(source, "/"), source, own);
     }
     return NULL;
 }
@@ -293,16 +295,13 @@ int input_from_run_find(struct context *s, const char *source, struct input_from
     if (find_part(s, &ref, &r, out, e) < 0)
         return err_wrap(e, "'%.200s'", source);
     out->run = r.id;
-    const char *apart = find_apart(s->arena, &ref, &r);
+    const char *apart = find_apart(s->arena, source, &ref, &r, out->path);
+    if (!file_exists(out->path))
+        return err_set(e, ERR_CONFIG, "'%.200s': run '%s' left no %s%s%s%s", source, r.id, ref.part,
+                       *ref.sub ? "/" : "", ref.sub,
+                       apart ? arena_printf(s->arena, " (try: %s)", apart) : "");
     if (apart)
-        apart = arena_printf(s->arena, "%.*s/output/%s", (int)strcspn(source, "/"), source, apart);
-    if (file_exists(out->path)) {
-        if (apart)
-            log_warn("an input lacks the files that differ between the nodes of its run",
-                     "input=%s others=%s", source, apart);
-        return 0;
-    }
-    return err_set(e, ERR_CONFIG, "'%.200s': run '%s' left no %s%s%s%s%s%s", source, r.id, ref.part,
-                   *ref.sub ? "/" : "", ref.sub, apart ? " (try: " : "", apart ? apart : "",
-                   apart ? ")" : "");
+        log_warn("an input lacks the files that differ between the nodes of its run",
+                 "input=%s others=%s", source, apart);
+    return 0;
 }
