@@ -6,14 +6,16 @@
 //
 // On a terminal the first Ctrl-C detaches and prints how to reattach; a second one within
 // MONITOR_SECOND_MS_MAX asks the agents to stop the run. Without a terminal the first signal stops
-// the run. A hang-up, or any signal with until_now, always detaches.
+// the run. A later one detaches from a run that stops, unless it comes within MONITOR_SAME_MS_MAX:
+// timeout(1), and wrappers that pass signals on, send one request twice. A hang-up, or any signal
+// with until_now, always detaches.
 #ifndef RUN_MONITOR_H
 #define RUN_MONITOR_H
 
 #include "cluster/run_record.h"
 #include "fleet/fleet.h"
 
-enum { MONITOR_SECOND_MS_MAX = 2000 };
+enum { MONITOR_SECOND_MS_MAX = 2000, MONITOR_SAME_MS_MAX = 1000 };
 
 struct monitor_options {
     bool quiet_lines;         // do not show worker lines (fetch)

@@ -4,23 +4,19 @@
 
 #include "base/clock.h"
 
-// timeout(1), and wrappers that pass signals on, send one request twice.
-enum { SAME_REQUEST_MS_MAX = 1000 };
-
 static void on_leave(struct timer *t) {
     struct attention *a = container_of(t, struct attention, leave);
     a->follow.leave = true;
 }
 
-static void ask_to_stop(struct attention *a, int signal) {
+static void ask_to_stop(struct attention *a, int signal, int64_t now_ms) {
     struct context *s = a->follow.context;
-    int64_t now = clock_mono_ms();
     timer_stop(&a->leave);
     if (a->stop_ms) { // a second request only detaches
-        a->follow.leave |= now - a->stop_ms > SAME_REQUEST_MS_MAX;
+        a->follow.leave |= now_ms - a->stop_ms > MONITOR_SAME_MS_MAX;
         return;
     }
-    a->stop_ms = now;
+    a->stop_ms = now_ms;
     a->view.muted = false;
     screen_note(s->screen, "stopping the run on all nodes …");
     monitor_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal",
@@ -37,9 +33,9 @@ void monitor_on_signal(void *ctx, int signal) {
     if (signal == SIGHUP || a->options->until_now) { // reading a run does not end it
         a->follow.leave = true;
     } else if (!a->options->interactive || signal == SIGTERM || a->stop_ms) {
-        ask_to_stop(a, signal);
+        ask_to_stop(a, signal, now);
     } else if (a->first_ms && now - a->first_ms <= MONITOR_SECOND_MS_MAX) {
-        ask_to_stop(a, signal);
+        ask_to_stop(a, signal, now);
     } else {
         a->first_ms = now;
         a->view.muted = true;
