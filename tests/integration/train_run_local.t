@@ -218,22 +218,20 @@ is "$status" 0 'a second fetch succeeds'
 like "$out" 'are here' 'a second fetch has nothing to do'
 
 # ---- signals and stop ---------------------------------------------------------------------------
-dtctl train --name signalled -- sh -c 'trap "echo asked; exit 0" TERM
-    echo ready; sleep 60 & wait' \
-    >signalled.out 2>&1 &
-pid=$!
-wait_for 10 grep -q '^\[node1:1\] ready' signalled.out
+begin_trapped() { # NAME ACTION: a run whose ranks do that when they get SIGTERM; sets $pid
+    dtctl train --name "$1" -- sh -c "trap '$2; exit 0' TERM; echo ready; sleep 60 & wait" \
+        >"$1.out" 2>&1 &
+    pid=$!
+    wait_for 10 grep -q '^\[node1:1\] ready' "$1.out"
+}
+begin_trapped signalled 'echo asked'
 kill -INT $pid
 wait $pid
 is "$?" 1 'not a terminal: the first signal stops the run'
 is "$(field "$(newest)/summary.json" state)" stopped 'summary.json says that the run was stopped'
 like "$(cat signalled.out)" 'asked' 'the workers got SIGTERM'
 # timeout(1) sends its signal to dtctl, and once more to the group that dtctl is in.
-dtctl train --name twice -- sh -c 'trap "sleep 2; echo over >$DTCTL_OUTPUT_DIR/o; exit 0" TERM
-    echo ready; sleep 60 & wait' \
-    >twice.out 2>&1 &
-pid=$!
-wait_for 10 grep -q '^\[node1:1\] ready' twice.out
+begin_trapped twice 'sleep 2; echo over >$DTCTL_OUTPUT_DIR/o'
 kill -TERM $pid
 wait_for 10 grep -q 'stopping the run' twice.out
 kill -TERM $pid
