@@ -102,10 +102,10 @@ run dtctl run wrong.toml
 like "$err" "task 'b': wrong.toml:4:9: train.shell: a command is given too" \
     'two commands of one task are refused'
 ok '  before the first task runs' test -z "$(find . -name ran)"
-printf '[tasks.a]\nshell = "x"\n[tasks.b]\nafter = ["a"]\n[tasks.b.inputs]\nd = "run:a/output"\n' \
-    >twice.toml
+printf '[tasks.a]\nshell = "x"\n[tasks.b]\nshell = "y"\nafter = ["a"]\n' >twice.toml
+printf '[tasks.b.inputs.d]\nsource = "run:a/output"\n' >>twice.toml
 run dtctl run twice.toml --dry-run
-unlike "$out$err" 'a, a' 'a task that is named twice comes before once'
+like "$out$err" ' b \(2 of 2\), after a$' 'a task that is named twice comes before once'
 run dtctl run --task perp
 like "$err" "has no task 'perp' \(did you mean 'prep'\?\)" 'an unknown task is refused'
 run dtctl train --task perp
