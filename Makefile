@@ -58,7 +58,8 @@ KERNEL_CFLAGS := $(if $(filter san fuzz,$(MODE)),-O1,-O3) -ffp-contract=off -fno
     -fno-stack-protector
 AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma
 isa = $(if $(filter %_avx2,$*),-mavx2 -mfma,$(if $(filter %_avx512,$*),$(AVX512),$(if \
-    $(filter %_bf16,$*),$(AVX512) -mavx512bf16)))
+    $(filter %_bf16,$*),$(AVX512) -mavx512bf16,$(if \
+    $(filter %_amx,$*),$(AVX512) -mavx512bf16 -mamx-tile -mamx-bf16))))
 # clang needs a minute for UBSan in unrolled vector code; isa_base.c has the same bodies with it.
 VECTOR_CFLAGS := $(if $(filter san fuzz,$(MODE)),-fno-sanitize=undefined)
 

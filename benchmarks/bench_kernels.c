@@ -38,37 +38,22 @@ static double now(void) {
 static volatile float sink;
 
 static void spin_worker(void *arg, int worker, int workers) {
-    (void)arg, (void)worker, (void)workers;
-#if defined(__x86_64__)
-    if (strncmp(k->isa(ctx), "avx512", 6) == 0) {
-        sink = spin_avx512(peak_rounds);
-        return;
-    }
-    if (strcmp(k->isa(ctx), "avx2") == 0) {
-        sink = spin_avx2(peak_rounds);
-        return;
-    }
-#endif
-    sink = spin_base(peak_rounds);
+    const struct peak_loop *loop = arg;
+    (void)worker, (void)workers;
+    sink = loop->spin(peak_rounds);
 }
 
-static double peak_gflops(void) {
-    int lanes = strncmp(k->isa(ctx), "avx512", 6) == 0 ? 16
-                : strcmp(k->isa(ctx), "avx2") == 0     ? 8
-                                                       : 4;
+static double peak_gflops(enum kernel_type of) {
+    const struct peak *p = peak_of(k->isa(ctx));
+    struct peak_loop loop = of == KERNEL_BF16 ? p->of_bf16 : p->of_float;
     double best = 0;
     for (int i = 0; i < 3; i++) {
         double start = now();
-        k->parallel(ctx, spin_worker, NULL);
-        double gflops = 2.0 * threads * lanes * chains * peak_rounds / (now() - start) * 1e-9;
+        k->parallel(ctx, spin_worker, &loop);
+        double gflops = threads * loop.operations * peak_rounds / (now() - start) * 1e-9;
         best = gflops > best ? gflops : best;
     }
     return best;
-}
-
-// One instruction does twice as much in bfloat16 where the processor has it; else floats do it.
-static int bf16_times(void) {
-    return strcmp(k->isa(ctx), "avx512-bf16") == 0 ? 2 : 1;
 }
 
 struct job {
@@ -109,7 +94,7 @@ static void reserve(size_t bytes) {
 }
 
 static void line_flops(const char *op, const char *shape, double seconds, double flops, int times) {
-    double peak = peak_gflops() * (type == KERNEL_BF16 ? bf16_times() : 1);
+    double peak = peak_gflops(type);
     double rate = flops / seconds * 1e-9;
     step_ms += seconds * 1e3 * times;
     step_best_ms += best_seconds * 1e3 * times;
@@ -484,11 +469,10 @@ int main(int argc, char **argv) {
     copy_gbytes =
         2.0 * (double)f.n * sizeof(float) / 1e9 / median_seconds((struct job){run_copy, &f});
     free_flat(&f);
-    double peak = peak_gflops();
     if (!table && wanted("peak", ""))
         printf("{\"bench\":\"kernels\",\"op\":\"peak\",\"threads\":%d,\"isa\":\"%s\","
                "\"gflops\":%.1f,\"gflops_bf16\":%.1f}\n",
-               threads, k->isa(ctx), peak, peak * bf16_times());
+               threads, k->isa(ctx), peak_gflops(KERNEL_FLOAT), peak_gflops(KERNEL_BF16));
     bench_step(64);
     bench_other();
     k->close(ctx);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of nothing but fused multiply-adds: the most that a core can do with each instruction set.
-// Each makes 2 * chains * lanes * rounds floating-point operations.
+// Loops of nothing but multiply-adds: the most that a core can do with each instruction set.
 #ifndef BENCHMARKS_MACHINE_PEAK_H
 #define BENCHMARKS_MACHINE_PEAK_H
 
+#include <stddef.h>
+#include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -26,6 +27,42 @@ __attribute__((target("avx512f"))) static float spin_avx512(int rounds) {
     for (int i = 1; i < chains; i++)
         acc[0] = _mm512_add_ps(acc[0], acc[i]);
     return _mm512_reduce_add_ps(acc[0]);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) static float spin_avx512_bf16(int rounds) {
+    __m512 acc[chains];
+    __m512bh x = (__m512bh)_mm512_set1_epi16(0x3f7f), y = (__m512bh)_mm512_set1_epi16(0x3a83);
+#pragma GCC unroll 16
+    for (int i = 0; i < chains; i++)
+        acc[i] = _mm512_set1_ps((float)i);
+    for (int r = 0; r < rounds; r++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < chains; i++)
+            acc[i] = _mm512_dpbf16_ps(acc[i], x, y);
+    }
+#pragma GCC unroll 16
+    for (int i = 1; i < chains; i++)
+        acc[0] = _mm512_add_ps(acc[0], acc[i]);
+    return _mm512_reduce_add_ps(acc[0]);
+}
+
+// Four registers of sums, all of zeros. The process may use tiles: the kernels have asked for them.
+__attribute__((target("amx-tile,amx-bf16"))) static float spin_amx(int rounds) {
+    static const unsigned char whole[64] = {1,         [16] = 64, [18] = 64, [20] = 64, [22] = 64,
+                                            [24] = 64, [26] = 64, [28] = 64, [30] = 64, [48] = 16,
+                                            16,        16,        16,        16,        16,
+                                            16,        16};
+    _tile_loadconfig(whole);
+    _tile_zero(4);
+    _tile_zero(6);
+    for (int r = 0; r < rounds; r++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 6);
+        _tile_dpbf16ps(2, 4, 6);
+        _tile_dpbf16ps(3, 4, 6);
+    }
+    _tile_release();
+    return 0;
 }
 
 __attribute__((target("avx2,fma"))) static float spin_avx2(int rounds) {
@@ -62,6 +99,31 @@ static float spin_base(int rounds) {
     for (int i = 1; i < chains; i++)
         acc[0] += acc[i];
     return acc[0][0];
+}
+
+// By the names that kernels give to instruction sets; operations of a round, in float and bfloat16.
+struct peak_loop {
+    float (*spin)(int rounds);
+    double operations;
+};
+static const struct peak {
+    const char *isa;
+    struct peak_loop of_float, of_bf16;
+} peaks[] = {
+#if defined(__x86_64__)
+    {"avx512-amx", {spin_avx512, 2 * chains * 16}, {spin_amx, 4 * 2 * 16 * 16 * 32}},
+    {"avx512-bf16", {spin_avx512, 2 * chains * 16}, {spin_avx512_bf16, 4 * chains * 16}},
+    {"avx512", {spin_avx512, 2 * chains * 16}, {spin_avx512, 2 * chains * 16}},
+    {"avx2", {spin_avx2, 2 * chains * 8}, {spin_avx2, 2 * chains * 8}},
+#endif
+    {"base", {spin_base, 2 * chains * 4}, {spin_base, 2 * chains * 4}},
+};
+
+static const struct peak *peak_of(const char *isa) {
+    size_t i = 0;
+    while (i + 1 < sizeof peaks / sizeof *peaks && strcmp(peaks[i].isa, isa) != 0)
+        i++;
+    return &peaks[i];
 }
 
 #endif

@@ -55,7 +55,7 @@ size_t cpu_attention_workspace(const struct kernel_ctx *ctx, const struct attent
 static void multiply_rows(const struct cpu_isa *isa, int m, int n, int k, const float *a,
                           ptrdiff_t lda, const float *panels, float *c, ptrdiff_t ldc,
                           float alpha) {
-    int mr = isa->tile_rows, nr = isa->tile_cols;
+    int mr = isa->type[KERNEL_FLOAT].tile_rows, nr = isa->tile_cols;
     const float *rows[tile_rows_max];
     float *out[tile_rows_max];
     for (int j = 0; j < n; j += nr) {
@@ -76,7 +76,7 @@ static void multiply_rows(const struct cpu_isa *isa, int m, int n, int k, const 
 static void multiply_cols(const struct cpu_isa *isa, int m, int n, int k, const float *a,
                           ptrdiff_t lda, const float *b, ptrdiff_t ldb, float *c, ptrdiff_t ldc,
                           float beta) {
-    int mr = isa->tile_rows, nr = isa->tile_cols;
+    int mr = isa->type[KERNEL_FLOAT].tile_rows, nr = isa->tile_cols;
     int32_t a_at[queries_max];
     float *out[tile_rows_max];
     for (int p = 0; p < k; p++)

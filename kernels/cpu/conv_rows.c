@@ -156,7 +156,7 @@ static void locate_rows(const struct rows_job *job, const struct pixel_class *k,
 // One panel of channels for the rows of a tile, which read at a and write to c.
 static void do_panel(const struct rows_job *job, const struct pixel_class *k, int panel,
                      const float *const *a, struct tile_out out) {
-    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols, segs = k->y->taps;
+    int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols, segs = k->y->taps;
     size_t slot = (size_t)job->src_c * nr;
     struct rows_tile t = {.k = k->x->taps * job->src_c, .b_seg = job->s->kw * slot, .out = out};
     const float *b =
@@ -179,7 +179,7 @@ static void do_panel(const struct rows_job *job, const struct pixel_class *k, in
 // One tile: up to tile_rows positions of a class, for panels [begin, end) of channels.
 static void do_tile(const struct rows_job *job, const struct pixel_class *k, int64_t row0,
                     int begin, int end) {
-    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
+    int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols;
     int rows = (int)clamp64(k->rows - row0, 0, mr);
     const float *base[tile_rows_max], *a[conv_taps_max * tile_rows_max];
     float *c[tile_rows_max];
@@ -217,7 +217,7 @@ static int group_of(const struct rows_job *job, const struct pixel_class *k) {
 // Tiles in order of class, group of panels, row; each worker takes an equal part of the total cost.
 static void multiply(void *arg, int worker, int workers) {
     const struct rows_job *job = arg;
-    int classes = job->y.groups * job->x.groups, mr = job->ctx->isa->tile_rows;
+    int classes = job->y.groups * job->x.groups, mr = job->type->tile_rows;
     int64_t panels = div_up(job->dst_c, job->ctx->isa->tile_cols), total = 0, at = 0;
     for (int i = 0; i < classes; i++) {
         struct pixel_class k = class_at(job, i);

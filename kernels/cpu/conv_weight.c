@@ -137,7 +137,7 @@ static struct tap_pixels tap_at(const struct weight_job *job, int tap) {
 
 // Tiles of one tap: o (fast), cut inside the panels of dy, and panels of c.
 static int64_t o_tiles_of(const struct weight_job *job) {
-    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols, o = job->s->o;
+    int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols, o = job->s->o;
     return o / nr * div_up(nr, mr) + div_up(o % nr, mr);
 }
 
@@ -215,7 +215,7 @@ struct tap_work {
 static void do_tile(const struct weight_job *job, const struct tap_pixels *t, const struct piece *p,
                     int64_t o_tile, int col, const float *x) {
     const struct conv2d_shape *s = job->s;
-    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
+    int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols;
     int per_panel = (int)div_up(nr, mr), panel = (int)(o_tile / per_panel);
     int wide = s->o - panel * nr < nr ? s->o - panel * nr : nr;
     struct share o = share_of(wide, (int)(o_tile % per_panel), (int)div_up(wide, mr));
@@ -321,7 +321,7 @@ static void multiply_narrow(void *arg, int worker, int workers) {
     const struct weight_job *job = arg;
     const struct conv2d_shape *s = job->s;
     // Tiles have nearly equal numbers of rows: 21 = 11 + 10, not 12 + 9.
-    int width = s->kw * s->c, per_ky = (int)div_up(width, job->ctx->isa->tile_rows);
+    int width = s->kw * s->c, per_ky = (int)div_up(width, job->type->tile_rows);
     int panels = (int)div_up(s->o, job->ctx->isa->tile_cols);
     struct share mine = share_of((int64_t)s->kh * per_ky * panels, worker, workers);
     struct pixels p;

@@ -22,6 +22,7 @@ static const struct isa_choice {
     int (*usable)(void); // besides the instruction set
 } choices[] = {
 #if defined(__x86_64__)
+    {"avx512-amx", &isa_avx512, &type_amx, type_amx_usable},
     {"avx512-bf16", &isa_avx512, &type_avx512_bf16, type_avx512_bf16_usable},
     {"avx512", &isa_avx512, NULL, always},
     {"avx2", &isa_avx2, NULL, always},

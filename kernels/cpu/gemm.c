@@ -117,7 +117,7 @@ struct a_block {
 static void multiply_panel(const struct gemm_job *job, const struct a_block *block, int64_t panel,
                            const float *b) {
     const struct gemm_args *g = job->g;
-    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols, col = (int)panel * nr;
+    int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols, col = (int)panel * nr;
     int first = block->p0 == 0, last = block->p0 + block->depth == g->k;
     const float *a[tile_rows_max];
     float *c[tile_rows_max];
@@ -141,7 +141,7 @@ static void multiply_panel(const struct gemm_job *job, const struct a_block *blo
 static void multiply(void *arg, int worker, int workers) {
     const struct gemm_job *job = arg;
     const struct gemm_args *g = job->g;
-    int nr = job->ctx->isa->tile_cols, mr = job->ctx->isa->tile_rows;
+    int nr = job->ctx->isa->tile_cols, mr = job->type->tile_rows;
     int col_parts = job->col_parts, row_parts = workers / col_parts;
     struct share tiles = share_of(div_up(g->m, mr), worker / col_parts, row_parts);
     struct share panels = share_of(div_up(g->n, nr), worker % col_parts, col_parts);
@@ -216,7 +216,7 @@ void cpu_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
         ctx_parallel(ctx, multiply_flat, &job);
         return;
     }
-    job.col_parts = best_col_parts(ctx->workers, div_up(g->m, ctx->isa->tile_rows),
+    job.col_parts = best_col_parts(ctx->workers, div_up(g->m, job.type->tile_rows),
                                    div_up(g->n, ctx->isa->tile_cols));
     ctx_parallel(ctx, pack_panels, &job);
     ctx_parallel(ctx, multiply, &job);

@@ -11,7 +11,7 @@
 #include "kernels/kernels.h"
 
 enum {
-    tile_rows_max = 12, // of any instruction set
+    tile_rows_max = 32, // of any type
     tile_cols_max = 32,
 };
 
@@ -110,7 +110,8 @@ struct sgd_step {
 
 // How products of one enum kernel_type are made.
 struct cpu_type {
-    int pair; // numbers in a word: 1 or 2
+    int pair;      // numbers in a word: 1 or 2
+    int tile_rows; // of both tiles
     void (*rows)(const struct rows_tile *t);
     void (*cols)(const struct cols_tile *t);
     // n numbers that follow each other in the sum -> words, the last one filled up with zero; and
@@ -121,7 +122,7 @@ struct cpu_type {
 
 struct cpu_isa {
     const char *name;
-    int tile_rows, tile_cols;
+    int tile_cols;
     int (*usable)(void); // by this processor and system
     struct cpu_type type[KERNEL_TYPES];
     // A packed panel, dst[k][j] for j < tile_cols, zero where j >= cols, from
@@ -168,8 +169,12 @@ struct cpu_isa {
 };
 
 extern const struct cpu_isa isa_base, isa_avx2, isa_avx512;
-// Takes the place of isa_avx512's where the processor multiplies pairs of bfloat16 itself.
-extern const struct cpu_type type_avx512_bf16;
+// Take the place of isa_avx512's where the processor multiplies pairs of bfloat16 itself, as
+// vectors or as tiles. Both have the same panels.
+extern const struct cpu_type type_avx512_bf16, type_amx;
 int type_avx512_bf16_usable(void);
+void avx512_bf16_convert(size_t n, const float *x, float *words);
+void avx512_bf16_convert_panel(int k, const float *panel, float *words);
+int type_amx_usable(void);
 
 #endif

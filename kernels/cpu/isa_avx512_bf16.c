@@ -38,7 +38,7 @@ INLINE __m256i to_bf16(__m512 x) {
     return (__m256i)_mm512_cvtneps_pbh(x);
 }
 
-static void convert(size_t n, const float *x, float *words) {
+void avx512_bf16_convert(size_t n, const float *x, float *words) {
     unsigned char *out = (unsigned char *)words;
     for (; n >= VL; n -= VL, x += VL, out += 2 * VL)
         _mm256_storeu_si256((__m256i *)(void *)out, to_bf16(V_LOAD(x)));
@@ -50,7 +50,7 @@ static void convert(size_t n, const float *x, float *words) {
 }
 
 // Rows 2p and 2p + 1 of the panel become row p of pairs.
-static void convert_panel(int k, const float *panel, float *words) {
+void avx512_bf16_convert_panel(int k, const float *panel, float *words) {
     for (int p = 0; p < k; p += 2, panel += 2 * NR, words += NR)
         for (int j = 0; j < NR; j += VL) {
             __m512i low = _mm512_cvtepu16_epi32(to_bf16(V_LOAD(panel + j)));
@@ -66,5 +66,6 @@ int type_avx512_bf16_usable(void) {
     return __builtin_cpu_supports("avx512bf16") && isa_avx512.usable();
 }
 
-const struct cpu_type type_avx512_bf16 = {2, micro_rows, micro_cols, convert, convert_panel};
+const struct cpu_type type_avx512_bf16 = {
+    2, MR, micro_rows, micro_cols, avx512_bf16_convert, avx512_bf16_convert_panel};
 #endif

@@ -187,11 +187,10 @@ static void token_softmax_grad(int n, float scale, float lse, float dot, float *
 #define ISA_TABLE(table, label, probe)                                                             \
     const struct cpu_isa table = {                                                                 \
         .name = label,                                                                             \
-        .tile_rows = MR,                                                                           \
         .tile_cols = NR,                                                                           \
         .usable = probe,                                                                           \
-        .type[KERNEL_FLOAT] = {1, micro_rows, micro_cols, NULL, NULL},                             \
-        .type[KERNEL_BF16] = {1, micro_rows, micro_cols, micro_round, micro_round_panel},          \
+        .type[KERNEL_FLOAT] = {1, MR, micro_rows, micro_cols, NULL, NULL},                         \
+        .type[KERNEL_BF16] = {1, MR, micro_rows, micro_cols, micro_round, micro_round_panel},      \
         .pack_transposed = micro_pack_transposed,                                                  \
         .pack_copied = micro_pack_copied,                                                          \
         .winograd_in = winograd_to_points,                                                         \

@@ -132,7 +132,7 @@ static struct winograd_rows read_tiles(const struct tiles_job *job, int64_t begi
 // planes[tile][in_row] x filters[src.c][dst_c] -> products[tile][out_row], of one plane
 static void multiply_plane(const struct tiles_job *job, int plane, int rows, struct share panels,
                            const float *in, float *out) {
-    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
+    int mr = job->ctx->type[KERNEL_FLOAT].tile_rows, nr = job->ctx->isa->tile_cols;
     const float *a[tile_rows_max], *filters = job->filters + (size_t)plane * job->filter_plane;
     float *c[tile_rows_max];
     struct rows_tile t = {.a = a, .segs = 1, .k = job->src.c};

@@ -114,7 +114,7 @@ static void read_tiles(void *arg, int worker, int workers) {
 // x_points, dy_points -> sums[plane][o][c]
 static void add_products(void *arg, int worker, int workers) {
     const struct sums_job *job = arg;
-    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
+    int mr = job->ctx->type[KERNEL_FLOAT].tile_rows, nr = job->ctx->isa->tile_cols;
     int c = job->s->c, o = job->s->o, sum_row = (int)round_up((size_t)c, spare_floats);
     int64_t o_tiles = div_up(o, mr), panels = div_up(c, nr);
     struct share mine = share_of(winograd_planes * panels * o_tiles, worker, workers);

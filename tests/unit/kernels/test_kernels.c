@@ -69,8 +69,8 @@ static void reserve(struct kernel_ctx *ctx, size_t bytes) {
 
 static struct kernel_ctx *plain;
 
-enum { ISAS = 4 };
-static const char *const isa_names[ISAS] = {"avx512-bf16", "avx512", "avx2", "base"};
+enum { ISAS = 5 };
+static const char *const isa_names[ISAS] = {"avx512-amx", "avx512-bf16", "avx512", "avx2", "base"};
 static struct fast {
     const char *isa;
     struct kernel_ctx *ctx;

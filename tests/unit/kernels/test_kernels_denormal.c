@@ -75,7 +75,7 @@ static void decays(int kind, const char *name) {
 }
 
 int main(void) {
-    static const char *const isas[] = {"avx512-bf16", "avx512", "avx2", "base"};
+    static const char *const isas[] = {"avx512-amx", "avx512-bf16", "avx512", "avx2", "base"};
     ok(small() > 0, "the caller's arithmetic has denormal numbers");
     for (int i = 0; i < 4; i++)
         for (int threads = 1; threads <= 3; threads += 2)
