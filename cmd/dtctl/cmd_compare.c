@@ -61,7 +61,7 @@ static int find_runs(struct comparison *c, const struct cli_rest *rest, struct r
     for (size_t i = 0; i < rest->count; i++) {
         struct run r;
         struct err why = {0};
-        if (input_from_run_named(s, rest->args[i], false, &r, &why) < 0) {
+        if (input_from_run_named(s, rest->args[i], &r, &why) < 0) {
             const char *id = unreadable(s, rest->args[i], &why);
             if (!id) {
                 *e = why;
@@ -179,7 +179,8 @@ const struct command cmd_compare = {
              .args = "[RUN RUN…]",
              .text = "Shows the settings in which runs differ, then their figures and metrics: the "
                      "last, the smallest and the largest value, and where each came. By default "
-                     "the last two runs that have finished. All of it comes from the files on this "
+                     "the last two runs that have finished. RUN may also be a task, whose newest "
+                     "run is meant, however it ended. All of it comes from the files on this "
                      "side, also of a run that is not over. Values of environment variables are "
                      "compared by digest. An asterisk marks the best value, where the better end "
                      "is known: of the native trainer's metrics.",

@@ -103,8 +103,11 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     struct run r;
     if (f->live && f->s3)
         return err_set(e, ERR_USAGE, "path takes --live or --s3, not both");
-    if (input_from_run_named(s, rest->count ? rest->args[0] : "", false, &r, e) < 0)
+    const char *text = rest->count ? rest->args[0] : "";
+    if (input_from_run_named(s, text, &r, e) < 0)
         return -1;
+    if (run_is_over(&r) && !str_eq(r.state, "finished") && !str_eq(text, r.id))
+        screen_note(s->screen, "run '%s' is '%s', not finished", r.id, r.state);
     bool owner = results_owner_is_here(s->arena, &r), elsewhere = is_elsewhere(&r);
     bool here = owner && !elsewhere;
     show(s, &r, here);
@@ -134,12 +137,12 @@ const struct command cmd_path = {
     .verb = {.name = "path",
              .summary = "print the folder with a run's results",
              .args = "[RUN]",
-             .text = "Prints the absolute path of the folder with the results of a run, by default "
-                     "the newest. RUN may also be a task, whose newest run that has not failed is "
-                     "meant, or "
-                     "TASK@RUN. Below that "
-                     "folder are output files, model/ and state/. When the results are not here, "
-                     "path prints only an error that says what to do. It asks no node.",
+             .text =
+                 "Prints the absolute path of the folder with the results of a run, by default "
+                 "the newest. RUN may also be TASK@RUN, or a task, whose newest run is meant; a "
+                 "line on standard error says how it ended when it has not finished. Below "
+                 "that folder are output files, model/ and state/. When the results are not here, "
+                 "path prints only an error that says what to do. It asks no node.",
              .examples = "cd \"$(dtctl path train)\"   # the newest run of task train\n"
                          "cp \"$(dtctl path)/model/model.safetensors\" .   # the newest run\n"},
     .rows = &TABLE,

@@ -134,7 +134,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     for (size_t i = 0; i < rest->count || i == 0; i++) {
         const char *text = rest->count ? rest->args[i] : "";
         struct run r;
-        if (input_from_run_named(s, text, true, &r, e) < 0 ||
+        if (input_from_run_named(s, text, &r, e) < 0 ||
             compare_add_run(runs, &count, &r, text, e) < 0)
             return -1;
     }

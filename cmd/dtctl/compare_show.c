@@ -151,6 +151,9 @@ static void show_runs(const struct comparison *c, const char *const *heads) {
         if (r->active)
             screen_out(out, "     not over, as far as this side knows (try: dtctl logs -f %s)\n",
                        r->run.id);
+        else if (!str_eq(r->run.state, "finished"))
+            screen_out(out, "     it is '%s', not finished\n",
+                       str_printable(c->context->arena, r->run.state, strlen(r->run.state)));
     }
     for (size_t i = 0; i < c->left_count; i++)
         screen_out(

@@ -85,6 +85,12 @@ state\|finished\|[a-z]+, not over' 'its state says so'
 dtctl stop "$active" >stop.log 2>&1
 wait $follower
 
+run dtctl compare small active
+is "$status:$err" 0: 'a task whose only run was stopped is compared'
+like "$out" "
+2    $active +[^ ]*
+ +it is 'stopped', not finished" '  and its run and its end are named'
+
 # ---- damaged files
 train broken --nproc-per-node 1 -- sh work.sh 2
 broken=$(basename $runs/broken-*)

@@ -18,7 +18,13 @@ runs=$(dtctl ps --all --json | grep -o '"run":"[^"]*"' | cut -d'"' -f4 | sort)
 first=$(grep ^task- <<<"$runs" | head -1)
 failed=$(grep ^task- <<<"$runs" | tail -1)
 
-is "$(cat "$(dtctl path task)/word")" two 'a task stands for its newest run that has not failed'
+run dtctl path task
+is "$status:$out" "0:$(dtctl path "$failed")" 'a task stands for its newest run, however it ended'
+is "$err" "run '$failed' is 'failed', not finished" '  and the run and its end are named'
+run dtctl path --json task
+like "$out" "\"run\":\"$failed\".*\"state\":\"failed\"" '  --json has both'
+run dtctl path "$failed"
+is "$err" '' 'a run that is named by itself is not named again'
 is "$(cat "$(dtctl path "$first")/word")" one 'a run is found by its name'
 is "$(cat "$(dtctl path "task@$first")/word")" one 'a run is found by its task and name'
 is "$(cat "$(dtctl path other)/word")" other 'a results folder of its own is found'
@@ -56,4 +62,7 @@ like "$status $err" "^1 .*not here \(try: dtctl fetch $long\)" 'results on the n
 dtctl fetch "$long" >fetch.log 2>&1
 run dtctl path "$long"
 is "$status:$out" "0:$PWD/.dtctl/default/runs/$long/output" 'after fetch the path is printed'
+run dtctl path long
+is "$status:$out" "0:$PWD/.dtctl/default/runs/$long/output" 'the path of its task is the same'
+like "$err" "run '$long' is 'stopped', not finished" '  the end of its only run is named'
 done_testing

@@ -115,7 +115,7 @@ static int find(const struct context *s, const char *source, struct reference *r
     return 0;
 }
 
-int input_from_run_named(const struct context *s, const char *text, bool any_state, struct run *out,
+int input_from_run_named(const struct context *s, const char *text, struct run *out,
                          struct err *e) {
     const char *at = strchr(text, '@'), *id = NULL;
     struct reference ref = {.task = at ? arena_strndup(s->arena, text, (size_t)(at - text)) : text,
@@ -130,7 +130,7 @@ int input_from_run_named(const struct context *s, const char *text, bool any_sta
         return run_load(&s->cluster, text, out, e);
     int found = *text ? task_find(&s->cluster, text, NULL, out, e) : 0;
     if (found)
-        return found < 0 ? -1 : any_state ? 0 : find_newest(s, &ref, out, e);
+        return found < 0 ? -1 : 0;
     return cluster_find_run(&s->cluster, text, &id, e) < 0 ? -1 : run_load(&s->cluster, id, out, e);
 }
 
