@@ -135,9 +135,10 @@ const struct command cmd_import = {
              .args = "sbatch|sagemaker|pcluster|sky FILE",
              .words = WORDS,
              .text = "Prints a dtctl.toml with the settings that FILE has equivalents for, each "
-                     "with the line and the field that it comes from. Fields without an equivalent "
-                     "go to standard error with their lines and what to do instead. Nothing of "
-                     "FILE is run. sbatch: a batch script of Slurm. sagemaker: the JSON of a "
+                     "with the line and the field that it comes from. Fields and lines "
+                     "without an equivalent go to standard error and to the comment at the head, "
+                     "with what to do instead. Nothing of FILE is run. sbatch: a batch script of "
+                     "Slurm. sagemaker: the JSON of a "
                      "CreateTrainingJob request, or of aws sagemaker describe-training-job. "
                      "pcluster: config.yaml of AWS ParallelCluster 3. sky: a task of SkyPilot.",
              .examples = "dtctl import sbatch train.sbatch   # look\n"

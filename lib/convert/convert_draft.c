@@ -42,6 +42,14 @@ void convert_draft_note(struct convert_draft *d, struct convert_from from, const
                               str_printable(d->arena, text, strlen(text))};
 }
 
+void convert_draft_needless(struct convert_draft *d, struct convert_from from) {
+    if (d->needless_count >= CONVERT_NOTES_MAX)
+        return;
+    array_grow_in(d->arena, d->needless, &d->needless_room, d->needless_count + 1);
+    from.name = str_printable(d->arena, from.name, strlen(from.name));
+    d->needless[d->needless_count++] = from;
+}
+
 const char *convert_draft_last_note(const struct convert_draft *d) {
     if (d->notes_left)
         return "there are too many remarks to name the reason";
@@ -267,6 +275,7 @@ bool convert_draft_has(const struct convert_draft *d, const char *key) {
 
 // ---- writing ------------------------------------------------------------------------------------
 
+// "# line 3: --nodes=2"
 static void put_comment(struct strbuf *out, const struct convert_from *from) {
     size_t len = strlen(from->name), shown = 0;
     while (shown < len) {
@@ -278,7 +287,25 @@ static void put_comment(struct strbuf *out, const struct convert_from *from) {
     strbuf_adds(out, "# ");
     if (from->line)
         strbuf_addf(out, "line %d: ", from->line);
-    strbuf_addf(out, "%.*s%s\n", (int)shown, from->name, shown < len ? "…" : "");
+    strbuf_addf(out, "%.*s%s", (int)shown, from->name, shown < len ? "…" : "");
+}
+
+// The fields and lines of the file that are no settings, as comments.
+static void put_notes(struct strbuf *out, const struct convert_draft *d) {
+    if (d->note_count)
+        strbuf_adds(out, "#\n# Without an equivalent, or with a remark:\n");
+    for (size_t i = 0; i < d->note_count; i++) {
+        put_comment(out, &d->notes[i].from);
+        strbuf_addf(out, ": %s\n", d->notes[i].text);
+    }
+    if (d->notes_left)
+        strbuf_addf(out, "# %zu more fields have no equivalent\n", d->notes_left);
+    if (d->needless_count)
+        strbuf_adds(out, "#\n# Not needed here:\n");
+    for (size_t i = 0; i < d->needless_count; i++) {
+        put_comment(out, &d->needless[i]);
+        strbuf_adds(out, "\n");
+    }
 }
 
 static void put_table(struct strbuf *out, const struct convert_draft *d, const char *table) {
@@ -286,6 +313,7 @@ static void put_table(struct strbuf *out, const struct convert_draft *d, const c
     for (size_t i = 0; i < d->entry_count; i++)
         if (strcmp(d->entries[i].table, table) == 0) {
             put_comment(out, &d->entries[i].from);
+            strbuf_adds(out, "\n");
             put_entry(out, &d->entries[i]);
         }
 }
@@ -302,9 +330,9 @@ int convert_draft_write(const struct convert_draft *d, struct strbuf *out, struc
     const char *name = str_printable(d->arena, d->file, strlen(d->file));
     strbuf_addf(&text,
                 "# Made by `dtctl import %s` from %s.\n"
-                "# The comment above a setting says which field it comes from. `dtctl import`\n"
-                "# prints the fields that have no equivalent.\n",
+                "# The comment above a setting says which field it comes from.\n",
                 d->tool, name);
+    put_notes(&text, d);
     for (size_t rank = 0; rank <= sizeof ORDER / sizeof ORDER[0]; rank++)
         for (size_t i = 0; i < d->entry_count; i++)
             if (order_of(d->entries[i].table) == rank && is_first(d, i))

@@ -53,7 +53,9 @@ struct convert_draft {
     size_t entry_count, entry_room;
     struct convert_note *notes;
     size_t note_count, note_room;
-    size_t notes_left; // above CONVERT_NOTES_MAX
+    size_t notes_left;             // above CONVERT_NOTES_MAX
+    struct convert_from *needless; // fields that need nothing here, CONVERT_NOTES_MAX at most
+    size_t needless_count, needless_room;
 };
 
 // A single value in the syntax of a flag: "2", "8h", "true". A later value replaces an earlier one.
@@ -74,10 +76,13 @@ bool convert_draft_has(const struct convert_draft *d, const char *key);
 void convert_draft_note(struct convert_draft *d, struct convert_from from, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+// Names a field that needs nothing here: the configuration lists it, without a remark.
+void convert_draft_needless(struct convert_draft *d, struct convert_from from);
+
 // The text of the newest note; "" without one.
 const char *convert_draft_last_note(const struct convert_draft *d);
 
-// Appends the configuration.
+// Appends the configuration. Its head has the notes and the needless fields as comments.
 int convert_draft_write(const struct convert_draft *d, struct strbuf *out, struct err *e);
 
 #endif

@@ -87,8 +87,10 @@ static enum convert_next take_own(struct convert_walk *w, const struct json *v) 
         [JSON_NULL] = "nothing"};
     unsigned types = w->field->types ? w->field->types : CONVERT_SINGLE;
     size_t first = 0;
-    if (v->type == JSON_NULL)
+    if (v->type == JSON_NULL) {
+        convert_draft_needless(w->draft, w->from);
         return CONVERT_DONE;
+    }
     if (types & 1U << v->type)
         return w->field->take(w, v);
     while (!(types >> first & 1U))
@@ -104,6 +106,8 @@ static void take_plain(struct convert_walk *w, const struct json *v) {
     const char *text = convert_field_text(w->draft->arena, v);
     if (!f->key && !is_empty(v))
         convert_draft_note(w->draft, w->from, "%s", f->text);
+    else if (!f->key || !*f->key || v->type == JSON_NULL)
+        convert_draft_needless(w->draft, w->from);
     if (!f->key || !*f->key || v->type == JSON_NULL)
         return;
     if (text)
@@ -143,6 +147,8 @@ static void walk(struct convert_walk *w, const char *path, const struct json *v,
     else if (!is_empty(v))
         convert_draft_note(w->draft, w->from, "%s",
                            advice ? advice : "left out: dtctl does not know this field");
+    else
+        convert_draft_needless(w->draft, w->from);
 }
 
 void convert_field_tree(struct convert_walk *w, const struct json *root) {

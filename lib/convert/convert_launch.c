@@ -126,6 +126,8 @@ static enum convert_next take_export(struct convert_walk *w, const struct json *
     if (len)
         convert_draft_pair(w->draft, w->from, "env", arena_strndup(w->draft->arena, v->str, len),
                            v->str + len + 1);
+    else
+        convert_draft_note(w->draft, w->from, "it has no value here; set it in [env]");
     return CONVERT_DONE;
 }
 

@@ -122,6 +122,8 @@ static enum convert_next take_subnet(struct convert_walk *w, const struct json *
 static enum convert_next take_idle(struct convert_walk *w, const struct json *v) {
     if (v->integer != 0)
         convert_field_set(w, "lease.idle", arena_printf(w->draft->arena, "%sm", text_of(w, v)));
+    else
+        convert_draft_needless(w->draft, w->from);
     return CONVERT_DONE;
 }
 
@@ -152,6 +154,8 @@ static enum convert_next take_profile(struct convert_walk *w, const struct json 
 static enum convert_next take_s3(struct convert_walk *w, const struct json *v) {
     const char *bucket = json_get_str(v, "BucketName", ""), *key = json_get_str(v, "KeyName", "");
     size_t len = strcspn(key, "*");
+    static const char *const known[] = {"BucketName", "KeyName", "EnableWriteAccess", NULL};
+    convert_field_others(w, v, known);
     if (!*bucket || strcmp(bucket, "*") == 0 || convert_draft_has(w->draft, "aws.s3"))
         convert_draft_note(w->draft, w->from, "left out: aws.s3 is one folder of one bucket");
     else

@@ -53,6 +53,8 @@ static enum convert_next take_volume(struct convert_walk *w, const struct json *
 static enum convert_next take_idle(struct convert_walk *w, const struct json *v) {
     if (v->integer != 0)
         convert_field_seconds(w, "lease.idle", v->integer);
+    else
+        convert_draft_needless(w->draft, w->from);
     return CONVERT_DONE;
 }
 
@@ -79,6 +81,8 @@ static enum convert_next take_subnets(struct convert_walk *w, const struct json 
 static enum convert_next take_isolation(struct convert_walk *w, const struct json *v) {
     if (v->type == JSON_BOOL && v->boolean)
         convert_field_set(w, "aws.egress", "closed");
+    else
+        convert_draft_needless(w->draft, w->from);
     return CONVERT_DONE;
 }
 
@@ -137,11 +141,14 @@ static void take_sdk(struct convert_walk *w, const char *name, const char *value
                                "the ranks are started as for torchrun");
     } else if (str_ends(name, "_enabled")) {
         job->per_gpu |= is_true(value);
+        convert_draft_needless(w->draft, w->from);
     } else {
         size_t i = 0, count = sizeof words / sizeof words[0];
         while (i < count && strcmp(words[i].name, name) != 0)
             i++;
-        if (i == count || words[i].advice)
+        if (i < count && !words[i].advice)
+            convert_draft_needless(w->draft, w->from);
+        else
             convert_draft_note(w->draft, w->from, "%s",
                                i == count ? "left out: it is for SageMaker's own container"
                                           : words[i].advice);
@@ -287,6 +294,9 @@ static enum convert_next take_channel(struct convert_walk *w, const struct json 
     if (seed && strcmp(way, "ShardedByS3Key") == 0)
         convert_draft_input(d, w->from, name, "order",
                             arena_printf(d->arena, "shuffle:%s", text_of(w, seed)));
+    else if (seed)
+        convert_draft_note(d, (struct convert_from){seed->line, "ShuffleConfig.Seed"},
+                           "left out: only ShardedByS3Key deals files; shuffle in the program");
     note_mode(w, arena_printf(d->arena, "channel '%s': ", name), mode);
     if (!str_eq(json_get_str(v, "CompressionType", "None"), "None"))
         convert_draft_note(d, w->from, "channel '%s' is compressed; unpack it in the program",
@@ -297,6 +307,8 @@ static enum convert_next take_channel(struct convert_walk *w, const struct json 
 }
 
 static enum convert_next take_mode(struct convert_walk *w, const struct json *v) {
+    if (str_eq(text_of(w, v), "File"))
+        convert_draft_needless(w->draft, w->from);
     note_mode(w, "", text_of(w, v));
     return CONVERT_DONE;
 }
@@ -320,6 +332,8 @@ static enum convert_next take_state_path(struct convert_walk *w, const struct js
     if (*text_of(w, v) && strcmp(text_of(w, v), OPT_ML_STATE) != 0)
         convert_draft_note(w->draft, w->from,
                            "the folder of checkpoints is " OPT_ML_STATE " or $DTCTL_STATE_DIR");
+    else
+        convert_draft_needless(w->draft, w->from);
     return CONVERT_DONE;
 }
 

@@ -99,7 +99,9 @@ static enum convert_next take_time(struct convert_walk *w, const struct json *v)
     int64_t seconds;
     if (duration_of(v->str, &seconds))
         convert_field_seconds(w, "task.max_time", seconds);
-    else if (strcasecmp(v->str, "infinite") != 0 && strcasecmp(v->str, "unlimited") != 0)
+    else if (strcasecmp(v->str, "infinite") == 0 || strcasecmp(v->str, "unlimited") == 0)
+        convert_draft_needless(w->draft, w->from);
+    else
         convert_draft_note(w->draft, w->from, "left out: the time cannot be read");
     return CONVERT_DONE;
 }
@@ -137,6 +139,8 @@ static enum convert_next take_export(struct convert_walk *w, const struct json *
                  strcasecmp(items[i], "NONE") != 0 && strcasecmp(items[i], "NIL") != 0)
             convert_draft_note(w->draft, w->from, "'%s' has no value here; set it in [env]",
                                items[i]);
+        else
+            convert_draft_needless(w->draft, (struct convert_from){w->from.line, items[i]});
     }
     return CONVERT_DONE;
 }
@@ -146,6 +150,12 @@ static enum convert_next take_signal(struct convert_walk *w, const struct json *
     struct arena *a = w->draft->arena;
     const char *colon = strchr(v->str, ':'), *name = colon ? colon + 1 : v->str;
     const char *at = strchr(name, '@');
+    if (colon && memchr(v->str, 'B', (size_t)(colon - v->str)))
+        convert_draft_note(w->draft, w->from,
+                           "left out: 'B:', the signal for the shell of the script alone; every "
+                           "rank gets the signal, so the program has to handle it");
+    if (colon && memchr(v->str, 'R', (size_t)(colon - v->str)))
+        convert_draft_note(w->draft, w->from, "left out: 'R:', since %s", SCHEDULER);
     convert_field_set(w, "train.notice_signal", arena_strndup(a, name, strcspn(name, "@")));
     if (at)
         convert_draft_note(w->draft, w->from,

@@ -10,23 +10,25 @@
 
 enum { SHELL_BYTES_MAX = 64 << 10 };
 
+#define PRINTS "it only prints; the output of a run is that of its ranks"
+
 // ---- lines in front of the program --------------------------------------------------------------
 
 static const struct {
-    const char *word, *remedy; // NULL: nothing is lost
+    const char *word, *remedy;
 } LEFT_OUT[] = {
-    {"echo", NULL},
-    {"printf", NULL},
-    {"date", NULL},
-    {"hostname", NULL},
-    {"pwd", NULL},
-    {"wait", NULL},
-    {"exit", NULL},
-    {"sleep", NULL},
-    {"nvidia-smi", NULL},
-    {"scontrol", NULL},
-    {"sinfo", NULL},
-    {"squeue", NULL},
+    {"echo", PRINTS},
+    {"printf", PRINTS},
+    {"date", PRINTS},
+    {"hostname", PRINTS},
+    {"pwd", PRINTS},
+    {"wait", "a run waits for all of its ranks"},
+    {"exit", "a run ends with its ranks"},
+    {"sleep", "the ranks start when every node is there"},
+    {"nvidia-smi", "dtctl doctor shows the GPUs; put a line that sets them up into setup.run"},
+    {"scontrol", "nodes have no Slurm"},
+    {"sinfo", "nodes have no Slurm"},
+    {"squeue", "nodes have no Slurm"},
     {"module", "put what the module sets into [env], or prepare the nodes in setup.run"},
     {"ml", "put what the module sets into [env], or prepare the nodes in setup.run"},
     {"spack", "put what it sets into [env], or prepare the nodes in setup.run"},
@@ -38,9 +40,8 @@ static bool leave_out(struct convert_script *s, const struct convert_line *l) {
     const char *word = l->count && !*l->rest ? l->words[0].text : ""; // "echo … >file" counts
     for (size_t i = 0; i < sizeof LEFT_OUT / sizeof LEFT_OUT[0]; i++)
         if (strcmp(word, LEFT_OUT[i].word) == 0) {
-            if (LEFT_OUT[i].remedy)
-                convert_draft_note(s->draft, convert_script_at(s, l, l->raw), "left out: %s",
-                                   LEFT_OUT[i].remedy);
+            convert_draft_note(s->draft, convert_script_at(s, l, l->raw), "left out: %s",
+                               LEFT_OUT[i].remedy);
             return true;
         }
     return false;

@@ -166,6 +166,8 @@ static void set_idle(struct convert_walk *w, const char *text) {
 // 10, "10m", true, {idle_minutes: 10, down: true}
 static enum convert_next take_autostop(struct convert_walk *w, const struct json *v) {
     const struct json *minutes = json_get(v, "idle_minutes");
+    static const char *const known[] = {"idle_minutes", "down", NULL};
+    convert_field_others(w, v, known);
     if (v->type == JSON_BOOL && !v->boolean) {
         convert_field_set(w, "lease.idle", "0s");
         return CONVERT_DONE;
@@ -201,11 +203,15 @@ static enum convert_next take_run(struct convert_walk *w, const struct json *v) 
 
 static enum convert_next take_workdir(struct convert_walk *w, const struct json *v) {
     const char *text = v->type == JSON_STR ? v->str : json_get_str(v, "url", "");
+    static const char *const known[] = {"url", NULL};
+    convert_field_others(w, v, known);
     if (strcmp(text, ".") != 0 && *text)
         convert_draft_note(w->draft, w->from,
                            "run dtctl train in %s: the current folder is sent, and the command "
                            "runs in it",
                            text);
+    else
+        convert_draft_needless(w->draft, w->from);
     return CONVERT_DONE;
 }
 
@@ -273,12 +279,19 @@ static enum convert_next take_mounts(struct convert_walk *w, const struct json *
                                "the program finds it at $%s, and not at that path; what it writes "
                                "belongs in $DTCTL_OUTPUT_DIR",
                                env_variable(d->arena, "DTCTL_INPUT_", name));
+        for (const struct json *m = c->type == JSON_OBJECT ? c->child : NULL; m; m = m->next)
+            if (str_is_one_of(m->key, known) && strcmp(m->key, "source") != 0)
+                convert_draft_needless(
+                    d, (struct convert_from){m->line,
+                                             arena_printf(d->arena, "%s.%s", from.name, m->key)});
     }
     return CONVERT_DONE;
 }
 
 static enum convert_next take_recovery(struct convert_walk *w, const struct json *v) {
     const struct json *count = json_get(v, "max_restarts_on_errors");
+    static const char *const known[] = {"max_restarts_on_errors", "strategy", NULL};
+    convert_field_others(w, v, known);
     if (count)
         convert_field_set(w, "train.max_restarts", text_of(w, count));
     convert_draft_note(w->draft, w->from,
@@ -371,7 +384,7 @@ int convert_sky_read(struct convert_draft *d, const char *text, size_t len, stru
                        "line 1: this is no task of SkyPilot: it has none of run, setup, resources");
     convert_field_tree(&w, root);
     set_type(d, &t);
-    if (convert_draft_has(d, "aws.instance_type"))
+    if (convert_draft_has(d, "aws.instance_type") && !convert_draft_has(d, "cluster.provider"))
         convert_draft_set(d, (struct convert_from){0, "resources"}, "cluster.provider", "aws");
     const struct json *run = json_get(root, "run");
     if (!run || run->type == JSON_NULL) {

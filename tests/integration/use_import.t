@@ -23,6 +23,14 @@ has() {
         ok "  $line" grep -qxF -- "$line" dtctl.toml
     done
 }
+# names_all PATTERN FILE: each word that PATTERN finds in the sample is in dtctl.toml
+names_all() {
+    local word missing=
+    while read -r word; do
+        grep -qF -- "$word" dtctl.toml || missing+=" $word"
+    done < <(grep -oP -- "$1" "$samples/$2")
+    is "$missing" '' "$2: every field is a setting or is named"
+}
 # remarks_on LINE NAME TEXT
 remarks_on() {
     like "$remarks" ":$1: [^"$'\n'"]*$2[^"$'\n'"]*: [^"$'\n'"]*$3" "line $1 is remarked on: $2"
@@ -44,12 +52,23 @@ has 'name = "vision"' 'nodes = 2' 'nproc_per_node = 8' 'max_time = "1830m"' 'max
 remarks_on 9 '--partition=gpu-large' 'hosts.list'
 remarks_on 10 '--mem=0' 'memory'
 remarks_on 12 '--mail-type' 'script'
+remarks_on 13 'signal=B:USR1' 'shell of the script alone'
 remarks_on 17 'module load' 'setup.run'
+remarks_on 22 'echo "head node' 'only prints'
 remarks_on 21 'head_node_ip' 'not needed'
 remarks_on 26 'tee train.log' 'dtctl logs'
 remarks_on 34 'report.py' 'tasks.NAME'
 remarks_on 35 'SBATCH --exclusive' 'first command'
 unlike "$remarks" '--output' 'a field that needs nothing is not remarked'
+has '# Not needed here:' '# line 11: --output=logs/%x-%j.out'
+ok 'the head of the file has the remarks' \
+    grep -q '^# line 34: python report.py train.log: left out: a run ends' dtctl.toml
+names_all '^#SBATCH --?\K[a-z-]+' vision.sbatch
+missing=
+for line in {2..14} 17 {19..24} 26 34 35; do # the others are empty, or belong to line 26
+    grep -q "line $line: " dtctl.toml || missing+=" $line"
+done
+is "$missing" '' 'every line of the script is named'
 touch train.py
 dry_run 'command  python3 -u train.py --epochs 90 --name .two words.'
 like "$err" 'nodes    2, 8 processes each' 'the dry run has the nodes and processes'
@@ -79,6 +98,7 @@ is "$status:$(grep -o 'rank [01]' <<<"$out$err" | sort -u | xargs)" '0:rank 0 ra
 
 # ---- SageMaker ----------------------------------------------------------------------------------
 imports sagemaker imagenet.json
+names_all '^ {4,8}"\K[A-Za-z]+(?=": )' imagenet.json
 has 'provider = "aws"' 'instance_type = "g5.12xlarge"' 'nodes = 2' 'root_gb = 340' \
     'fallback = ["spot"]' 'idle = "30m"' 'max_time = "24h"' 'name = "imagenet-2026-11-20"' \
     'command = ["train.py"]' 'nproc_per_node = "gpu"' '[inputs.train]' \
@@ -98,6 +118,7 @@ dry_run 'command  python3 -u train.py --epochs 10 --lr 3e-5 --schedule cosine'
 
 # ---- ParallelCluster ----------------------------------------------------------------------------
 imports pcluster cluster.yaml
+names_all '^[A-Za-z]+(?=:)' cluster.yaml
 has 'provider = "aws"' 'name = "train"' 'nodes = 2' 'region = "us-east-2"' 'ssh_user = "ubuntu"' \
     'instance_type = "g4dn.metal"' 'fallback = ["spot"]' 'spot_max_price = 3.5' 'efa = "auto"' \
     'subnet = "subnet-0bbb0bbb"' 'placement_group = "on"' 'public_address = "none"' \
@@ -116,6 +137,7 @@ dry_run 'command  true'
 
 # ---- SkyPilot -----------------------------------------------------------------------------------
 imports sky task.yaml
+names_all '^ {0,2}\K[a-z_]+(?=:( |$))' task.yaml
 has 'provider = "aws"' 'name = "vit"' 'nodes = 2' 'region = "us-west-2"' 'fallback = ["spot"]' \
     'instance_type = "p4d.24xlarge"' 'root_gb = 500' 'idle = "20m"' 'team = "vision"' \
     'pip install -r requirements.txt' 'nproc_per_node = "gpu"' 'EPOCHS = "30"' 'cd vit' \
