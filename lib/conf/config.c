@@ -21,8 +21,11 @@ void config_open(struct config *c, struct arena *a, const char *program, char *c
     *c = (struct config){0};
     option_set_init(&c->set, a, program, "DTCTL_", env);
     c->set.style = OPTION_STYLE_UNDERSCORES; // as torchrun's users type its flags
-    c->sections = (struct option_sections){
-        .table = "tasks", .whole = TASK_TABLES, .own = TASK_KEYS, .refused = TASK_REFUSED};
+    c->sections = (struct option_sections){.table = "tasks",
+                                           .whole = TASK_TABLES,
+                                           .own = TASK_KEYS,
+                                           .refused = TASK_REFUSED,
+                                           .variable = "DTCTL_TASK_"};
     c->set.sections = &c->sections;
     option_set_add(&c->set, &options_config, c);
     option_set_add(&c->set, &options_metrics, c);
@@ -138,6 +141,7 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
     if (missing < 0 || read_kept(c, e) < 0)
         return -1;
     train_recipe_apply(&c->set);
+    config_check_names(c);
     if (option_set_finish(&c->set, e) < 0)
         return -1;
     take_sagemaker_type(&c->aws);

@@ -227,6 +227,10 @@ struct config_verb {
 int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
                 struct cli_rest *rest, struct err *e);
 
+// Adds a problem for two inputs, hyperparameters or tasks of task.after whose names become the same
+// variable. config_load calls it.
+void config_check_names(struct config *c);
+
 // Variables that workers have from their agent: never an option's. "DTCTL_INPUT_*": so begin some.
 extern const char *const config_worker_variables[]; // NULL-terminated
 // DTCTL_… variables that no option reads, in one line with the names that may be meant; "": none.

@@ -225,6 +225,7 @@ struct option_sections {
     const char *table; // "tasks"
     const char *const *whole, *const *own;
     const char *const *refused; // keys that no section may have
+    const char *variable;       // a worker's, of a section's name behind this: no two have the same
     const char *chosen;         // NULL: none
     const char **names;         // of all sections in the file, in its order; NULL-terminated
     size_t count;

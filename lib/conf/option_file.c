@@ -3,6 +3,8 @@
 // error.
 #include "conf/option.h"
 
+#include "base/env.h"
+#include "base/name_map.h"
 #include "conf/cli.h"
 #include "conf/option_value.h"
 
@@ -195,11 +197,26 @@ static void read_section(struct file_reader *f, const struct toml *section, cons
     }
 }
 
+// The names of two sections must not become the same variable.
+static void check_variable(struct file_reader *f, const struct toml *c, const char *name,
+                           struct name_map *taken) {
+    const struct option_sections *x = f->set->sections;
+    char *variable = env_variable(f->set->arena, x->variable, name);
+    const char *other = name_map_find(taken, variable);
+    if (!other)
+        name_map_put(taken, variable, arena_strdup(f->set->arena, name));
+    else
+        option_problem(f->set, place_of(f, c->key_line, c->key_column),
+                       "%s '%s' and '%s' would both have the variable %s", x->table, other, name,
+                       variable);
+}
+
 // The chosen section comes last, so that its values take the place of the file's own.
 static void read_sections(struct file_reader *f, const struct toml *root) {
     struct option_set *s = f->set;
     struct option_sections *x = s->sections;
     const struct toml *all = x ? toml_member(root, x->table) : NULL, *chosen = NULL;
+    struct name_map taken = {0};
     size_t count = 0;
     for (const struct toml *c = all && all->type == TOML_TABLE ? all->child : NULL; c; c = c->next)
         count++;
@@ -218,12 +235,14 @@ static void read_sections(struct file_reader *f, const struct toml *root) {
                            c->type != TOML_TABLE ? "expected a table" : e.text);
             continue;
         }
+        check_variable(f, c, part, &taken);
         x->names[x->count++] = part;
         if (x->chosen && strcmp(part, x->chosen) == 0)
             chosen = c;
         f->names_only = true;
         read_section(f, c, name);
     }
+    name_map_fini(&taken);
     f->names_only = false;
     int faults = s->problem_count;
     if (chosen && !faults)

@@ -3,7 +3,6 @@
 // nothing.
 #include "run/run_start.h"
 
-#include "base/env.h"
 #include "provider/provider.h"
 #include "run/inputs/input_elastic.h"
 #include "run/inputs/input_from_run.h"
@@ -30,32 +29,6 @@ static int check_shares(const struct context *s, struct err *e) {
         if (config_input_is_sharded(config_input(c, i)) &&
             input_elastic_check(c, config_input(c, i), e) < 0)
             return -1;
-    return 0;
-}
-
-// Whether a variable of the input `name` is one of the input `other`.
-static bool is_variable_of(struct arena *a, const char *name, const char *other) {
-    static const char prefix[] = "DTCTL_INPUT_";
-    static const char *const suffixes[] = {"", "_LIST", "_URLS", "_MODE", NULL};
-    const char *variable = env_variable(a, prefix, name), *own = env_variable(a, prefix, other);
-    for (size_t i = 0; suffixes[i]; i++)
-        if (str_eq(variable, arena_printf(a, "%s%s", own, suffixes[i])))
-            return true;
-    return false;
-}
-
-static int check_names(const struct config *c, struct err *e) {
-    struct arena *a = c->set.arena;
-    for (size_t i = 0; i < c->inputs.count; i++)
-        for (size_t k = 0; k < i; k++) {
-            const char *name = config_input(c, i)->name, *other = config_input(c, k)->name;
-            if (is_variable_of(a, name, other) || is_variable_of(a, other, name))
-                return err_set(e, ERR_CONFIG,
-                               "inputs '%s' and '%s' would both have a variable DTCTL_INPUT_<NAME> "
-                               "(or with _LIST, _URLS, _MODE behind it) of the same name, in which "
-                               "case does not count and '-' is '_'",
-                               other, name);
-        }
     return 0;
 }
 
@@ -198,8 +171,8 @@ static int check_copies(const struct config *c, struct err *e) {
 int run_start_check(struct context *s, struct err *e) {
     const struct config *c = s->config;
     if (check_task(c, e) < 0 || check_fetch(c, e) < 0 || check_copies(c, e) < 0 ||
-        check_names(c, e) < 0 || check_inputs(s, e) < 0 || check_shares(s, e) < 0 ||
-        check_files(s, e) < 0 || run_start_bundle_check(c, e) < 0 || check_resume(s, e) < 0)
+        check_inputs(s, e) < 0 || check_shares(s, e) < 0 || check_files(s, e) < 0 ||
+        run_start_bundle_check(c, e) < 0 || check_resume(s, e) < 0)
         return -1;
     if (c->job.replace_nodes && !provider_of(c)->take_down && !cluster_exists(&s->cluster))
         return err_set(e, ERR_CONFIG, "%s: provider %s makes no machines",

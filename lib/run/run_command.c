@@ -127,11 +127,6 @@ static int check_once(const struct config *c, struct err *e) {
     return 0;
 }
 
-// Of a hyperparameter.
-static const char *variable_of(struct arena *a, const char *name) {
-    return env_variable(a, "SM_HP_", name);
-}
-
 static int check_hyperparameters(const struct run_start *l, struct err *e) {
     const struct config *c = l->context->config;
     const struct option_map *hp = &c->hyperparameters;
@@ -140,13 +135,6 @@ static int check_hyperparameters(const struct run_start *l, struct err *e) {
         return err_set(e, ERR_CONFIG,
                        "%s: the native trainer has keys of its own (try: --set train.%s=%s)", where,
                        hp->items[0].name, hp->items[0].value);
-    for (size_t i = 0; i < hp->count; i++) {
-        const char *variable = variable_of(l->context->arena, hp->items[i].name);
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(variable, variable_of(l->context->arena, hp->items[k].name)) == 0)
-                return err_set(e, ERR_CONFIG, "%s: '%s' and '%s' would both be %s", where,
-                               hp->items[k].name, hp->items[i].name, variable);
-    }
     return 0;
 }
 
@@ -235,7 +223,7 @@ void run_start_env(struct run_start *l) {
         spec->env[spec->env_count++] = (struct job_pair){"SM_HPS", run_sagemaker_values(a, hp)};
     for (size_t i = 0; i < hp->count; i++)
         spec->env[spec->env_count++] =
-            (struct job_pair){variable_of(a, hp->items[i].name), hp->items[i].value};
+            (struct job_pair){env_variable(a, "SM_HP_", hp->items[i].name), hp->items[i].value};
     for (size_t i = 0; i < c->env.count; i++)
         spec->env[spec->env_count++] =
             (struct job_pair){c->env.items[i].name, c->env.items[i].value};

@@ -191,16 +191,11 @@ int task_env(struct run_start *l, struct err *e) {
     const struct config *c = l->context->config;
     const struct option_list *after = &c->job.after;
     struct job_spec *spec = &l->spec;
-    int first = spec->env_count;
     spec->env[spec->env_count++] = (struct job_pair){"DTCTL_TASK", l->run.name};
     l->after_keys = arena_new(a, const char *, after->count + 1);
     for (size_t i = 0; i < after->count; i++) {
         struct run earlier;
         const char *name = env_variable(a, "DTCTL_TASK_", after->items[i]);
-        for (int k = first; k < spec->env_count; k++)
-            if (strcmp(spec->env[k].name, name) == 0)
-                return err_set(e, ERR_CONFIG, "%s: two tasks would both be %s",
-                               config_where(c, "task.after"), name);
         int found = task_find(&l->context->cluster, after->items[i], "finished", &earlier, e);
         if (found < 0)
             return -1;

@@ -102,6 +102,23 @@ run dtctl run wrong.toml
 like "$err" "task 'b': wrong.toml:4:9: train.shell: a command is given too" \
     'two commands of one task are refused'
 ok '  before the first task runs' test -z "$(find . -name ran)"
+# refused_names TEXT MESSAGE: both for the file as it is checked, and for its tasks
+refused_names() {
+    printf %b "$1" >wrong.toml
+    for verb in 'config check' 'run --dry-run'; do
+        # shellcheck disable=SC2086 # words
+        run dtctl $verb -f wrong.toml
+        like "$status:$err" "^2:.*wrong.toml:$2" "two names of one variable are refused by $verb"
+    done
+}
+refused_names '[tasks.a-b]\nshell = "x"\n[tasks.a_b]\nshell = "y"\n' \
+    "3:8: tasks 'a-b' and 'a_b' would both have the variable DTCTL_TASK_A_B"
+refused_names '[tasks.a]\nshell = "x"\n[inputs.my-x]\nsource = "."\n[inputs.My_X]\nsource = "."\n' \
+    "5:1: inputs 'my-x' and 'My_X' would both have the variable DTCTL_INPUT_MY_X"
+refused_names '[tasks.a]\nshell = "x"\n[inputs.x-list]\nsource = "."\n[inputs.x]\nsource = "."\n' \
+    "5:1: inputs 'x-list' and 'x' would both have the variable DTCTL_INPUT_X_LIST"
+refused_names '[tasks.a]\nshell = "x"\n[hyperparameters]\na-b = 1\na_b = 2\n' \
+    "3:1: hyperparameters 'a-b' and 'a_b' would both have the variable SM_HP_A_B"
 printf '[tasks.a]\nshell = "x"\n[tasks.b]\nshell = "y"\nafter = ["a"]\n' >twice.toml
 printf '[tasks.b.inputs.d]\nsource = "run:a/output"\n' >>twice.toml
 run dtctl run twice.toml --dry-run

@@ -72,7 +72,8 @@ refused() { # REGEX DESCRIPTION ARGUMENT…
 refused 'a command is given too \(after --\)' 'a shell line and a command' --shell true -- true
 refused 'task.once runs one process' '--once with --nodes' --once --nodes 2 -- true
 refused 'native trainer has keys of its own .*--set train.lr=1' '--hp for the trainer' --hp lr=1
-refused "'a-b' and 'a.b' would both be SM_HP_A_B" 'a twin' --hp a-b=1 --hp a.b=2 -- true
+refused "'a-b' and 'a.b' would both have the variable SM_HP_A_B" 'a twin' \
+    --hp a-b=1 --hp a.b=2 -- true
 refused "'-x' is not a valid name" 'an odd name' --hp=-x=1 -- true
 refused 'above the maximum 365d' 'a limit of ages' --max-time 400d -- true
 

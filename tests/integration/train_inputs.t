@@ -69,7 +69,8 @@ like "$err" 'there is no \[inputs.other\] before it' \
     'a field of an input that is not there is refused'
 run dtctl train --dry-run --input a-b=set --input A_b=set -- true
 is "$status" 2 'two names that are one variable are refused'
-like "$err" "inputs 'a-b' and 'A_b' would both have a variable" 'the error names both inputs'
+like "$err" "inputs 'a-b' and 'A_b' would both have the variable DTCTL_INPUT_A_B" \
+    'the error names both inputs'
 
 # ---- samples -------------------------------------------------------------------------------------
 mkdir members tars
