@@ -47,6 +47,15 @@ run dtctl train --input one=set/plain.txt --set inputs.one.deliver=extract --she
     'cat $DTCTL_INPUT_ONE'
 is "$status $(grep -c '\] plain$' <<<"$out")" '0 2' \
     'one file that is no archive is an input' || diag "$err"
+mkdir empty bare && echo a >bare/a.txt && echo b >bare/b.txt
+run dtctl train --input one=empty --set inputs.one.deliver=extract --shell true
+is "$status" 2 'an empty folder is refused by the plan'
+like "$err" "input 'one': 'empty' has no files, and deliver = extract expects .tar or .tar.zst" \
+    '  with what was expected'
+run dtctl train --input one=bare --set inputs.one.deliver=extract --shell 'ls $DTCTL_INPUT_ONE'
+is "$status $(grep -c '\] a.txt$' <<<"$out")" '0 2' 'a folder without archives is an input'
+like "$err" 'no .tar or .tar.zst file, .*unpacks nothing.* input=one files=2 first="a.txt"' \
+    'a warning says that nothing is unpacked'
 run dtctl train --set compat.sagemaker=true --shell 'echo "has $(ls $SM_CHANNEL_SET/a | xargs)"'
 is "$status $(grep -c '\] has m1 m2 m3 m4$' <<<"$out")" '0 2' \
     'a channel of SageMaker is the tree' || diag "$err"

@@ -14,6 +14,7 @@
 #include "run/inputs/input_remote.h"
 #include "run/inputs/input_samples.h"
 #include "run/inputs/input_stream.h"
+#include "run/inputs/input_warn.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -353,6 +354,7 @@ int input_add_all(struct run_start *l, struct err *e) {
             input_look_take(l->looked, i, in);
         if (add_input(l, in, e) < 0)
             return err_wrap(e, "input '%s'", from->name);
+        input_warn(in);
         struct job_input *out = &l->spec.inputs[l->spec.input_count++];
         *out = (struct job_input){.name = in->name,
                                   .path = in->path,

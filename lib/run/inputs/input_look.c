@@ -79,11 +79,15 @@ static const char *const *patterns_of(struct arena *a, const struct run_start_in
     return all;
 }
 
-// Archives that no node could unpack are refused by their names.
+// Archives that no node could unpack are refused by their names, and so is a source without files.
 static int sort_and_check(const struct run_start_input *in, struct err *e) {
     const struct manifest *m = in->manifest;
     if (manifest_sort(in->manifest, e) < 0)
         return -1;
+    if (config_input_is_extracted(in->config) && m->files == 0)
+        return err_set(e, ERR_CONFIG,
+                       "'%s' has no files, and deliver = extract expects .tar or .tar.zst files",
+                       in->source);
     for (size_t i = 0; config_input_is_extracted(in->config) && i < m->count; i++)
         if (m->entries[i].kind != MANIFEST_FOLDER && extract_check_name(m->entries[i].path, e) < 0)
             return -1;

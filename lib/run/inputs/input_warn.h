@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Warnings on the list of an input: files with which a run starts, and may find something else than
+// its user means.
+#ifndef RUN_INPUT_WARN_H
+#define RUN_INPUT_WARN_H
+
+#include "run/run_start.h"
+
+// Names an input without an archive that is to be unpacked. in->manifest is complete.
+void input_warn(const struct run_start_input *in);
+
+#endif
