@@ -72,6 +72,27 @@ is "$status" 2 'two names that are one variable are refused'
 like "$err" "inputs 'a-b' and 'A_b' would both have the variable DTCTL_INPUT_A_B" \
     'the error names both inputs'
 
+# ---- links ---------------------------------------------------------------------------------------
+mkdir -p tied/sub outside
+echo kept >outside/word
+for i in 1 2 3 4 5 6; do echo "$i" >"tied/f$i"; done
+ln -s ../outside tied/dir
+ln -s "$PWD/outside/word" tied/word
+ln -s ../f1 tied/sub/f1
+run dtctl train --nodes 2 --input tied=tied -- sh -c 'cd $DTCTL_INPUT_TIED || exit
+    echo "$(readlink dir) $(cat sub/f1) $(find . -type f | wc -l)"'
+is "$status $(grep -c '\] ../outside 1 6$' <<<"$out")" '0 2' 'nodes get links as links'
+like "$err" 'links lead out of an input; .* input=tied links=2 first="dir" target="../outside"' \
+    'links that lead out are named, with their number'
+unlike "$err" 'link of a share' 'links of an input that is whole on every node are fine'
+run dtctl train --dry-run --nodes 2 --input tied=tied:sharded -- true
+like "$err" 'link of a share may .* input=tied links=1 first="sub/f1" target="../f1"' \
+    'links whose files may be on another node are named'
+rm tied/dir && mkdir tied/dir && echo new >tied/dir/word
+dtctl train --nodes 2 --input tied=tied -- true >tied.log 2>&1 || diag "$(cat tied.log)"
+is "$(cat outside/word "$(find .dtctl -path '*/dir/word' | head -1)" | xargs)" 'kept new' \
+    'a folder in the place of a link is a folder, and the target of the link stays'
+
 # ---- samples -------------------------------------------------------------------------------------
 mkdir members tars
 for i in $(seq -w 1 25); do

@@ -6,7 +6,9 @@
 
 #include "run/run_start.h"
 
-// Names an input without an archive that is to be unpacked. in->manifest is complete.
+// Names, with their number, links that nodes get as links: those that lead out of the input, and
+// those of a share, whose target may be on another node. Also an input without an archive that is
+// to be unpacked. in->manifest is complete.
 void input_warn(const struct run_start_input *in);
 
 #endif
