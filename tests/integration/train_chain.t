@@ -101,7 +101,9 @@ train --name use --nodes 1 --input in=run:auto/output/words --shell "$show"
 like "$err" 'warning: an input lacks .*run:auto/output/node0/words' \
     '  also of a folder of the output'
 train --name use --nodes 1 --input in=run:auto/output --shell "$show"
-unlike "$err" 'warning:' 'all of the output lacks nothing'
+unlike "$err" 'lacks' 'all of the output lacks nothing'
+like "$err" 'warning: .* in a folder of each node input=run:auto/output folders=2 first=node0' \
+    'a warning says where nodes differ'
 refused run:by-node/model "left no model .try: run:by-node/output/node0/model"
 train --name use --nodes 1 --input in=run:by-node/output/node1/model --shell "$show"
 is "$(list use)" './own ./same' 'the model of one node is an input'

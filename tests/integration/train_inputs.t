@@ -72,6 +72,23 @@ is "$status" 2 'two names that are one variable are refused'
 like "$err" "inputs 'a-b' and 'A_b' would both have the variable DTCTL_INPUT_A_B" \
     'the error names both inputs'
 
+# ---- results that differ between nodes ----------------------------------------------------------
+dtctl train --nodes 2 --name differs -- sh -c 'echo same >$DTCTL_OUTPUT_DIR/same
+    echo $RANK >$DTCTL_OUTPUT_DIR/own; echo same >$DTCTL_MODEL_DIR/same
+    echo $RANK >$DTCTL_MODEL_DIR/weights' >differs.log 2>&1 || diag "$(cat differs.log)"
+run dtctl train --nodes 2 --input d=run:differs/output -- sh -c 'cd $DTCTL_INPUT_D || exit
+    find . -type f | sort | xargs'
+is "$(grep -c '\] ./node0/model/weights ./node0/own ./node1/model/weights ./node1/own ./same$' \
+    <<<"$out")" 2 'an input has the differing files of each node'
+like "$err" 'differ between the nodes .* input=run:differs/output folders=2 first=node0' \
+    'a warning names the folders of nodes'
+run dtctl train --nodes 2 --input d=run:differs/model -- true
+like "$err" 'lacks the files that differ .* others=run:differs/output/node0/model' \
+    'a warning names the model files that are left out'
+dtctl train --nodes 2 --name alike -- sh -c 'echo same >$DTCTL_OUTPUT_DIR/same' >alike.log 2>&1
+run dtctl train --nodes 2 --input d=run:alike/output -- true
+unlike "$err" 'differ' 'results that are alike give no warning'
+
 # ---- links ---------------------------------------------------------------------------------------
 mkdir -p tied/sub outside
 echo kept >outside/word

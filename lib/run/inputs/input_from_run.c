@@ -285,6 +285,25 @@ static const char *find_apart(struct arena *a, const char *source, const struct 
     return NULL;
 }
 
+// All of the output has the folders of nodes, in which a file or a model file of one name differs.
+static void warn_folders(struct arena *a, const char *source, const struct reference *ref,
+                         const struct run *r) {
+    const char *first = NULL;
+    size_t count = 0;
+    if (strcmp(ref->part, "output") != 0 || *ref->sub || r->native || r->node_count < 2 ||
+        r->merge != CONFIG_MERGE_AUTO)
+        return;
+    for (size_t i = 0; i < r->node_count; i++)
+        if (file_exists(file_join(a, r->output_dir, r->nodes[i]))) {
+            first = first ? first : r->nodes[i];
+            count++;
+        }
+    if (count)
+        log_warn("an input has the files that differ between the nodes of its run in a folder of "
+                 "each node",
+                 "input=%s folders=%zu first=%s", source, count, first);
+}
+
 int input_from_run_find(struct context *s, const char *source, struct input_from_run *out,
                         struct err *e) {
     struct reference ref;
@@ -296,6 +315,7 @@ int input_from_run_find(struct context *s, const char *source, struct input_from
         return err_wrap(e, "'%.200s'", source);
     out->run = r.id;
     const char *apart = find_apart(s->arena, source, &ref, &r, out->path);
+    warn_folders(s->arena, source, &ref, &r);
     if (!file_exists(out->path))
         return err_set(e, ERR_CONFIG, "'%.200s': run '%s' left no %s%s%s%s", source, r.id, ref.part,
                        *ref.sub ? "/" : "", ref.sub,
