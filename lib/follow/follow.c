@@ -409,8 +409,14 @@ int follow_wait(struct follow *f, struct err *e) {
     timer_stop(&f->tick);
     if (all_over(f))
         return 0;
+    if (f->leave && f->stopping)
+        return err_set(e, ERR_INTERRUPTED,
+                       "left the run '%s' while it stops (try: dtctl logs -f %s, which brings its "
+                       "results)",
+                       f->run->id, f->run->id);
     if (f->leave)
-        return err_set(e, ERR_INTERRUPTED, "left the run '%s'", f->run->id);
+        return err_set(e, ERR_INTERRUPTED, "left the run '%s' (try: dtctl logs -f %s)", f->run->id,
+                       f->run->id);
     if (f->local_err.code)
         return out_of_descriptors(f, e);
     return err_set(e, ERR_NO_STATUS,

@@ -32,6 +32,9 @@ void monitor_on_signal(void *ctx, int signal) {
         return;
     if (signal == SIGHUP || a->options->until_now) { // reading a run does not end it
         a->follow.leave = true;
+        if (!a->options->until_now)
+            screen_note(s->screen, "detached; the run continues\n  follow:  dtctl logs -f %s",
+                        a->follow.run->id);
     } else if (!a->options->interactive || signal == SIGTERM || a->stop_ms) {
         ask_to_stop(a, signal, now);
     } else if (a->first_ms && now - a->first_ms <= MONITOR_SECOND_MS_MAX) {

@@ -238,6 +238,27 @@ kill -TERM $pid
 wait $pid
 is "$?" 1 'a signal that comes twice at once stops the run as one does' || diag "$(cat twice.out)"
 is "$(cat "$(newest)/output/o")" over '  and the results are fetched'
+# A later one leaves the run while it stops, and a hang-up leaves one that continues.
+begin_trapped later "until [ -e $PWD/end ]; do sleep 0.1; done"
+kill -TERM $pid
+sleep 1.1 # MONITOR_SAME_MS_MAX, at the least
+kill -TERM $pid
+wait $pid
+is "$?" 143 'a second signal that comes later leaves the run'
+like "$(cat later.out)" "left the run 'later-.*' while it stops \(try: dtctl logs -f later-" \
+    'the error says how to follow it again'
+touch end
+dtctl logs -f >later.log 2>&1
+like "$(cat later.log)" 'stopped' '  which shows its end'
+dtctl train --name hung -- sleep 60 >hung.out 2>&1 &
+pid=$!
+wait_for 10 grep -q 'round 0' hung.out
+kill -HUP $pid
+wait $pid
+like "$?$(cat hung.out)" "^0.*detached; the run continues.*  follow:  dtctl logs -f hung-" \
+    'a hang-up says how to follow the run again'
+dtctl stop >stop.log 2>&1
+dtctl fetch >fetch.log 2>&1
 dtctl train --detach --name stopme -- sleep 60 >stop.id 2>/dev/null
 wait_for 5 going
 nth=$BUILD/release/tests/tools/nth_call
