@@ -50,19 +50,6 @@ void cas_donor_add(struct cas_donor *d, const char *dir, const char *name) {
     d->folders = f;
 }
 
-void cas_donor_close(struct cas_donor *d) {
-    struct err e;
-    for (struct cas_donor_folder *f = d->folders; f; f = f->next)
-        tree_close(&f->place);
-    if (hash_cache_save(&d->hashes, &e) < 0)
-        log_warn("cannot keep the cache of hashes", "error=\"%s\"", e.text);
-    hash_cache_fini(&d->hashes);
-    free(d->files);
-    free(d->index);
-    arena_fini(&d->arena);
-    *d = (struct cas_donor){0};
-}
-
 static void add_file(struct cas_donor *d, struct cas_donor_folder *f, const char *path,
                      uint64_t size) {
     array_grow(d->files, &d->room, d->count + 1);
@@ -154,22 +141,77 @@ static int open_file(const struct cas_donor_file *f, struct stat *st) {
     return -1;
 }
 
-// Hashes the next of the files that have no hash. False: there is none.
-static bool hash_next(struct cas_donor *d, struct cas_donor_file *first) {
-    struct stat st;
+// ---- work ---------------------------------------------------------------------------------------
+
+enum { FILE_COST_BYTES = 4096 }; // of opening a file, in the time of hashing
+
+static void spend(uint64_t *most, uint64_t bytes) {
+    *most -= bytes < *most ? bytes : *most;
+}
+
+// Ends the work. A part in the store that is not adopted is removed.
+static void stop(struct cas_donor *d) {
+    struct cas_donor_work *w = &d->work;
+    if (w->stage == CAS_DONOR_COPIES || w->stage == CAS_DONOR_VERIFIES) {
+        (void)unlink(w->map_path);
+        (void)unlink(w->part_path);
+        close(w->fd);
+    }
+    if (w->stage != CAS_DONOR_IDLE)
+        cas_part_close(&w->part);
+    w->stage = CAS_DONOR_IDLE;
+}
+
+static void spoil(struct cas_donor *d) {
+    d->work.file->spoilt = true;
+    stop(d);
+}
+
+// A small file is hashed at once: allocation would cost more than hashing.
+static int hash_some(struct cas_donor_work *w, uint64_t *most) {
     struct err ignored;
+    uint64_t before = w->part.hashed;
+    if (w->part.size <= CAS_SMALL_BYTES_MAX) {
+        spend(most, w->part.size);
+        return hash_cache_file(w->part.fd, w->part.size, w->file->hash, &ignored) < 0 ? -1 : 1;
+    }
+    int rc = cas_part_hash(&w->part, *most, &ignored);
+    spend(most, w->part.hashed - before);
+    if (rc > 0)
+        hash_final(&w->part.running, w->file->hash);
+    return rc;
+}
+
+// Hashes up to *most further bytes of the file.
+static void hash_on(struct cas_donor *d, uint64_t *most) {
+    struct cas_donor_work *w = &d->work;
+    int rc = hash_some(w, most);
+    if (rc < 0)
+        spoil(d);
+    if (rc <= 0)
+        return;
+    hash_cache_put(&d->hashes, &w->st, w->file->hash, w->now_ns);
+    note_hash(d, w->file);
+    stop(d);
+}
+
+// Begins to hash the next of the files that have no hash. False: there is none.
+static bool hash_begin(struct cas_donor *d, struct cas_donor_file *first, uint64_t *most) {
+    struct cas_donor_work *w = &d->work;
     while (first->looked < first->count && first[first->looked].hashed)
         first->looked++;
     if (first->looked == first->count)
         return false;
-    struct cas_donor_file *f = first + first->looked++;
-    int64_t now_ns = hash_cache_now_ns();
-    auto_close int fd = open_file(f, &st);
-    f->spoilt = fd < 0 || hash_cache_file(fd, f->size, f->hash, &ignored) < 0;
-    if (f->spoilt)
+    w->file = first + first->looked++;
+    w->now_ns = hash_cache_now_ns();
+    int fd = open_file(w->file, &w->st);
+    w->file->spoilt = fd < 0;
+    spend(most, FILE_COST_BYTES);
+    if (fd < 0)
         return true;
-    hash_cache_put(&d->hashes, &st, f->hash, now_ns);
-    note_hash(d, f);
+    w->part = (struct cas_part){.size = w->file->size, .fd = fd, .map_fd = -1};
+    hash_init(&w->part.running);
+    w->stage = CAS_DONOR_HASHES;
     return true;
 }
 
@@ -200,42 +242,89 @@ static bool clone_part(struct cas_part *p, int fd) {
            (uint64_t)st.st_size == p->size;
 }
 
-static bool copy_part(struct cas *c, struct cas_part *p, int fd) {
+// Copies up to *most further bytes, at least one piece.
+static bool copy_on(struct cas_donor_work *w, uint64_t *most) {
+    struct cas_part *p = &w->part;
     unsigned char *buf = heap_alloc(CAS_PIECE_BYTES);
-    uint64_t room = 0;
     struct err ignored;
-    bool good =
-        ftruncate(p->fd, 0) == 0 && file_disk_free(c->dir, &room, &ignored) == 0 && room > p->size;
-    for (uint64_t at = 0; good && at < p->size;) {
-        size_t len = p->size - at < CAS_PIECE_BYTES ? (size_t)(p->size - at) : CAS_PIECE_BYTES;
-        good = file_read_all(fd, buf, len, &ignored) == 0 &&
-               cas_part_write(p, at, buf, len, &ignored) == 0;
-        at += len;
+    bool good = true;
+    while (good && p->next < p->size && *most) {
+        uint64_t left = p->size - p->next;
+        size_t len = left < CAS_PIECE_BYTES ? (size_t)left : CAS_PIECE_BYTES;
+        good = file_read_all(w->fd, buf, len, &ignored) == 0 &&
+               cas_part_write(p, p->next, buf, len, &ignored) == 0;
+        spend(most, len);
     }
     free(buf);
     return good;
 }
 
-// The part has a name of its own, so that no transfer of the same content takes bytes from it.
-static bool take_large(struct cas *c, int fd, const unsigned char hash[HASH_BYTES], uint64_t size) {
+static bool has_room(const struct cas *c, const struct cas_part *p) {
+    uint64_t room = 0;
+    struct err ignored;
+    return ftruncate(p->fd, 0) == 0 && file_disk_free(c->dir, &room, &ignored) == 0 &&
+           room > p->size;
+}
+
+// Takes the fd. The part has a name of its own, so that no transfer of the same content takes bytes
+// from it.
+static bool take_large(struct cas_donor *d, struct cas *c, int fd) {
+    struct cas_donor_work *w = &d->work;
     unsigned char name[HASH_BYTES];
-    struct cas_part p;
+    struct err ignored;
+    hash_random(name, sizeof name);
+    if (cas_part_open(c, &w->part, name, w->file->size, &ignored) < 0) {
+        close(fd);
+        return false;
+    }
+    w->fd = fd;
+    w->part_path = arena_strdup(&d->arena, cas_part_path(c, name, ".part"));
+    w->map_path = arena_strdup(&d->arena, cas_part_path(c, name, ".map"));
+    w->stage = clone_part(&w->part, fd) ? CAS_DONOR_VERIFIES : CAS_DONOR_COPIES;
+    return w->stage == CAS_DONOR_VERIFIES || has_room(c, &w->part);
+}
+
+// Begins to take the content of a file. True: the store has it already.
+static bool take_begin(struct cas_donor *d, struct cas *c, struct cas_donor_file *f,
+                       uint64_t *most) {
+    struct stat st;
+    int fd = open_file(f, &st);
+    d->work.file = f;
+    if (fd >= 0 && f->size > CAS_SMALL_BYTES_MAX) {
+        if (!take_large(d, c, fd))
+            spoil(d);
+        return false;
+    }
+    bool good = fd >= 0 && take_small(c, fd, f->hash, f->size);
+    spend(most, f->size);
+    f->spoilt = !good;
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+// Continues with the part of a large file. True: the store has the content that its hash says.
+static bool take_on(struct cas_donor *d, struct cas *c, uint64_t *most) {
+    struct cas_donor_work *w = &d->work;
     struct err ignored;
     const char *path;
-    hash_random(name, sizeof name);
-    if (cas_part_open(c, &p, name, size, &ignored) < 0)
+    if (w->stage == CAS_DONOR_COPIES && !copy_on(w, most)) {
+        spoil(d);
         return false;
-    bool good = (clone_part(&p, fd) || copy_part(c, &p, fd)) &&
-                cas_part_hash(&p, UINT64_MAX, &ignored) > 0 &&
-                cas_part_adopt(c, &p, &path, &ignored) == 0;
-    bool same = memcmp(p.hash, hash, HASH_BYTES) == 0;
-    if (good) {
-        cas_part_close(&p);
-        return same;
     }
-    memcpy(p.hash, name, sizeof name);
-    cas_part_discard(c, &p);
-    return false;
+    if (w->stage == CAS_DONOR_COPIES && w->part.next < w->part.size)
+        return false;
+    w->stage = CAS_DONOR_VERIFIES;
+    uint64_t before = w->part.hashed;
+    int rc = cas_part_hash(&w->part, *most, &ignored);
+    spend(most, w->part.hashed - before);
+    if (rc == 0)
+        return false;
+    bool good = rc > 0 && cas_part_adopt(c, &w->part, &path, &ignored) == 0 &&
+                memcmp(w->part.hash, w->file->hash, HASH_BYTES) == 0;
+    w->file->spoilt = !good;
+    stop(d);
+    return good;
 }
 
 // The first file of this size; NULL: there is none.
@@ -248,20 +337,41 @@ static struct cas_donor_file *first_of(struct cas_donor *d, uint64_t size) {
     return any ? &d->files[any->first] : NULL;
 }
 
-bool cas_donor_give(struct cas_donor *d, struct cas *c, const unsigned char hash[HASH_BYTES],
-                    uint64_t size) {
+enum cas_donor_result cas_donor_give(struct cas_donor *d, struct cas *c,
+                                     const unsigned char hash[HASH_BYTES], uint64_t size,
+                                     uint64_t most) {
+    struct cas_donor_work *w = &d->work;
     struct cas_donor_file *first = first_of(d, size), *f;
+    bool has = false;
     if (first && !first->asked)
         ask_cache(d, first);
-    do {
-        while (first && (f = find(d, hash))) {
-            struct stat st;
-            auto_close int fd = open_file(f, &st);
-            if (fd >= 0 && (size <= CAS_SMALL_BYTES_MAX ? take_small(c, fd, hash, size)
-                                                        : take_large(c, fd, hash, size)))
-                return true;
-            f->spoilt = true;
-        }
-    } while (first && hash_next(d, first));
-    return false;
+    if (w->stage != CAS_DONOR_IDLE && w->file->size != size)
+        stop(d);
+    while (first && !has) {
+        if (most == 0)
+            return CAS_DONOR_AGAIN;
+        if (w->stage == CAS_DONOR_HASHES)
+            hash_on(d, &most);
+        else if (w->stage != CAS_DONOR_IDLE)
+            has = take_on(d, c, &most) && memcmp(w->file->hash, hash, HASH_BYTES) == 0;
+        else if ((f = find(d, hash)))
+            has = take_begin(d, c, f, &most);
+        else if (!hash_begin(d, first, &most))
+            break;
+    }
+    return has ? CAS_DONOR_GIVEN : CAS_DONOR_ABSENT;
+}
+
+void cas_donor_close(struct cas_donor *d) {
+    struct err e;
+    stop(d);
+    for (struct cas_donor_folder *f = d->folders; f; f = f->next)
+        tree_close(&f->place);
+    if (hash_cache_save(&d->hashes, &e) < 0)
+        log_warn("cannot keep the cache of hashes", "error=\"%s\"", e.text);
+    hash_cache_fini(&d->hashes);
+    free(d->files);
+    free(d->index);
+    arena_fini(&d->arena);
+    *d = (struct cas_donor){0};
 }

@@ -70,6 +70,7 @@ struct receive {
     bool part_open, verifying;
     struct cas_part old; // a large file at the destination that is being compared
     bool old_open;
+    bool donor_works; // on the content at the cursor
     uint64_t need_bytes, got_bytes, acked_bytes;
     size_t need_files, got_files, placed;
     int64_t progress_ms, acked_ms;

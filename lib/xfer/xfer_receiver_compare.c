@@ -51,11 +51,23 @@ static int is_stored(struct receive *r, const struct manifest_entry *n, struct e
                                     : cas_has_object(&r->cas, n->hash, n->size);
 }
 
+// Takes the content from the donor, if it has it. Returns 0 when done, 1 to be called again.
+static int ask_donor(struct receive *r, size_t i) {
+    const struct manifest_entry *n = &r->m->entries[i];
+    enum cas_donor_result rc =
+        cas_donor_give(r->config.donor, &r->cas, n->hash, n->size, RECEIVE_STEP_BYTES);
+    r->donor_works = rc == CAS_DONOR_AGAIN;
+    r->states[i] = rc == CAS_DONOR_GIVEN ? ENTRY_STORED : ENTRY_NEEDED;
+    return r->donor_works;
+}
+
 // Returns 0 when done, 1 to be called again, -1 on error.
 static int compare_file(struct receive *r, size_t i, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct stat st = {0};
     int rc = 0;
+    if (r->donor_works)
+        return ask_donor(r, i);
     if (tree_stat(&r->place, n->path, &st) == 0 && S_ISREG(st.st_mode) &&
         (uint64_t)st.st_size == n->size)
         rc = same_content(r, n, &st, e);
@@ -72,7 +84,7 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
     }
     rc = is_stored(r, n, e);
     if (rc == 0 && r->config.donor)
-        rc = cas_donor_give(r->config.donor, &r->cas, n->hash, n->size);
+        return ask_donor(r, i);
     r->states[i] = rc > 0 ? ENTRY_STORED : ENTRY_NEEDED;
     return rc < 0 ? -1 : 0;
 }

@@ -53,12 +53,22 @@ static void open_donor(struct cas_donor *d) {
     cas_donor_add(d, in("no-run"), "output");
 }
 
+// All steps of one content, each of a piece. Their number goes to `calls`.
+static int calls;
+static bool give(struct cas_donor *d, const unsigned char hash[HASH_BYTES], size_t len) {
+    enum cas_donor_result result;
+    calls = 1;
+    while ((result = cas_donor_give(d, &store, hash, len, CAS_PIECE_BYTES)) == CAS_DONOR_AGAIN)
+        calls++;
+    return result == CAS_DONOR_GIVEN;
+}
+
 static bool gives(struct cas_donor *d, const char *text) {
     unsigned char hash[HASH_BYTES];
     char got[64] = "";
     size_t len = strlen(text);
     hash_of(hash, text, len);
-    if (!cas_donor_give(d, &store, hash, len))
+    if (!give(d, hash, len))
         return false;
     return cas_read_small(&store, hash, got, len, &e) == 0 && strcmp(got, text) == 0;
 }
@@ -78,8 +88,7 @@ static void test_content(void) {
     open_donor(&d);
     ok(gives(&d, "small content"), "small content of a file below the folder comes in");
     ok(!gives(&d, "other content") && !gives(&d, "x"), "content that no file has does not");
-    ok(cas_donor_give(&d, &store, large_hash, sizeof large) &&
-           cas_has_object(&store, large_hash, sizeof large),
+    ok(give(&d, large_hash, sizeof large) && cas_has_object(&store, large_hash, sizeof large),
        "large content comes in");
     struct stat object = {0};
     stat(cas_object_path(&store, large_hash), &object);
@@ -88,9 +97,47 @@ static void test_content(void) {
     ok(after.st_nlink == 1 && after.st_mode == before.st_mode &&
            after.st_ctim.tv_nsec == before.st_ctim.tv_nsec,
        "the file of the folder is as before");
-    ok(!cas_donor_give(&d, &store, large_hash, sizeof large - 1), "the size has to be the same");
+    ok(!give(&d, large_hash, sizeof large - 1), "the size has to be the same");
     is_int(parts(), 0, "no part is left in the store");
     end(&d);
+}
+
+// A donor whose cache has the hash of the large file.
+static void open_known(struct cas_donor *d) {
+    struct stat st;
+    start();
+    open_donor(d);
+    stat(in("run/output/large"), &st);
+    hash_cache_put(&d->hashes, &st, large_hash, HASH_CACHE_OWN);
+}
+
+// A step reads no more than it may, so that its caller is never blocked for long.
+static void test_steps(void) {
+    enum { PIECES = LARGE_BYTES / CAS_PIECE_BYTES };
+    struct cas_donor d;
+    unsigned char other[HASH_BYTES];
+    start();
+    put("run/output/large", large, sizeof large);
+    hash_of(other, "other", 5);
+    open_donor(&d);
+    ok(!give(&d, other, sizeof large) && calls >= PIECES, "a large file is hashed in steps");
+    end(&d);
+    open_known(&d);
+    ok(give(&d, large_hash, sizeof large) && calls >= PIECES, "a large file is taken in steps");
+    end(&d);
+    for (int ends = 0; ends < 2; ends++) {
+        bool again = true;
+        open_known(&d);
+        for (int i = 0; i < PIECES / 2; i++)
+            again &= cas_donor_give(&d, &store, large_hash, sizeof large, CAS_PIECE_BYTES) ==
+                     CAS_DONOR_AGAIN;
+        ok(again, "half the steps do not end the work");
+        if (!ends)
+            ok(!gives(&d, "small"), "content of another size ends the work");
+        cas_donor_close(&d);
+        is_int(parts(), 0, "work that ends in the middle leaves no part");
+        cas_close(&store, false, &e);
+    }
 }
 
 static void test_links(void) {
@@ -151,8 +198,7 @@ static void test_changed(void) {
     hash_of(wrong, large, sizeof large);
     large[LARGE_BYTES - 1] ^= 1;
     hash_cache_put(&d.hashes, &st, wrong, HASH_CACHE_OWN);
-    ok(!cas_donor_give(&d, &store, wrong, sizeof large) &&
-           !cas_has_object(&store, wrong, sizeof large),
+    ok(!give(&d, wrong, sizeof large) && !cas_has_object(&store, wrong, sizeof large),
        "a large file that is not what the cache says gives nothing");
     is_int(parts(), 0, "no part is left in the store");
     end(&d);
@@ -226,6 +272,7 @@ int main(void) {
         large[i] = (unsigned char)(i * 31 + i / 977);
     hash_of(large_hash, large, sizeof large);
     test_content();
+    test_steps();
     test_links();
     test_switched();
     test_changed();

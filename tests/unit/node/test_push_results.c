@@ -41,7 +41,7 @@ static int gives(const char *owner, const char *name) {
         bail_out("%s", e.text);
     int rc = push_results(&a, root, &hello, &d, &e);
     if (rc == 0)
-        rc = cas_donor_give(&d, &c, hash, 7);
+        rc = cas_donor_give(&d, &c, hash, 7, UINT64_MAX) == CAS_DONOR_GIVEN;
     cas_donor_close(&d);
     cas_close(&c, false, &e);
     return rc;
