@@ -53,6 +53,7 @@ static const struct {
 static long refusal;            // status of every answer; 0: as above
 static struct strbuf asked;     // what came, one line a request
 static bool has_machine = true; // its service answers
+static const char *imds_token = "imds", *imds_role = "node\n";
 
 static int fetch(void *ctx, struct aws_request *r, struct err *why) {
     (void)ctx;
@@ -67,7 +68,9 @@ static int fetch(void *ctx, struct aws_request *r, struct err *why) {
         return err_set(why, ERR_AUTH, "the server answers %ld", refusal);
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (strcmp(pages[i].url, r->url) == 0) {
-            strbuf_adds(&r->text, pages[i].answer);
+            strbuf_adds(&r->text, strcmp(pages[i].answer, "imds") == 0     ? imds_token
+                                  : strcmp(pages[i].answer, "node\n") == 0 ? imds_role
+                                                                           : pages[i].answer);
             return 0;
         }
     r->status = 404;
@@ -91,6 +94,8 @@ static void put(const char *name, const char *text) {
     must(file_write_atomic(path, text, strlen(text), 0600, &e) == 0);
 }
 
+static const char *region; // of the machine, as the last search has found it
+
 // Finds with this config file and up to three variables; "" in key on failure.
 static struct aws_credentials find(const char *config, const char *const vars[3], bool asks) {
     static char *env[6];
@@ -108,6 +113,7 @@ static struct aws_credentials find(const char *config, const char *const vars[3]
     if (credentials_files_open(&f, &arena, env, NULL, &e) < 0 ||
         credentials_chain_find(&c, &got, &e) < 0)
         got = (struct aws_credentials){.key = {.id = ""}, .from = e.text};
+    region = c.region;
     return got;
 }
 
@@ -153,6 +159,84 @@ static void test_order(void) {
     refused("[default]\naws_access_key_id=A\naws_secret_access_key=a b\n", NULL,
             "other characters that no key has");
     refused("[default]\nlogin_session=x\n", NULL, "login_session, which is not supported");
+}
+
+// ---- machines and containers --------------------------------------------------------------------
+
+#define SERVICE "AWS_EC2_METADATA_SERVICE_ENDPOINT="
+
+static void test_machine(void) {
+    static char long_name[130];
+    static const char odd[] = "this machine's role has no name", none[] = "gives no token";
+    static const struct {
+        const char *token, *role, *why; // why NULL: a key is found
+    } cases[] = {
+        {"imds", "node", NULL},   {"imds", "node\r\nmore", NULL},
+        {"imds", "a/b", odd},     {"imds", "a?b", odd},
+        {"imds", "a#b", odd},     {"imds", "a%b", odd},
+        {"imds", "a b", odd},     {"imds", "", odd},
+        {"imds", long_name, odd}, {"", "node", none},
+        {"a b", "node", none},    {"imds", long_name + 1, "404"},
+    };
+    memset(long_name, 'x', sizeof long_name - 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        imds_token = cases[i].token;
+        imds_role = cases[i].role;
+        if (cases[i].why)
+            refused("", NULL, cases[i].why);
+        else
+            is_str(from("", NULL, NULL), "AM", "the role's name is the first line (%zu)", i);
+    }
+    imds_token = "imds";
+    imds_role = "node";
+    is_str(region, NULL, "a machine without a role has no region");
+    is_str(from("", "AWS_EC2_METADATA_DISABLED=false", NULL), "AM", "the service is not disabled");
+    is_str(region, "eu-test-1", "the region is that of the machine");
+    from("", "AWS_REGION=eu-other-1", NULL);
+    is_str(region, NULL, "a region that is set goes before it");
+    ok(!strstr(strbuf_cstr(&asked), "placement"), "the service is not asked for another one");
+    from("", SERVICE "http://localhost:9", NULL);
+    has_str(strbuf_cstr(&asked), "PUT http://localhost:9/latest/api/token local ",
+            "the service may have another address");
+    from("[default]\nec2_metadata_service_endpoint = http://localhost:8/\n", NULL, NULL);
+    has_str(strbuf_cstr(&asked), "PUT http://localhost:8/latest/api/token local ",
+            "a profile may have the address of the service");
+    refused("", SERVICE "nowhere", "AWS_EC2_METADATA_SERVICE_ENDPOINT");
+}
+
+#define SERVER "AWS_CONTAINER_CREDENTIALS_FULL_URI="
+
+static void test_container(void) {
+    static const struct {
+        const char *server;
+        bool allowed;
+    } cases[] = {
+        {SERVER "http://127.0.0.1/x", true},       {SERVER "http://[::1]:5/x?y=z", true},
+        {SERVER "http://169.254.170.2/x", true},   {SERVER "http://169.254.170.23:80/x", true},
+        {SERVER "http://[fd00:ec2::23]/x", true},  {SERVER "https://example.org/x", true},
+        {SERVER "http://169.254.170.24/x", false}, {SERVER "http://127.0.0.11/x", false},
+    };
+    static const struct {
+        const char *token;
+        bool good;
+    } tokens[] = {{" a~", true}, {"a\x1f", false}, {"a\x7f", false}};
+    const char *path = file_join(&arena, home, "container");
+    const char *file = arena_printf(&arena, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=%s", path);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refused("", cases[i].server, cases[i].allowed ? "404" : "neither https://");
+    is_str(from("", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI=task", NULL), "AM",
+           "the address may begin without a slash");
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        put("container", arena_printf(&arena, "%s\r\nmore", tokens[i].token));
+        is_str(from("", SERVER "http://localhost:1/c", file), tokens[i].good ? "AM" : "",
+               "token %zu of a file is sent or refused", i);
+        has_str(tokens[i].good ? strbuf_cstr(&asked) : e.text,
+                tokens[i].good ? "Authorization= a~ \n" : "is no header", "token %zu is whole", i);
+    }
+    unlink(path);
+    is_str(from("", SERVER "http://localhost:1/c", file), "",
+           "a file that is not there is no token");
+    has_str(e.text, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "the error names the variable");
 }
 
 static void test_ends(void) {
@@ -285,6 +369,8 @@ static void test_login(const char *file) {
 int main(void) {
     must(mkdtemp(home));
     test_order();
+    test_machine();
+    test_container();
     test_ends();
     test_roles();
     test_circles();
