@@ -114,6 +114,8 @@ static void add_y_axis(struct strbuf *out, const struct view *v) {
     double half = v->y_to / 2 - v->y_from / 2, step = v->log ? 1 : tick_step(half) * 2;
     if (v->log && 2 * half > TICKS_MAX)
         step = ceil(2 * half / TICKS_MAX);
+    if (v->unit == PLOT_BYTES) // labels are whole bytes
+        step = fmax(step, 1);
     double first = ceil(v->y_from / step);
     for (int i = 0; i <= TICKS_MAX + 1; i++) {
         double y = (first + i) * step;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The texts that are made from tables of options, as a whole, of a small program with a row of
-// each shape. The texts are in render.txt, which this program prints when it has an argument.
+// each shape.
 #include "conf/render.h"
 
-#include "sys/file.h"
-#include "tests/tap.h"
+#include "tests/unit/expected.h"
 
 struct thing {
     const char *name, *source;
@@ -163,68 +162,39 @@ static void load(const char *text) {
     strbuf_clear(&out);
 }
 
-// ---- expected texts -----------------------------------------------------------------------------
-
-static char *expected;  // the file render.txt: parts behind "=== NAME"
-static bool prints_all; // in place of a comparison: to make that file
-
-static void is_text(const char *got, const char *want, const char *name) {
-    const char *end = strstr(want, "\n=== ");
-    size_t len = end ? (size_t)(end - want) + 1 : strlen(want), same = 0;
-    while (same < len && got[same] == want[same])
-        same++;
-    if (ok(same == len && !got[len], "the text '%s' is as expected", name))
-        return;
-    const char *from = got + same - (same < 40 ? same : 40);
-    tap_bytes("got", from, strnlen(from, 80));
-    tap_bytes("want", want + (from - got), strnlen(want + (from - got), 80));
-}
-
-static void is_part(const char *name) {
-    const char *mark = arena_printf(&a, "=== %s\n", name), *got = strbuf_cstr(&out);
-    const char *want = strstr(expected, mark);
-    if (prints_all)
-        printf("%s%s", mark, got);
-    else if (!want)
-        fail("render.txt has no '%s'", name);
-    else
-        is_text(got, want + strlen(mark), name);
-    strbuf_clear(&out);
-}
-
 static void test_completions(const struct render_program *p, const char *of) {
     struct err e;
     for (int i = 0; render_shells[i]; i++) {
         if (render_completion(&out, &s, p, render_shells[i], &e) < 0)
             bail_out("%s", e.text);
-        is_part(arena_printf(&a, "%s of %s", render_shells[i], of));
+        is_expected(&out, arena_printf(&a, "%s of %s", render_shells[i], of));
     }
 }
 
 static void test_defaults(void) {
     load(NULL);
     render_man(&out, &s, &whole);
-    is_part("manual of verbs");
+    is_expected(&out, "manual of verbs");
     render_man(&out, &s, &plain);
-    is_part("manual of keys");
+    is_expected(&out, "manual of keys");
     render_man_file(&out, &s, &whole, "p.toml");
-    is_part("manual of the file");
+    is_expected(&out, "manual of the file");
     render_help(&out, &s, &whole, 0);
-    is_part("help of verbs");
+    is_expected(&out, "help of verbs");
     render_help(&out, &s, &plain, 70);
-    is_part("help of keys");
+    is_expected(&out, "help of keys");
     render_help_verb(&out, &s, &whole, &up, 1);
-    is_part("help of up");
+    is_expected(&out, "help of up");
     render_help_verb(&out, &s, &whole, &plan, 0);
-    is_part("help of plan");
+    is_expected(&out, "help of plan");
     test_completions(&whole, "verbs");
     test_completions(&plain, "flags");
     render_show(&out, &s, false);
-    is_part("defaults");
+    is_expected(&out, "defaults");
     render_show_json(&out, &s, false);
-    is_part("defaults as JSON");
+    is_expected(&out, "defaults as JSON");
     render_init(&out, &s, NULL, NULL);
-    is_part("example");
+    is_expected(&out, "example");
 }
 
 static void test_given(void) {
@@ -237,50 +207,43 @@ static void test_given(void) {
          "B=''\n[inputs.x]\nsource='/d'\n[inputs.y]\n[[hosts.host]]\nname='h'\nport=23\n"
          "[[hosts.host]]\nname='i'\n");
     render_show(&out, &s, true);
-    is_part("values");
+    is_expected(&out, "values");
     render_show_json(&out, &s, true);
-    is_part("values as JSON");
+    is_expected(&out, "values as JSON");
     render_init(&out, &s, &found, others);
-    is_part("file with values");
+    is_expected(&out, "file with values");
     render_toml(&out, &s, tables);
-    is_part("share");
+    is_expected(&out, "share");
     struct option_map map = render_map(&a, &s, tables);
     for (size_t i = 0; i < map.count; i++)
         strbuf_addf(&out, "%s=%s\n", map.items[i].name, map.items[i].value);
-    is_part("share as texts");
+    is_expected(&out, "share as texts");
     render_kept(&out, &s);
-    is_part("nothing kept");
+    is_expected(&out, "nothing kept");
     option_set_text(&s, "t.nodes=7",
                     (struct option_place){.source = OPTION_FLAG, .name = "--nodes"});
     option_set_text(&s, "up.rate=0.25",
                     (struct option_place){.source = OPTION_ENV, .name = "P_UP_RATE"});
     render_kept(&out, &s);
-    is_part("kept");
+    is_expected(&out, "kept");
     load(NULL);
     option_set_kept(&s, "kept.toml", "t.nodes = 8\n", 12);
     option_set_text(&s, "up.rate=0.25",
                     (struct option_place){.source = OPTION_ENV, .name = "P_UP_RATE"});
     render_show(&out, &s, true);
-    is_part("kept value");
+    is_expected(&out, "kept value");
     render_show_json(&out, &s, true);
-    is_part("kept value as JSON");
+    is_expected(&out, "kept value as JSON");
     render_init(&out, &s, &found, others + 2);
-    is_part("file of found values");
+    is_expected(&out, "file of found values");
 }
 
 int main(int argc, char **argv) {
-    const char *source = getenv("DTCTL_SRC");
-    const char *path =
-        arena_printf(&a, "%s/tests/unit/conf/render.txt", source && *source ? source : ".");
-    struct err e;
-    size_t len;
     (void)argv;
-    prints_all = argc > 1;
-    if (file_read(&a, path, 1 << 20, &expected, &len, &e) < 0)
-        bail_out("%s", e.text);
+    expected_open("tests/unit/conf/render.txt", argc);
     test_defaults();
     test_given();
     strbuf_fini(&out);
     arena_fini(&a);
-    return prints_all ? 0 : done_testing();
+    return expected_end();
 }
