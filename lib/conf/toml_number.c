@@ -107,7 +107,7 @@ static const char *strip(const char *s, char *out, bool hex) {
         }
         bool before = p > s && (hex ? strchr("+-.", p[-1]) == NULL : is_digit(p[-1]));
         bool after = hex ? p[1] != '\0' && !strchr("+-.", p[1]) : is_digit(p[1]);
-        if (!before || !after || p[1] == '_' || p[-1] == '_')
+        if (!before || !after || p[-1] == '_')
             return "has an underscore that is not between two digits";
     }
     *o = '\0';

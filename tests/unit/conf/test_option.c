@@ -250,6 +250,9 @@ static void test_precedence(void) {
     is_str(formatted("named"), "{ n = { port = 1 }, m = { port = 2 } }",
            "records with names are merged");
     is_str(formatted("t.list"), "[\"g\"]", "lists are replaced");
+    option_set_text(&s, "named.n.port=7", (struct option_place){.name = "--set"});
+    is_str(formatted("named"), "{ n = { port = 7 }, m = { port = 2 } }",
+           "a field of a record is set by itself");
 }
 
 // flag > variable > what an earlier command kept > file.
@@ -282,6 +285,16 @@ static void test_rules(void) {
            "an option that must not exceed another is refused above it");
     is_str(file("[t]\nopen = 0.5\nreal = 0.5\n"), "", "an option may equal its upper bound");
     is_str(file("[t]\nreal = 0\n"), "", "a default value is not checked against another option");
+    static const struct option_row more[] = {
+        {.key = "u.most", .type = OPTION_REAL, .rules = open_rules, .text = "0", .help = "H."}};
+    static const struct option_table second = {"more", more, 1};
+    static const char text[] = "[t]\nreal = 0.5\n[u]\nmost = 1\n";
+    double most;
+    fresh();
+    option_set_add(&s, &second, &most);
+    option_set_file(&s, "f", text, strlen(text));
+    is_str(problems(), "f:4:8: u.most is 1, and t.real only 0.5",
+           "a rule of a later table is checked, too");
 }
 
 static void test_check(void) {

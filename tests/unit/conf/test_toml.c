@@ -62,6 +62,9 @@ static void test_errors(void) {
            "bytes that are not UTF-8 are refused");
     has_str(errors_of("a = 07:32:00x\n"), "is no time", "text behind a time is refused");
     has_str(errors_of("a = 1979-05-27x\n"), "t:1:5", "text behind a date is refused");
+    // ':' follows '9': as a digit it would be a ten.
+    has_str(errors_of("a = 1979-0:-27\n"), "is no date", "a month has digits");
+    has_str(errors_of("a = 07:0::00\n"), "is no time", "a minute has digits");
     is_str(toml_get_str(parse("a = \"\"\"x \\ \n\n  y \\\n z\"\"\"\n"), "a", ""), "x y z",
            "a backslash at the end of a line takes all blank space with it");
     is_str(errors_of("a = 012\nb = 1__0\nc = 99999999999999999999\nd = yes\n"),
@@ -230,6 +233,8 @@ static void test_integers(void) {
         {"-17", -17},
         {"+17", 17},
         {"1_000_0", 10000},
+        {"1_0_0", 100},
+        {"0xa_b_c", 0xabc},
         {"0xfF", 255},
         {"0xAa_bB", 0xaabb},
         {"0xa_b", 0xab},
