@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Long texts that a module makes, compared with parts of a file beside the test. A part stands
-// behind a line "=== NAME". With an argument a test prints what its file has to be:
+// behind a line "=== NAME". With an argument a test writes its file anew:
 //
 //     expected_open("tests/unit/conf/render.txt", argc);
 //     render_man(&out, …);
@@ -15,16 +15,18 @@
 
 static struct arena expected_arena;
 static char *expected_text;
-static bool expected_prints;
+static const char *expected_path;
+static struct strbuf expected_new;
+static bool expected_writes;
 
 TAP_UNUSED static void expected_open(const char *path, int argc) {
     const char *source = getenv("DTCTL_SRC");
     struct err e;
     size_t len;
-    expected_prints = argc > 1;
-    if (file_read(&expected_arena,
-                  arena_printf(&expected_arena, "%s/%s", source && *source ? source : ".", path),
-                  1 << 20, &expected_text, &len, &e) < 0)
+    expected_writes = argc > 1;
+    expected_path = arena_printf(&expected_arena, "%s/%s", source && *source ? source : ".", path);
+    if (!expected_writes &&
+        file_read(&expected_arena, expected_path, 1 << 20, &expected_text, &len, &e) < 0)
         bail_out("%s", e.text);
 }
 
@@ -42,9 +44,9 @@ TAP_UNUSED static void expected_compare(const char *got, const char *want, const
 
 TAP_UNUSED static void is_expected(struct strbuf *out, const char *name) {
     const char *mark = arena_printf(&expected_arena, "=== %s\n", name), *got = strbuf_cstr(out);
-    const char *want = strstr(expected_text, mark);
-    if (expected_prints)
-        printf("%s%s", mark, got);
+    const char *want = expected_writes ? NULL : strstr(expected_text, mark);
+    if (expected_writes)
+        strbuf_addf(&expected_new, "%s%s", mark, got);
     else if (!want)
         fail("the file has no text '%s'", name);
     else
@@ -54,8 +56,13 @@ TAP_UNUSED static void is_expected(struct strbuf *out, const char *name) {
 
 // Status for main.
 TAP_UNUSED static int expected_end(void) {
+    struct err e;
+    if (expected_writes &&
+        file_write_atomic(expected_path, expected_new.data, expected_new.len, 0644, &e) < 0)
+        bail_out("%s", e.text);
+    strbuf_fini(&expected_new);
     arena_fini(&expected_arena);
-    return expected_prints ? 0 : done_testing();
+    return expected_writes ? 0 : done_testing();
 }
 
 #endif
