@@ -59,5 +59,10 @@ int main(void) {
     bool last[2] = {false, true};
     input_split(sizes, 5, last, 2, owners);
     ok(owners[0] == 1 && owners[1] == 1, "a node that cannot read gets nothing");
+    static const uint64_t three[] = {9, 5, 5};
+    static const bool both[] = {true, true};
+    input_split(three, 3, both, 2, owners);
+    ok(owners[0] == 0 && owners[1] == 1 && owners[2] == 1,
+       "the largest object goes first, the others to the other reader");
     return done_testing();
 }
