@@ -141,24 +141,17 @@ static void show_run(struct context *s, const struct ps_line *l) {
         screen_out(s->screen, "  agents started again: %d\n", l->agent_starts);
 }
 
-static bool has_id(char **ids, size_t count, const char *id) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(ids[i], id) == 0)
-            return true;
-    return false;
-}
-
 // Names runs of this cluster that only the nodes know. Returns their number.
-static size_t show_unrecorded(struct context *s, const struct node_runs *runs, char **ids,
-                              size_t count, const char *mine) {
-    char **reported = arena_new(s->arena, char *, runs->count + 1);
+static size_t show_unrecorded(struct context *s, const struct node_runs *runs,
+                              const char *const *ids, size_t count, const char *mine) {
+    const char **reported = arena_new(s->arena, const char *, runs->count + 1);
     size_t reported_count = 0;
     for (size_t i = 0; i < runs->count; i++) {
         const struct node_run *r = &runs->items[i];
-        if ((r->owner[0] && strcmp(r->owner, mine) != 0) || has_id(ids, count, r->run) ||
-            has_id(reported, reported_count, r->run))
+        if ((r->owner[0] && strcmp(r->owner, mine) != 0) || str_is_among(r->run, ids, count) ||
+            str_is_among(r->run, reported, reported_count))
             continue;
-        reported[reported_count++] = (char *)r->run;
+        reported[reported_count++] = r->run;
         screen_note(s->screen,
                     "run %s is on the nodes, and this side has no record of it "
                     "(try: dtctl fetch --path runs/%s)",
@@ -213,7 +206,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
                        "RUNNING", "RESTARTS", "AGE", "RESULTS");
         show_run(s, &line);
     }
-    size_t unrecorded = show_unrecorded(s, &runs, ids, count, mine);
+    size_t unrecorded = show_unrecorded(s, &runs, (const char *const *)ids, count, mine);
     if (shown == 0 && unrecorded == 0 && (f->all || count == 0))
         screen_note(s->screen, "no runs yet (try: dtctl train)");
     else if (shown == 0 && count)

@@ -48,15 +48,8 @@ void aws_sweep_forget(const struct terraform *t) {
 
 // ---- removed resources --------------------------------------------------------------------------
 
-static bool listed(const char *id, const char *const *ids, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(id, ids[i]) == 0)
-            return true;
-    return false;
-}
-
 static bool gone_add(struct aws_gone *g, struct arena *a, const char *id) {
-    if (!id[0] || g->count == FOUND_MAX || listed(id, g->ids, g->count))
+    if (!id[0] || g->count == FOUND_MAX || str_is_among(id, g->ids, g->count))
         return false;
     if (g->count == g->room) {
         size_t room = g->room ? 2 * g->room : 64;
@@ -157,7 +150,7 @@ static void on_line(void *ctx, const struct terraform_line *l) {
     if (l->kind != TERRAFORM_DIAGNOSTIC || !l->is_error)
         return;
     bool missing = terraform_line_missing(a, l, &type, &id);
-    if (missing && listed(type, paid, sizeof paid / sizeof paid[0]))
+    if (missing && str_is_among(type, paid, sizeof paid / sizeof paid[0]))
         f->not_there++;
     else if (missing && gone_add(f->gone, a, id))
         f->found_gone++;
@@ -257,7 +250,7 @@ int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct 
     args[n++] = "-destroy";
     for (size_t i = 0; i < state.count; i++) {
         const struct terraform_resource *one = &state.resources[i];
-        if (!one->managed || listed(one->id, except, except_count))
+        if (!one->managed || str_is_among(one->id, except, except_count))
             continue;
         ended.resources[ended.count++] = *one;
         if (except_count)
@@ -295,7 +288,7 @@ int aws_sweep_unrecorded(struct aws_cluster *c, const char *why, size_t *removed
         if (state.resources[i].managed && state.resources[i].id[0])
             known[known_count++] = state.resources[i].id;
     for (size_t i = 0; i < found.count; i++) {
-        if (listed(found.items[i].id, known, known_count))
+        if (str_is_among(found.items[i].id, known, known_count))
             continue;
         (*removed)++;
         log_warn(why, "kind=%s id=%s", found.items[i].kind, found.items[i].id);

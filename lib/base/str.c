@@ -25,6 +25,13 @@ bool str_is_one_of(const char *s, const char *const *words) {
     return false;
 }
 
+bool str_is_among(const char *s, const char *const *words, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(s, words[i]) == 0)
+            return true;
+    return false;
+}
+
 bool str_eq(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }

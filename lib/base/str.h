@@ -39,6 +39,7 @@ bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
 bool str_eq(const char *a, const char *b);                   // NULL-safe
 bool str_is_one_of(const char *s, const char *const *words); // NULL-terminated
+bool str_is_among(const char *s, const char *const *words, size_t count);
 bool str_is_name(const char *s, size_t len_max); // [A-Za-z0-9][A-Za-z0-9._-]*, fit for a file name
 
 // Whole-string decimal numbers; -1 with ERR_FORMAT or ERR_LIMIT, text names the bounds.

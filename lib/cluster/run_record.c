@@ -64,17 +64,7 @@ bool run_is_all_here(const struct run *r) {
 }
 
 bool run_has_lost(const struct run *r, const char *node) {
-    for (size_t i = 0; i < r->lost_count; i++)
-        if (strcmp(r->lost[i], node) == 0)
-            return true;
-    return false;
-}
-
-static bool has_node(const struct run *r, const char *node) {
-    for (size_t i = 0; i < r->node_count; i++)
-        if (strcmp(r->nodes[i], node) == 0)
-            return true;
-    return false;
+    return str_is_among(node, r->lost, r->lost_count);
 }
 
 int run_lose(const struct cluster *c, const char *id, const char *node, struct err *e) {
@@ -82,7 +72,7 @@ int run_lose(const struct cluster *c, const char *id, const char *node, struct e
     if (run_load(c, id, &r, e) < 0)
         return -1;
     unsigned kinds = r.fetched ? r.left : RESULT_ALL;
-    if (!kinds || !has_node(&r, node))
+    if (!kinds || !str_is_among(node, r.nodes, r.node_count))
         return 0;
     if (!run_has_lost(&r, node)) {
         const char **lost = arena_new(c->arena, const char *, r.node_count);

@@ -192,13 +192,6 @@ static int read_fetched(struct arena *a, struct names *out, struct err *e) {
     return rc;
 }
 
-static bool has(const struct names *n, const char *name) {
-    for (size_t i = 0; i < n->count; i++)
-        if (strcmp(n->items[i], name) == 0)
-            return true;
-    return false;
-}
-
 // Names the other clusters that use this root; their marks are kept.
 static int add_others(struct arena *a, const struct node_args *args, struct names *others,
                       struct err *e) {
@@ -234,7 +227,7 @@ static int clean_all(struct arena *a, const struct node_args *args, struct names
             rc = check_idle(a, args, runs.items[i], e);
     for (size_t i = 0; i < runs.count && rc == 0; i++)
         if (is_mine(a, args, runs.items[i]) && node_is_run(a, args, runs.items[i]) &&
-            !has(&fetched, runs.items[i]))
+            !str_is_among(runs.items[i], (const char *const *)fetched.items, fetched.count))
             rc = check_fetched(a, args, runs.items[i], e);
     for (size_t i = 0; i < runs.count && rc == 0; i++)
         if (is_mine(a, args, runs.items[i]))

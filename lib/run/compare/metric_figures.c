@@ -46,10 +46,8 @@ const struct metric_figure *metric_figures_find(const struct metric_figures *f, 
 }
 
 static bool is_wanted(const struct metric_figures *f, const char *name) {
-    for (size_t i = 0; f->wanted && i < f->wanted->count; i++)
-        if (strcmp(f->wanted->items[i], name) == 0)
-            return true;
-    return !f->wanted || f->wanted->count == 0;
+    const struct option_list *w = f->wanted;
+    return !w || w->count == 0 || str_is_among(name, w->items, w->count);
 }
 
 // The metric of that name; NULL: it is not wanted, or there are too many. The map has places, since

@@ -106,6 +106,9 @@ static void test_words(void) {
     ok(str_is_one_of(verbs[0], verbs) && !str_is_one_of("stats", verbs) &&
            !str_is_one_of(verbs[0], (const char *const[]){NULL}),
        "a word of a list is found");
+    ok(str_is_among("down", verbs, 4) && !str_is_among("down", verbs, 3) &&
+           !str_is_among("stats", verbs, 4) && !str_is_among("up", NULL, 0),
+       "a word of a counted list is found");
     is_str(str_nearest("trian", verbs), "train", "a transposition is near");
     is_str(str_nearest("stats", verbs), "status", "a missing letter is near");
     is_str(str_nearest("xyzzy", verbs), NULL, "nothing is near nonsense");
