@@ -122,8 +122,6 @@ static void add_y_axis(struct strbuf *out, const struct view *v) {
         if (!(y <= v->y_to) || !isfinite(y))
             break;
         double value = v->log ? pow(10, y) : fabs(y) < step * 1e-6 ? 0 : y;
-        if (!isfinite(value) || (v->log && value <= 0))
-            continue;
         int at = y_of(v, value);
         snprintf(text, sizeof text, "%.*g", digits_of(v, step), value);
         strbuf_addf(out, "<path class=\"grid\" d=\"M0 %dH%d\"/>", at, WIDTH);

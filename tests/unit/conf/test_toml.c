@@ -62,6 +62,10 @@ static void test_errors(void) {
            "bytes that are not UTF-8 are refused");
     has_str(errors_of("a = 07:32:00x\n"), "is no time", "text behind a time is refused");
     has_str(errors_of("a = 1979-05-27x\n"), "t:1:5", "text behind a date is refused");
+    has_str(errors_of("a = \"\"\"x\ry\"\"\"\n"), "carriage return without a line feed",
+            "a carriage return alone ends no line");
+    has_str(errors_of("a = \"x\ry\"\n"), "does not end before the line does",
+            "a carriage return ends no string");
     // ':' follows '9': as a digit it would be a ten.
     has_str(errors_of("a = 1979-0:-27\n"), "is no date", "a month has digits");
     has_str(errors_of("a = 07:0::00\n"), "is no time", "a minute has digits");

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparing runs: settings side by side, secrets left out, and figures of lines from any node.
+#include "run/compare/compare.h"
 #include "run/compare/compare_settings.h"
 #include "run/compare/metric_figures.h"
 
+#include "sys/file.h"
 #include "tests/tap.h"
 
 #include <string.h>
@@ -156,6 +158,52 @@ static void test_bounds(void) {
     metric_figures_end(&f);
 }
 
+// ---- the last two runs --------------------------------------------------------------------------
+
+static void test_newest(void) {
+    static const struct {
+        const char *id, *state, *why; // why NULL: there are two
+    } cases[] = {
+        {"t-20260101T000000Z-000001", "failed", "has no finished run"},
+        {"t-20260102T000000Z-000002", "finished", "has one finished run; compare takes two"},
+        {"t-20260103T000000Z-000003", "started", "has one finished run"},
+        {"u-20260104T000000Z-000004", "finished", NULL},
+        {"u-20260105T000000Z-000005", "stopped", NULL},
+    };
+    char folder[] = "/tmp/test_compare.XXXXXX";
+    const char *node = "n", *command = NULL;
+    struct context s = {.arena = &a};
+    struct err e = {0};
+    struct run out[2];
+    if (!mkdtemp(folder) || cluster_open(&s.cluster, &a, folder, "c", &e) < 0)
+        bail_out("no folder");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run r = {.id = cases[i].id,
+                        .name = arena_strndup(&a, cases[i].id, 1),
+                        .cluster = "c",
+                        .provider = "local",
+                        .command = &command,
+                        .nodes = &node,
+                        .node_count = 1,
+                        .nproc = "1",
+                        .output_dir = "/o",
+                        .s3 = "",
+                        .state = cases[i].state};
+        if (run_save(&s.cluster, &r, &e) < 0)
+            bail_out("%s", e.text);
+        int result = compare_newest(&s, out, &e);
+        is_int(result, cases[i].why ? -1 : 0, "with %zu runs there are two or not", i + 1);
+        if (cases[i].why)
+            has_str(e.text, cases[i].why, "the error says: %s", cases[i].why);
+        else
+            ok(result == 0 && strcmp(out[0].id, cases[1].id) == 0 &&
+                   strcmp(out[1].id, cases[3].id) == 0,
+               "the older run comes first");
+    }
+    cluster_close(&s.cluster);
+    file_remove_tree(folder, &e);
+}
+
 int main(void) {
     test_command();
     test_inputs();
@@ -163,6 +211,7 @@ int main(void) {
     test_lines();
     test_ranks();
     test_bounds();
+    test_newest();
     arena_fini(&a);
     return done_testing();
 }

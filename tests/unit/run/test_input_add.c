@@ -11,6 +11,7 @@
 #include "run/inputs/input_record.h"
 #include "run/inputs/input_remote.h"
 #include "run/inputs/input_source.h"
+#include "run/results/results_owner.h"
 #include "tests/unit/expected.h"
 
 #include <fcntl.h>
@@ -157,6 +158,12 @@ static void describe(const char *name) {
             strbuf_addf(&out, " share %zu begins with %s\n", n,
                         in->share[n].files ? in->share[n].names[0] : "nothing");
     }
+    for (size_t i = 0; i < l.input_count; i++)
+        for (size_t rank = 0; rank < 2 && l.inputs[i].elastic; rank++) {
+            struct manifest *m = input_elastic_share(&l.inputs[i], 2, rank, &e);
+            add_manifest("of two nodes", m);
+            manifest_free(m);
+        }
     add_manifest("all", l.common);
     add_manifest("all read", input_fanout_files(&l));
     for (size_t n = 0; n < l.node_count; n++) {
@@ -282,6 +289,17 @@ static void test_later(void) {
     is_str(l.inputs[0].changed_since, "t-20260101T000000Z-000001", "the change is known");
     end();
     test_whole("earlier content", CHANGE("keep"), 2, false);
+    // Results of the first run.
+    l.run.id = "t-20260101T000000Z-000001";
+    l.run.output_dir = file_join(&a, folder, "results");
+    l.run.fetched = true;
+    put("results/model/m", "m");
+    put("results/out", "o");
+    if (results_owner_set(l.run.output_dir, l.run.id, &e) < 0 ||
+        run_save(&context.cluster, &l.run, &e) < 0)
+        bail_out("%s", e.text);
+    test_whole("results", IN("o", "source='run:t/output'") IN("m", "source='run:t/model'"), 2,
+               false);
 }
 
 int main(int argc, char **argv) {

@@ -204,6 +204,15 @@ static void test_sizes(void) {
     ok(good && strstr(strbuf_cstr(&out), "more plots are left out for the size of the page"),
        "plots that do not fit are counted");
     strbuf_fini(&out);
+    bool all = true;
+    for (size_t bytes = 20000; all && bytes > 1000; bytes -= 100) {
+        s = set_of(3, 1, 3, NULL);
+        out = svg_of(&s, bytes, &good);
+        all = !strstr(strbuf_cstr(&out), "left out");
+        ok(good && (all || strstr(out.data, ">1 more plot is left out")),
+           "one plot of three is left out first");
+        strbuf_fini(&out);
+    }
     s = set_of(1, PLOT_CURVES_MAX, 9, NULL);
     out = svg_of(&s, 450000, &good);
     ok(good && strstr(strbuf_cstr(&out), "rank 2047</title>"), "2048 ranks have a plot");
