@@ -13,6 +13,7 @@
 #include "run/inputs/input_source.h"
 #include "run/results/results_owner.h"
 #include "tests/unit/expected.h"
+#include "tests/unit/shell.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -132,6 +133,17 @@ static void add_manifest(const char *title, const struct manifest *m) {
     }
 }
 
+// Archives that were split, and their members.
+static void add_parts(void) {
+    char *text;
+    size_t len;
+    if (shell(arena_printf(&a, "cd %s && for f in */*/*; do echo $f: $(tar -tf $f); done >%s/list",
+                           l.parts.dir, folder)) != 0 ||
+        file_read(&a, file_join(&a, folder, "list"), 4096, &text, &len, &e) < 0)
+        bail_out("the parts are no archives");
+    strbuf_adds(&out, text);
+}
+
 static void describe(const char *name) {
     struct strbuf text = {0};
     struct json_out j;
@@ -176,6 +188,8 @@ static void describe(const char *name) {
         if (l.streams)
             strbuf_addf(&out, "%s streams: %s", nodes[n], strbuf_cstr(&l.streams[n].input));
     }
+    if (l.parts.dir)
+        add_parts();
     add_manifest("all held", l.keep ? input_keep_common(&l) : NULL);
     add(l.sources.data, l.sources.len);
     json_open(&j, &text);
@@ -219,6 +233,7 @@ static void test_places(void) {
                IN("x", "source='tars'\ndeliver='extract'\nexclude=['*.gz']")
                    IN("f", "source='tars/t.tar'\ndeliver='extract'"),
                1, false);
+    test_whole("samples", IN("s", "source='samples'\n" SHARDED "unit='sample'"), 2, false);
     test_whole("objects",
                IN("all", "source='s3://bkt/p/'") IN("one", "source='s3://bkt/x'")
                    IN("part", "source='s3://bkt/q/'\n" SHARDED)
@@ -319,6 +334,15 @@ int main(int argc, char **argv) {
     put("tars/t.tar", "x");
     put("tars/u.tar.zst", "y");
     put("tars/v.tar.gz", "z");
+    put("samples/notes", "n");
+    if (shell(arena_printf(
+            &a,
+            "cd %s && mkdir w && for i in 1 2 3 4 5; do echo $i >w/$i.txt && echo $i >w/$i.cls; "
+            "done && tar='tar --format=gnu --mtime=@0 --owner=0 --group=0 --numeric-owner "
+            "--mode=644 -C w' && $tar -cf samples/a.tar 1.cls 1.txt 2.cls 2.txt 3.txt && "
+            "$tar -cf samples/b.tar 4.txt 5.cls 5.txt && chmod 644 samples/*",
+            folder)) != 0)
+        bail_out("no tar");
     if (mkdir(file_join(&a, folder, "data/e"), 0755) < 0 ||
         mkdir(file_join(&a, folder, "empty"), 0755) < 0 ||
         symlink("a", file_join(&a, folder, "data/l")) < 0)

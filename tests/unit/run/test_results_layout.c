@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How parts of results from several nodes become one folder: which files are set apart, which names
 // are reserved, whose the folder is. Trees of files are texts, before and after.
+#include "run/results/results_archive.h"
 #include "run/results/results_collisions.h"
 #include "run/results/results_kinds.h"
 #include "run/results/results_owner.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/shell.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -257,6 +259,69 @@ static void test_owner(void) {
     run.state = "finished";
     run.id = "r-2";
     ok(!results_owner_is_here(&a, &run), "another run's results are not here");
+    clear();
+}
+
+// ---- archives -----------------------------------------------------------------------------------
+
+static void lists(const char *archive, const char *want) {
+    char *text;
+    size_t len;
+    if (shell(arena_printf(&a, "cd %s/out && tar --zstd -tf %s | tr '\\n' ' ' >../list", root,
+                           archive)) != 0 ||
+        file_read(&a, file_join(&a, root, "list"), 4096, &text, &len, &e) < 0)
+        bail_out("cannot list '%s'", archive);
+    is_str(text, want, "%s has its files", archive);
+}
+
+static void test_archive(void) {
+    static const char *nodes[] = {"n0"}, *command[] = {NULL};
+    struct screen screen;
+    struct context context = {.arena = &a, .screen = &screen, .loop = loop_open(&e)};
+    struct run run = {.id = "r",
+                      .name = "r",
+                      .cluster = "c",
+                      .provider = "local",
+                      .nproc = "1",
+                      .command = command,
+                      .nodes = nodes,
+                      .node_count = 1,
+                      .state = "finished",
+                      .output_dir = in("out", "."),
+                      .s3 = "",
+                      .archive = CONFIG_ARCHIVE_TAR_ZST};
+    ok(!results_archive_is_due(&run), "archives of results that are not here are not due");
+    run.fetched = true;
+    ok(results_archive_is_due(&run), "archives are due");
+    screen_init(&screen, STDERR_FILENO, STDERR_FILENO, SCREEN_PLAIN, true);
+    if (cluster_open(&context.cluster, &a, root, "c", &e) < 0)
+        bail_out("%s", e.text);
+    put_all("out", "a=1 d/e=@x d/l>e model/m=1 modelx=1 n0/model/m=1 n0/o=1 state/s=1 f/");
+    is_int(results_archive(&context, &run, &e), -1, "a folder of no run has no archives");
+    has_str(e.text, "does not hold the results of run 'r'", "the error says so");
+    put("out", OWNER_MARK "=r");
+    put("out", "model.tar.zst=1");
+    is_int(results_archive(&context, &run, &e), -1, "a file with an archive's name stays");
+    has_str(e.text, "'model.tar.zst' is a file of the run", "the error names the file");
+    unlink(in("out", "model.tar.zst"));
+    is_int(results_archive(&context, &run, &e), 0, "archives are written %s", e.text);
+    lists("output.tar.zst", "a d/ d/e d/l f/ modelx n0/ n0/o ");
+    lists("model.tar.zst", "model/ model/m n0/model/ n0/model/m ");
+    is_int(run.archives, RUN_ARCHIVES_WHOLE, "the record says that they are whole");
+    ok(!results_archive_is_due(&run), "archives that are here are not due");
+    put("out", "output.tar.zst.tmp-1=1");
+    run.left = RESULT_MODEL;
+    is_int(results_archive(&context, &run, &e), 0, "archives are written again");
+    ok(!file_exists(in("out", "output.tar.zst.tmp-1")), "a part of a killed writer is gone");
+    ok(file_exists(in("out", "output.tar.zst")) && !file_exists(in("out", "model.tar.zst")),
+       "a kind that is not here has no archive");
+    is_int(results_archive_remove(in("out", "."), &e), 0, "archives are removed");
+    ok(!file_exists(in("out", "output.tar.zst")) && file_exists(in("out", "a")),
+       "other files stay");
+    screen_fini(&screen);
+    loop_close(context.loop);
+    cluster_close(&context.cluster);
+    clear();
 }
 
 int main(void) {
@@ -266,6 +331,7 @@ int main(void) {
     test_refused();
     test_join();
     test_owner();
+    test_archive();
     file_remove_tree(root, &e);
     arena_fini(&a);
     return done_testing();
