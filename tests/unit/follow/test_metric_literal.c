@@ -117,8 +117,19 @@ static void random_ones(void) {
     strbuf_fini(&line);
 }
 
+static void pairs(void) {
+    struct metric_pairs p;
+    metric_pairs_of(&p, "xab", 3);
+    ok(metric_pairs_may_hold(&p, "ab", 2), "the last pair of a line is there");
+    ok(metric_pairs_may_hold(&p, "xab", 3) && metric_pairs_may_hold(&p, "q", 1),
+       "a whole line, and a text without a pair, may be there");
+    ok(!metric_pairs_may_hold(&p, "abc", 3), "the last pair of a text is looked for");
+    ok(!metric_pairs_may_hold(&p, "qab", 3), "the first pair of a text is looked for");
+}
+
 int main(void) {
     known();
     random_ones();
+    pairs();
     return done_testing();
 }
