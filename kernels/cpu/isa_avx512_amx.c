@@ -3,7 +3,7 @@
 // columns. A tile is 32 x 32, four registers of sums; words and panels are those of
 // isa_avx512_bf16.c. An operand that does not lie as a register needs it is copied first. Built
 // with those flags; run only where type_amx_usable() says so.
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 #include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>

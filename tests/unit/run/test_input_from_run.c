@@ -100,22 +100,18 @@ static void test_runs(void) {
     refused("run:t@nope/output", "'run:t@nope/output'");
 
     static const struct {
-        const char *text, *id, *any;
+        const char *text, *id;
     } named[] = {
-        {"t", R2, R3}, {"t@" R1, R1, R1}, {"", U1, U1}, {R3, R3, R3}, {"u-2026", U1, U1},
+        {"t", R3}, {"t@" R1, R1}, {"", U1}, {R3, R3}, {"u-2026", U1},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        is_int(input_from_run_named(&context, named[i].text, false, &r, &e), 0,
-               "'%s' names a run %s", named[i].text, e.text);
-        is_str(r.id, named[i].id, "'%s' is that run", named[i].text);
-        is_int(input_from_run_named(&context, named[i].text, true, &r, &e), 0,
-               "'%s' names a run of any state", named[i].text);
-        is_str(r.id, named[i].any, "'%s' is that run of any state", named[i].text);
+        is_int(input_from_run_named(&context, named[i].text, &r, &e), 0, "'%s' names a run %s",
+               named[i].text, e.text);
+        is_str(r.id, named[i].id, "'%s' is that run, however it ended", named[i].text);
     }
     static const char *const wrong[] = {"@" R1, "t@", "u@" R1, "nope"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        is_int(input_from_run_named(&context, wrong[i], true, &r, &e), -1, "'%s' names no run",
-               wrong[i]);
+        is_int(input_from_run_named(&context, wrong[i], &r, &e), -1, "'%s' names no run", wrong[i]);
 }
 
 static void found(const char *source, const char *path, const char *on_nodes) {
