@@ -47,9 +47,9 @@ unlike "$(printf 'TOKEN\0hidden' | sha256sum)" "${kept:-none}" \
 is "$(stat -c '%a %s' .dtctl/default/digest.key)" '600 64' '  which only the user can read'
 unlike "$out" 'train.max_restarts' 'the equal settings are left out'
 like "$(rows)" '
-loss last\|0.2 \(value [78]\)\|0.1 \(value 4\)
+loss last\|0.2 \(value [4-8]\)\|0.1 \(value 4\)
 loss min\|0.2 \(value [0-9]\)\|0.1 \(value 4\)
-loss max\|0.8 \(value [12]\)\|0.4 \(value 1\)' 'a metric has its last, smallest and largest value'
+loss max\|0.8 \(value [1-5]\)\|0.4 \(value 1\)' 'a metric has its last, smallest and largest value'
 like "$(rows)" '
 ranks\|2\|1
 ' 'the figures have the ranks'
