@@ -36,9 +36,11 @@ static bool read_zone(const char *s, int *east, bool *is_local) {
 }
 
 static bool in_range(const struct tm *tm) {
-    return tm->tm_mon >= 0 && tm->tm_mon < 12 && tm->tm_mday >= 1 && tm->tm_mday <= 31 &&
-           tm->tm_hour >= 0 && tm->tm_hour < 24 && tm->tm_min >= 0 && tm->tm_min < 60 &&
-           tm->tm_sec >= 0 && tm->tm_sec <= 60;
+    struct tm date = {.tm_year = tm->tm_year, .tm_mon = tm->tm_mon, .tm_mday = tm->tm_mday};
+    (void)timegm(&date); // makes a day that the month does not have one of another month
+    return tm->tm_mon >= 0 && tm->tm_mon < 12 && tm->tm_mday == date.tm_mday && tm->tm_hour >= 0 &&
+           tm->tm_hour < 24 && tm->tm_min >= 0 && tm->tm_min < 60 && tm->tm_sec >= 0 &&
+           tm->tm_sec <= 60;
 }
 
 static bool read_clock(const char *s, int64_t now_ms, int64_t *ms) {

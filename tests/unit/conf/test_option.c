@@ -251,8 +251,9 @@ static void test_precedence(void) {
            "records with names are merged");
     is_str(formatted("t.list"), "[\"g\"]", "lists are replaced");
     option_set_text(&s, "named.n.port=7", (struct option_place){.name = "--set"});
-    is_str(formatted("named"), "{ n = { port = 7 }, m = { port = 2 } }",
-           "a field of a record is set by itself");
+    option_set_text(&s, "named.m.port=8", (struct option_place){.name = "--set"});
+    is_str(formatted("named"), "{ n = { port = 7 }, m = { port = 8 } }",
+           "fields of records are set by themselves");
 }
 
 // flag > variable > what an earlier command kept > file.

@@ -141,6 +141,12 @@ int main(int argc, char **argv) {
         test_texts(CASES[i].key, CASES[i].good, true);
         test_texts(CASES[i].key, CASES[i].bad, false);
     }
+    for (int i = 0; i < 5; i++) {
+        static const char *const words[] = {"copy", "File", "stream", "FastFile", "extract"};
+        const struct config_input in = {.deliver = words[i]};
+        ok(config_input_is_streamed(&in) == (i == 2 || i == 3), "%s streams or not", words[i]);
+        ok(config_input_is_extracted(&in) == (i == 4), "%s unpacks or not", words[i]);
+    }
     test_limits();
     arena_fini(&a);
     return expected_end();

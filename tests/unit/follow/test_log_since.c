@@ -50,25 +50,16 @@ static void test_times(void) {
 }
 
 static void test_refused(void) {
-    static const char *const bad[] = {"tomorrow",
-                                      "2026-01-02 ",
-                                      "m",
-                                      "25:00",
-                                      "12:60",
-                                      "2026-13-01",
-                                      "2026-01-32",
-                                      "2026-01",
-                                      "@",
-                                      "@12x",
-                                      "2026-01-02x",
-                                      "12:00 UTC",
-                                      "12:00+99:00",
-                                      "2026-01-02T",
-                                      "1h ago",
-                                      "-5m",
-                                      "99999999999999999999d"};
+    static const char *const bad[] = {"tomorrow",   "2026-01-02 ", "m",
+                                      "25:00",      "12:60",       "2026-13-01",
+                                      "2026-01-32", "2025-12-32",  "2025-12-00",
+                                      "2025-11-31", "2025-02-29",  "2026-01",
+                                      "@",          "@12x",        "2026-01-02x",
+                                      "12:00 UTC",  "12:00+99:00", "2026-01-02T",
+                                      "1h ago",     "-5m",         "99999999999999999999d"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         is_int(since(bad[i]), -1, "'%s' is refused", bad[i]);
+    ok(since("2024-02-29") > 0, "a leap year has one day more");
     is_int(since("2026-01-03"), -1, "a time in the future is refused");
     has_str(e.text, "future", "the error says that the time is in the future");
 }

@@ -249,7 +249,17 @@ static void test_steps(void) {
        "marks are bounded, and their sum stays");
 }
 
+static void test_running(void) {
+    struct compare_run c = {.active = false};
+    struct report_run r = {.run = &c, .times.round_count = 3};
+    r.times.rounds[0] =
+        (struct report_round){.started_ms = 100, .first_exit_ms = 250, .exited_ms = 300};
+    r.times.rounds[2] = (struct report_round){.started_ms = 400, .broke_ms = 390};
+    is_int(report_running_ms(&r), 150, "a round counts from all starts to the first exit");
+}
+
 int main(void) {
+    test_running();
     test_text();
     test_table();
     test_spike();
