@@ -108,6 +108,48 @@ static void test_texts(const char *key, const char *texts, bool good) {
     }
 }
 
+// Keys of an input that go together, and those that do not.
+static void test_inputs(void) {
+#define S "mode='sharded'\n"
+    static const struct {
+        const char *keys, *why; // why "": they do
+    } cases[] = {
+        {"", ""},
+        {S "shard='key'\norder='shuffle:1'\nuneven='pad'\nreplicas=2", ""},
+        {S "unit='sample'", ""},
+        {"mode='ShardedByS3Key'\norder='shuffle:1'", ""},
+        {"mode='ShardedByS3Key'\nshard='key'", ""},
+        {"deliver='stream'\nwindow='2k'\ncache_max='2k'", ""},
+        {"deliver='FastFile'\non_change='refuse'", ""},
+        {"on_change='keep'", ""},
+        {"shard='key'", "shard is for an input with mode = sharded"},
+        {"unit='sample'", "unit is for an input with mode = sharded"},
+        {"order='shuffle:1'", "order is for an input with mode = sharded"},
+        {"uneven='drop'", "uneven is for an input with mode = sharded"},
+        {"replicas=0", "replicas is for an input with mode = sharded"},
+        {"mode='ShardedByS3Key'\nshard='count'",
+         "ShardedByS3Key is shard = key, and shard is count"},
+        {S "order='shuffle:1'", "order = shuffle:1 needs shard = key or count"},
+        {"window='2k'", "window is for an input with deliver = stream"},
+        {"cache_max='2k'", "cache_max is for an input with deliver = stream"},
+        {"deliver='stream'\non_change='keep'", "and deliver = stream leaves none there"},
+        {S "unit='sample'\non_change='keep'", "and unit = sample leaves none there"},
+        {"deliver='stream'\nwindow='2k'\ncache_max=2047",
+         "cache_max has 2047 bytes and window 2048"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = arena_printf(&a, "[inputs.x]\nsource='d'\n%s\n", cases[i].keys);
+        struct err e = {0};
+        config_open(&c, &a, "dtctl", NULL);
+        option_set_file(&c.set, "dtctl.toml", text, strlen(text));
+        if (option_set_finish(&c.set, &e) < 0)
+            bail_out("%s", e.text);
+        is_int(config_input_check(config_input(&c, 0), &e), cases[i].why[0] ? -1 : 0,
+               "the keys of case %zu go together or not", i);
+        has_str(e.text, cases[i].why, "the reason is '%s'", cases[i].why);
+    }
+}
+
 static void add_limits(struct strbuf *out, const char *below, const struct option_row *rows,
                        size_t count) {
     for (const struct option_row *r = rows; r < rows + count; r++) {
@@ -148,6 +190,7 @@ int main(int argc, char **argv) {
         ok(config_input_is_extracted(&in) == (i == 4), "%s unpacks or not", words[i]);
     }
     test_limits();
+    test_inputs();
     arena_fini(&a);
     return expected_end();
 }

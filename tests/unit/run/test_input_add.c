@@ -55,6 +55,7 @@ static void put(const char *name, const char *text) {
 
 static const char *nodes[] = {"n0", "n1", "n2"};
 static struct run_start l;
+static bool native; // the next run
 
 static void load(const char *text) {
     config_open(&config, &a, "dtctl", NULL);
@@ -73,6 +74,7 @@ static int begin(const char *id, const char *text, size_t count, bool elastic) {
                            .elastic = elastic,
                            .has_dtdata = true,
                            .common = manifest_new()};
+    l.native = native;
     l.run = (struct run){.id = id,
                          .name = "t",
                          .cluster = "c",
@@ -267,6 +269,14 @@ static void test_refusals(void) {
     refused(IN("d", "source='s3://bkt/x'\ninclude=['*']"), "is one object; include or exclude");
     refused(IN("d", "source='s3://bkt/p/'\nexclude=['*']"), "is left by exclude");
     refused(IN("d", "source='s3://bkt/gone'"), "input 'd': no such bucket");
+    native = true;
+    refused(IN("d", HERE "deliver='stream'\nexclude=['l']"), "reads webdataset shards (.tar) as");
+    refused(IN("d", "source='shards'\ndeliver='stream'"), "reads 'val/c.tar' by the file 'val/");
+    is_int(begin("t-20260101T000000Z-000001",
+                 IN("d", "source='shards'\ndeliver='stream'\nexclude=['val']"), 2, false),
+           0, "shards with an index beside them are streamed %s", e.text);
+    end();
+    native = false;
     refused(IN("d", HERE SHARDED "shard='count'\nuneven='refuse'\nexclude=['l']"), "3 files");
 }
 
@@ -335,6 +345,12 @@ int main(int argc, char **argv) {
     put("tars/u.tar.zst", "y");
     put("tars/v.tar.gz", "z");
     put("samples/notes", "n");
+    put("shards/a.tar", "a");
+    put("shards/shards.dtindex", "i");
+    put("shards/train/b.tar", "b");
+    put("shards/train/shards.dtindex", "i");
+    put("shards/train/deep/x.tar", "x"); // no folder of shards
+    put("shards/val/c.tar", "c");
     if (shell(arena_printf(
             &a,
             "cd %s && mkdir w && for i in 1 2 3 4 5; do echo $i >w/$i.txt && echo $i >w/$i.cls; "
