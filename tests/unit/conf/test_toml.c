@@ -66,6 +66,8 @@ static void test_errors(void) {
             "a carriage return alone ends no line");
     has_str(errors_of("a = \"x\ry\"\n"), "does not end before the line does",
             "a carriage return ends no string");
+    has_str(errors_of("a = 1979-\n"), "is no date", "the beginning of a date is no date");
+    has_str(errors_of("a = 07:\n"), "is no time", "the beginning of a time is no time");
     // ':' follows '9': as a digit it would be a ten.
     has_str(errors_of("a = 1979-0:-27\n"), "is no date", "a month has digits");
     has_str(errors_of("a = 07:0::00\n"), "is no time", "a minute has digits");

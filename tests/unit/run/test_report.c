@@ -205,7 +205,7 @@ static void test_sizes(void) {
        "plots that do not fit are counted");
     strbuf_fini(&out);
     bool all = true;
-    for (size_t bytes = 20000; all && bytes > 1000; bytes -= 100) {
+    for (size_t bytes = 4500; all && bytes > 1000; bytes -= 100) {
         s = set_of(3, 1, 3, NULL);
         out = svg_of(&s, bytes, &good);
         all = !strstr(strbuf_cstr(&out), "left out");
