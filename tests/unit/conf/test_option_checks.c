@@ -150,6 +150,30 @@ static void test_inputs(void) {
     }
 }
 
+// NAME=SOURCE[:MODE], and two durations that may be a word.
+static void test_flag(void) {
+    static const struct {
+        const char *text, *source; // source NULL: it is refused
+        int mode;
+    } cases[] = {{"x=d", "d", 0},         {"x=d:sharded", "d", 1}, {"x=a:b:replicated", "a:b", 0},
+                 {"x=:sharded", NULL, 0}, {"x=", NULL, 0},         {"=d", NULL, 0},
+                 {"x", NULL, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config_input in = {.name = NULL};
+        struct err e = {0};
+        int result = config_input_record.from_text(&a, cases[i].text, &in, &e);
+        is_int(result, cases[i].source ? 0 : -1, "'%s' is an input or not", cases[i].text);
+        if (cases[i].source && result == 0)
+            ok(strcmp(in.source, cases[i].source) == 0 && in.mode == cases[i].mode,
+               "'%s' has its source and mode", cases[i].text);
+    }
+    c.monitor_interval = c.output_every = "2s";
+    ok(config_monitor_ms(&c) == 2000 && config_output_every_ms(&c) == 2000, "durations are read");
+    c.monitor_interval = "0";
+    c.output_every = "end";
+    ok(config_monitor_ms(&c) == 0 && config_output_every_ms(&c) == 0, "nothing is done at times");
+}
+
 static void add_limits(struct strbuf *out, const char *below, const struct option_row *rows,
                        size_t count) {
     for (const struct option_row *r = rows; r < rows + count; r++) {
@@ -191,6 +215,7 @@ int main(int argc, char **argv) {
     }
     test_limits();
     test_inputs();
+    test_flag();
     arena_fini(&a);
     return expected_end();
 }
