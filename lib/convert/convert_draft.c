@@ -3,10 +3,13 @@
 #include "convert/convert_draft.h"
 
 #include "base/array.h"
+#include "base/env.h"
 #include "conf/config.h"
 
 #include <ctype.h>
 #include <string.h>
+
+#define INPUTS "inputs."
 
 enum { COMMENT_BYTES_MAX = 90, PROBLEM_BYTES_MAX = 300 };
 
@@ -107,8 +110,8 @@ static const char *value_of(struct arena *a, enum option_type type, const char *
 }
 
 static void put_header(struct strbuf *out, const char *table) {
-    bool input = str_starts(table, "inputs.");
-    toml_write_table(out, input ? "inputs" : table, input ? table + strlen("inputs.") : NULL);
+    bool input = str_starts(table, INPUTS);
+    toml_write_table(out, input ? "inputs" : table, input ? table + strlen(INPUTS) : NULL);
 }
 
 static void put_entry(struct strbuf *out, const struct convert_entry *entry) {
@@ -143,7 +146,7 @@ static int check_entry(const struct convert_draft *d, const struct convert_entry
                        struct err *e) {
     struct strbuf text = {0};
     put_header(&text, entry->table);
-    if (str_starts(entry->table, "inputs."))
+    if (str_starts(entry->table, INPUTS))
         for (size_t i = 0; i < d->entry_count; i++)
             if (strcmp(d->entries[i].table, entry->table) == 0 &&
                 strcmp(d->entries[i].key, entry->key) != 0)
@@ -162,6 +165,34 @@ static struct convert_entry *find(const struct convert_draft *d, const char *tab
     return NULL;
 }
 
+// The variable that a run makes of the name of an input or a hyperparameter; NULL: of no name.
+static const char *variable_of(struct arena *a, const struct convert_entry *entry) {
+    if (strcmp(entry->table, "hyperparameters") == 0)
+        return env_variable(a, "SM_HP_", entry->key);
+    return str_starts(entry->table, INPUTS)
+               ? env_variable(a, "DTCTL_INPUT_", entry->table + strlen(INPUTS))
+               : NULL;
+}
+
+// Notes a name whose variable another name has already.
+static bool has_twin(struct convert_draft *d, const struct convert_entry *entry) {
+    struct arena scratch = {0};
+    const char *variable = variable_of(&scratch, entry);
+    bool found = false;
+    for (size_t i = 0; variable && !found && i < d->entry_count; i++) {
+        const struct convert_entry *other = &d->entries[i];
+        bool input = strcmp(entry->table, "hyperparameters") != 0;
+        bool self = strcmp(other->table, entry->table) == 0 &&
+                    (input || strcmp(other->key, entry->key) == 0);
+        found = !self && str_eq(variable_of(&scratch, other), variable);
+        if (found)
+            convert_draft_note(d, entry->from, "left out: '%s' has the variable %s already",
+                               input ? other->table + strlen(INPUTS) : other->key, variable);
+    }
+    arena_fini(&scratch);
+    return found;
+}
+
 static bool put(struct convert_draft *d, struct convert_entry entry) {
     struct err e = {0};
     struct convert_entry *old = find(d, entry.table, entry.key);
@@ -174,6 +205,8 @@ static bool put(struct convert_draft *d, struct convert_entry entry) {
         convert_draft_note(d, entry.from, "left out: %s", e.text);
         return false;
     }
+    if (!old && has_twin(d, &entry))
+        return false;
     const char *name = entry.from.name;
     entry.from.name = str_printable(d->arena, name, strlen(name));
     if (old) {

@@ -111,6 +111,12 @@ static void test_draft(void) {
     ok(convert_draft_input(&d, from, "in", "source", "s3://b/k"), "the source of an input");
     ok(convert_draft_input(&d, from, "in", "mode", "sharded"), "the mode of an input");
     ok(!convert_draft_input(&d, from, "in", "mode", "torn"), "a mode that there is not");
+    ok(!convert_draft_input(&d, from, "IN", "source", "s3://b/k") &&
+           has(convert_draft_last_note(&d), "'in' has the variable DTCTL_INPUT_IN already"),
+       "an input with the variable of another is refused");
+    ok(convert_draft_pair(&d, from, "hyperparameters", "a-b", "1"), "a hyperparameter is taken");
+    ok(!convert_draft_pair(&d, from, "hyperparameters", "a_b", "1"),
+       "a hyperparameter with the variable of another is refused");
     ok(convert_draft_set(&d, from, "train.shell", "a '''\nb"), "text that cannot be a block");
     ok(convert_draft_set(&d, from, "setup.run", "pip install x\n"), "a block");
     const char *text = written();
