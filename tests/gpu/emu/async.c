@@ -91,6 +91,8 @@ static void wait_all(struct warp *w, const struct insn *i, u32 mask) {
 void async_end(struct warp *w) {
     if (w->n_copies)
         fault("the warp ends with %u copies of cp.async that it did not wait for", w->n_copies);
+    if (w->n_products)
+        fault("the warp ends with %u wgmma.mma_async that it did not wait for", w->n_products);
 }
 
 // ---- mbarrier ----------------------------------------------------------------------------------

@@ -51,6 +51,13 @@ static void fence(struct warp *w, const struct insn *i, u32 mask) {
     (void)w, (void)i, (void)mask;
 }
 
+// In divergent code the fence orders what only some lanes wrote, which is not modelled.
+static void proxy_fence(struct warp *w, const struct insn *i, u32 mask) {
+    (void)i;
+    if (mask == w->live)
+        clock_fence(w);
+}
+
 static void nanosleep(struct warp *w, const struct insn *i, u32 mask) {
     (void)i;
     (void)mask;
@@ -72,7 +79,7 @@ const struct op ops_block[] = {
     {"membar", 0, 0, 0, "", fence, 0, SCOPES | MOD(GL)},
     {"fence", 0, 0, FENCE_MODS, "", fence, 0, SCOPES},
     {"fence", 0, 0, SCOPES | MOD(GLOBAL) | MOD(SHARED), "", fence, 0, MOD(ASYNC)},
-    {"fence", 0, 0, MOD(SHARED) | MOD(PROXY), "", fence, 0, MOD(ASYNC)},
+    {"fence", 0, 0, MOD(SHARED) | MOD(PROXY), "", proxy_fence, 0, MOD(ASYNC)},
     {"fence", 0, 0, MOD(RELEASE), "", fence, 0, MOD(MBARRIER_INIT)},
     {"nanosleep", TYPE(U32), 0, 0, "s", nanosleep, F_MAY_STOP, 0},
     {0},

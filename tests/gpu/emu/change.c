@@ -42,8 +42,9 @@ static bool of_division(const struct ptx_kernel *k, const struct insn *i) {
 }
 
 static enum kind kind_of(const struct ptx_kernel *k, const struct insn *i) {
-    static const char *const waits[] = {"bar.",      "barrier.",      "fence.",         "membar.",
-                                        "mbarrier.", "cp.async.wait", "cp.async.commit"};
+    static const char *const waits[] = {
+        "bar.",          "barrier.",        "fence.",      "membar.",      "mbarrier.",
+        "cp.async.wait", "cp.async.commit", "wgmma.fence", "wgmma.commit", "wgmma.wait"};
     if (i->flow == F_BRANCH)
         return i->guard < 0 || of_division(k, i) ? K_NONE
                : i->target > (u32)(i - k->code)  ? K_AHEAD

@@ -154,7 +154,7 @@ static void element(struct parser *p, struct operand *o, u32 n, bool wide) {
         o->wide = s->wide;
         o->r[n] = (u32)s->value + index * (s->wide ? 8 : 4) * LANES;
     } else if (s->kind == Y_SHARED && s->value == UINT64_MAX) {
-        p->k->dynamic = true;
+        p->k->dynamic_align = s->align > p->k->dynamic_align ? s->align : p->k->dynamic_align;
         o->wide = wide;
         o->r[n] = special(p, S_DYNAMIC_BASE);
         if (wide) { // the low half of a wide register: see run.c
@@ -323,6 +323,14 @@ static const char *plain(const char *part) {
     return part;
 }
 
+// Columns of a shape of wgmma, m64n128k16 or, where 32 bytes are eight terms, m64n128k8; else 0.
+static u16 shape_columns(const char *part) {
+    char *end;
+    unsigned long n = strtoul(part + 4, &end, 10);
+    bool known = strcmp(end, "k16") == 0 || strcmp(end, "k8") == 0;
+    return known && n <= UINT16_MAX ? (u16)n : 0;
+}
+
 static void take_part(struct parser *p, struct insn *i, const char *written) {
     const char *part = plain(written);
     enum type t = type_named(part);
@@ -338,6 +346,8 @@ static void take_part(struct parser *p, struct insn *i, const char *written) {
     }
     if (strncmp(i->name, "setp.", 5) == 0 && i->compare == C_NONE && take_compare(i, part))
         return;
+    if (strncmp(part, "m64n", 4) == 0 && (i->columns = shape_columns(part)))
+        part = "m64";
     for (int m = 0; m < M_COUNT; m++)
         if (strcmp(modifier_name[m], part) == 0) {
             i->mods |= (modifiers)1 << m;
@@ -355,9 +365,9 @@ static enum space space_of(const struct insn *i) {
                          : SP_GENERIC;
 }
 
-static const struct op *const tables[] = {ops_integer, ops_float,  ops_half,
-                                          ops_convert, ops_access, ops_warp,
-                                          ops_block,   ops_async,  ops_tensor};
+static const struct op *const tables[] = {ops_integer, ops_float,    ops_half,  ops_convert,
+                                          ops_access,  ops_warp,     ops_block, ops_async,
+                                          ops_tensor,  ops_warpgroup};
 
 static bool fits(const struct op *o, const struct insn *i, const char *name, size_t len) {
     if (strlen(o->name) != len || memcmp(o->name, name, len) != 0)

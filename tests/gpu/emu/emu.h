@@ -17,11 +17,14 @@ typedef int64_t s64;
 
 enum {
     LANES = 32,
-    OPERANDS_MAX = 6,
+    OPERANDS_MAX = 8,
     WARPS_MAX = PTX_THREADS_MAX / LANES,
+    CLOCKS = 2 * WARPS_MAX,
     BARRIERS = 16,
     NAME_MAX_BYTES = 256,
     SECTOR = 32, // bytes
+    DYNAMIC_ALIGN_MAX = 1024,
+    SHARED_ROOM = PTX_SHARED_MAX + 2 * DYNAMIC_ALIGN_MAX,
     BANKS = 32,
 };
 #define ALL_LANES 0xffffffffu
@@ -79,7 +82,8 @@ enum type type_named(const char *name);
     X(INVAL, "inval") X(EXPECT_TX, "expect_tx") X(TRY_WAIT, "try_wait") \
     X(TEST_WAIT, "test_wait") X(PARITY, "parity") X(NOINC, "noinc") X(BULK, "bulk") \
     X(COMPLETE_TX, "complete_tx") X(MBARRIER, "mbarrier") X(PROXY, "proxy") X(HINT, "hint") \
-    X(MBARRIER_INIT, "mbarrier_init") X(SHIFTAMT, "shiftamt")
+    X(MBARRIER_INIT, "mbarrier_init") X(SHIFTAMT, "shiftamt") X(FENCE, "fence") \
+    X(MMA_ASYNC, "mma_async") X(M64, "m64")
 // clang-format on
 
 enum modifier {
@@ -127,6 +131,8 @@ struct insn {
     bool compare_more; // unordered floats, unsigned integers
     s32 guard;         // predicate, or -1
     bool guard_negated;
+    bool touches_sums; // reads or writes a register of the sums of a wgmma.mma_async
+    u16 columns;       // of wgmma.mma_async
     modifiers mods;
     struct operand op[OPERANDS_MAX];
     u32 target; // of a branch
@@ -155,7 +161,7 @@ struct op {
     modifiers needs; // of these modifiers one at least
 };
 extern const struct op ops_integer[], ops_float[], ops_half[], ops_convert[], ops_access[],
-    ops_warp[], ops_block[], ops_async[], ops_tensor[];
+    ops_warp[], ops_block[], ops_async[], ops_tensor[], ops_warpgroup[];
 
 // ---- a module -------------------------------------------------------------------------------
 struct ptx_kernel {
@@ -174,7 +180,9 @@ struct ptx_kernel {
     u32 dynamic_wide; // offset of a wide register with the address of the dynamic array, else 0
     u32 local_bytes;  // of a lane
     u32 shared_bytes; // static
-    bool dynamic;     // has an extern array, placed after the static bytes
+    // Of an extern array, behind the static bytes; 0 and the same where there is none.
+    u32 dynamic_align, dynamic_at;
+    u8 *sums; // by register, whether it is one of a wgmma.mma_async; NULL: there is none
     u32 params, param_offset[128], param_size[128], param_bytes;
     unsigned threads_max;
 };
@@ -250,19 +258,26 @@ struct warp {
     u32 *pred;
     u32 carry; // lanes whose condition code holds a carry
     u8 stop;
-    u32 barrier;          // that it waits at
-    u32 clock[WARPS_MAX]; // what it has seen of each warp: every access up to this time
-    u32 floor;            // what it has seen of every warp, or an earlier time
-    u32 span;             // number of the time since its lanes last waited for each other
+    u32 barrier; // that it waits at
+    // The time of each warp up to which it has seen every access; and behind these, the time up
+    // to which it knows that a fence followed the writes of each warp: wgmma may read them.
+    u32 clock[CLOCKS];
+    u32 floor; // what it has seen of every warp, or an earlier time
+    u32 span;  // number of the time since its lanes last waited for each other
     struct copy *copies;
     u32 n_copies, copies_cap, committed;
+    struct product *products; // of wgmma, under way
+    u32 n_products, products_cap, product_groups;
+    u32 issued;       // instructions of wgmma, counted with the other warps of its four
+    bool fenced_sums; // has executed a wgmma.fence
+    u8 *sums;         // what is known of each register; NULL where there is no wgmma.mma_async
     const struct insn *at;
 };
 
 struct barrier {
     u32 arrived; // warps
     u32 threads, expected;
-    u32 clock[WARPS_MAX];
+    u32 clock[CLOCKS];
 };
 
 struct mbarrier {
@@ -270,7 +285,12 @@ struct mbarrier {
     u32 expected, pending;
     s64 bytes; // that are still to arrive
     u32 phase;
-    u32 clock[WARPS_MAX], published[WARPS_MAX];
+    u32 clock[CLOCKS], published[CLOCKS];
+};
+
+struct warpgroup { // four warps
+    struct issue *issue;
+    u32 n, cap;
 };
 
 struct block {
@@ -286,6 +306,7 @@ struct block {
     u32 n_mbarriers, mbarriers_cap;
     struct copy *bulk; // cp.async.bulk under way
     u32 n_bulk, bulk_cap;
+    struct warpgroup warpgroup[WARPS_MAX / 4 + 1];
     u64 rng;
     u64 progress; // counts what lets a waiting warp continue
 };
@@ -307,12 +328,16 @@ u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane);
 // An asynchronous write begins (its bytes are in flight), and is complete.
 void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane);
 void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane);
+// A wgmma begins to read, and has read.
+void shared_product_begins(struct warp *w, u32 offset, u32 bytes);
+void shared_product_ends(struct warp *w, u32 offset, u32 bytes);
 void shadow_clear(struct block *b); // before each block
 // Clocks have seen what others have; w has; and w begins a time that no other warp has seen.
 void clock_join(u32 *to, const u32 *from);
 void clock_learn(struct warp *w, const u32 *from);
 void clock_tick(struct warp *w);
-void span_begin(struct warp *w); // the lanes of the warp have waited for each other
+void clock_fence(struct warp *w); // wgmma may read all writes that w has seen
+void span_begin(struct warp *w);  // the lanes of the warp have waited for each other
 
 u8 *global_read(struct warp *w, u64 address, u32 bytes);
 u8 *global_write(struct warp *w, u64 address, u32 bytes);
@@ -335,6 +360,12 @@ bool bulk_complete_one(struct block *b); // false: none is under way
 void async_end(struct warp *w);          // checks that a warp that ends waited for its copies
 struct mbarrier *mbarrier_at(struct block *b, u64 offset);
 void mbarrier_turn(struct block *b, struct mbarrier *m);
+
+// wgmma: finds the registers of sums of a kernel; before an instruction that touches one; and at
+// the end of a block.
+void products_prepare(struct ptx_kernel *k);
+void products_touch(struct warp *w, const struct insn *i);
+void products_end(struct block *b);
 
 // Faults unless the lanes named by member are exactly those that execute.
 void lanes_named(const struct warp *w, u32 member, u32 mask);

@@ -204,6 +204,9 @@ static void shared_array(struct parser *p) {
     struct symbol *s = add_symbol(p, d.name, Y_SHARED);
     if (d.open) {
         s->value = UINT64_MAX; // behind the static arrays, when their size is known
+        s->align = d.align;
+        if (d.align == 0 || d.align & (d.align - 1) || d.align > DYNAMIC_ALIGN_MAX)
+            parse_fail(p, "alignment %u of '%s' is not modelled", d.align, d.name);
     } else {
         p->k->shared_bytes = rounded(p->k->shared_bytes, d.align);
         s->value = p->k->shared_bytes;
@@ -353,9 +356,12 @@ static void limits(struct parser *p) {
     }
 }
 
-// The dynamic array begins behind the static ones.
+// The dynamic array begins behind the static ones, aligned as it says and no more.
 static void place_dynamic(struct ptx_kernel *k) {
-    k->shared_bytes = rounded(k->shared_bytes, 128);
+    u32 align = k->dynamic_align;
+    k->dynamic_at = align ? rounded(k->shared_bytes, align) : k->shared_bytes;
+    if (align && k->dynamic_at % (2 * align) == 0)
+        k->dynamic_at += align;
 }
 
 static void kernel(struct parser *p, u32 module_shared) {
@@ -378,10 +384,10 @@ static void kernel(struct parser *p, u32 module_shared) {
     limits(p);
     body(p);
     resolve(p);
+    products_prepare(k);
     if (k->n == 0 || (k->code[k->n - 1].flow != F_EXIT && k->code[k->n - 1].flow != F_BRANCH))
         parse_fail(p, "'%s' does not end in ret", k->name);
-    if (k->dynamic)
-        place_dynamic(k);
+    place_dynamic(k);
     if (k->shared_bytes > PTX_SHARED_STATIC_MAX)
         parse_fail(p, "'%s' has %u bytes of static shared memory, the limit is %d", k->name,
                    k->shared_bytes, PTX_SHARED_STATIC_MAX);
@@ -484,17 +490,4 @@ u64 ptx_variable(struct ptx_module *m, const char *name, size_t *bytes) {
 
 const char *ptx_name(const struct ptx_kernel *k) {
     return k->name;
-}
-size_t ptx_param_count(const struct ptx_kernel *k) {
-    return k->params;
-}
-size_t ptx_static_shared(const struct ptx_kernel *k) {
-    return k->shared_bytes;
-}
-unsigned ptx_threads_max(const struct ptx_kernel *k) {
-    return k->threads_max;
-}
-void ptx_param(const struct ptx_kernel *k, size_t n, size_t *offset, size_t *bytes) {
-    *offset = k->param_offset[n];
-    *bytes = k->param_size[n];
 }

@@ -15,6 +15,7 @@ struct symbol {
     u8 kind;
     bool wide;
     u32 count; // registers by number; 0: one, whose name has none
+    u32 align; // of an array of which the launch says the size
     u64 value; // first register's offset, address, offset
 };
 

@@ -120,6 +120,8 @@ static u64 run_warp(struct warp *w, u64 budget) {
             next = w->n_groups ? choose_group(w) : UINT32_MAX;
             continue;
         }
+        if (mask && i->touches_sums)
+            products_touch(w, i);
         if (mask)
             i->run(w, i, mask);
         if (++g->pc >= next)
@@ -167,7 +169,7 @@ static u32 special_value(const struct warp *w, enum special s, u32 lane) {
     case S_DYNAMIC_SMEM_SIZE: return (u32)b->launch->dynamic_shared;
     case S_NSMID: return 1;
     case S_CLOCK: return (u32)counts.warp_insns;
-    case S_DYNAMIC_BASE: return b->k->shared_bytes;
+    case S_DYNAMIC_BASE: return b->k->dynamic_at;
     default: return 0;
     }
 }
@@ -180,6 +182,10 @@ static void begin_warp(struct warp *w, u32 threads) {
     w->n_groups = 1;
     w->stop = STOP_NONE;
     w->n_copies = w->committed = 0;
+    w->n_products = w->product_groups = w->issued = 0;
+    w->fenced_sums = false;
+    if (w->sums)
+        memcpy(w->sums, k->sums, k->reg_bytes / (4 * LANES) + 1);
     w->at = NULL;
     for (int s = 1; s < S_COUNT; s++)
         for (u32 l = 0; k->special[s] && l < LANES; l++)
@@ -209,7 +215,7 @@ static void release(struct block *b) {
     }
 }
 
-static void stuck(struct block *b, const char *why) {
+static _Noreturn void stuck(struct block *b, const char *why) {
     for (u32 n = 0; n < b->n_warps; n++)
         if (b->warp[n].live) {
             running = &b->warp[n];
@@ -242,6 +248,8 @@ static void run_block(struct block *b, u32 threads) {
     shadow_clear(b);
     b->synchronised = false;
     b->n_mbarriers = b->n_bulk = 0;
+    for (u32 n = 0; n <= WARPS_MAX / 4; n++)
+        b->warpgroup[n].n = 0;
     memset(b->barrier, 0, sizeof b->barrier);
     for (u32 n = 0; n < b->n_warps; n++)
         begin_warp(&b->warp[n], threads);
@@ -264,10 +272,26 @@ static void run_block(struct block *b, u32 threads) {
             fault("the block does not end");
     }
     running = NULL;
+    products_end(b);
     if (b->n_bulk)
         fault("block (%u, %u, %u) of '%s' ends with bulk copies under way", b->index[0],
               b->index[1], b->index[2], b->k->name);
     counts.blocks++;
+}
+
+// ---- limits and parameters of a kernel ---------------------------------------------------------
+size_t ptx_param_count(const struct ptx_kernel *k) {
+    return k->params;
+}
+size_t ptx_static_shared(const struct ptx_kernel *k) {
+    return k->shared_bytes;
+}
+unsigned ptx_threads_max(const struct ptx_kernel *k) {
+    return k->threads_max;
+}
+void ptx_param(const struct ptx_kernel *k, size_t n, size_t *offset, size_t *bytes) {
+    *offset = k->param_offset[n];
+    *bytes = k->param_size[n];
 }
 
 // ---- one launch --------------------------------------------------------------------------------
@@ -278,7 +302,9 @@ enum room {
     ROOM_LOCAL,
     ROOM_WARPS,
     ROOM_REGISTERS,
-    ROOM_PREDICATES = ROOM_REGISTERS + WARPS_MAX
+    ROOM_PREDICATES = ROOM_REGISTERS + WARPS_MAX,
+    ROOM_SUMS = ROOM_PREDICATES + WARPS_MAX,
+    ROOMS = ROOM_SUMS + WARPS_MAX
 };
 #ifdef __SANITIZE_ADDRESS__
 #define ROOM_KEPT false
@@ -288,7 +314,7 @@ enum room {
 static struct {
     void *at;
     size_t bytes;
-} rooms[ROOM_PREDICATES + WARPS_MAX];
+} rooms[ROOMS];
 
 static void *room(u32 which, size_t n) {
     n = n ? n : 1;
@@ -310,16 +336,22 @@ static void begin_launch(struct block *b) {
         struct warp *w = &b->warp[n];
         *w = (struct warp){.b = b, .id = n, .reg = room(ROOM_REGISTERS + n, k->reg_bytes)};
         w->pred = room(ROOM_PREDICATES + n, (k->n_predicates + 1) * sizeof *w->pred);
+        if (k->sums)
+            w->sums = room(ROOM_SUMS + n, k->reg_bytes / (4 * LANES) + 1);
         for (u32 c = 0; c < k->n_constants; c++)
             fill(w->reg + k->constant[c].at, k->constant[c].wide, k->constant[c].value);
         if (k->dynamic_wide)
-            fill(w->reg + k->dynamic_wide, true, k->shared_bytes);
+            fill(w->reg + k->dynamic_wide, true, k->dynamic_at);
     }
 }
 
 static void end_launch(struct block *b) {
-    for (u32 n = 0; b->warp && n < b->n_warps; n++)
+    for (u32 n = 0; b->warp && n < b->n_warps; n++) {
         free(b->warp[n].copies);
+        free(b->warp[n].products);
+    }
+    for (u32 n = 0; n <= WARPS_MAX / 4; n++)
+        free(b->warpgroup[n].issue);
     free(b->mbarrier);
     free(b->bulk);
 }
@@ -355,7 +387,7 @@ int ptx_run(struct ptx_kernel *k, const struct ptx_launch *l, char *text) {
     u32 threads = l->block[0] * l->block[1] * l->block[2];
     u32 blocks = l->grid[0] * l->grid[1] * l->grid[2], step = 1, from = 0;
     b.n_warps = (threads + LANES - 1) / LANES;
-    b.shared_bytes = k->shared_bytes + (u32)l->dynamic_shared;
+    b.shared_bytes = k->dynamic_at + (u32)l->dynamic_shared;
     begin_launch(&b);
     if (l->seed) {
         step = 1 + random_below(&b.rng, blocks);

@@ -11,17 +11,18 @@
 // Blocks run one after another, so one shadow serves them all, and no launch begins with pages of
 // zeros. A time of an earlier block is one that every warp has seen.
 static struct {
-    u32 wrote[PTX_SHARED_MAX];           // time of the last write, by byte
-    u8 writer[PTX_SHARED_MAX];           // its warp
-    u8 state[PTX_SHARED_MAX];            // 0 unwritten, 1 written, 2 or more: copies in flight
-    u8 atomic[PTX_SHARED_MAX];           // the last write was an atomic
-    u32 read[WARPS_MAX][PTX_SHARED_MAX]; // time of each warp's last read, by byte
-    u32 last_read[PTX_SHARED_MAX];       // the latest of these
-    u32 latest;                          // the latest time of any warp
-    u32 wrote_in[PTX_SHARED_MAX];        // span and lane of the last write, by byte
-    u32 read_in[PTX_SHARED_MAX];         // span and lane of the last read
-    u32 spans;                           // that were begun
-    u32 settled[PTX_SHARED_MAX / 4];     // by word, a span: only its lanes have read it since
+    u32 wrote[SHARED_ROOM];           // time of the last write, by byte
+    u8 writer[SHARED_ROOM];           // its warp
+    u8 state[SHARED_ROOM];            // 0 unwritten, 1 written, 2 or more: copies in flight
+    u8 atomic[SHARED_ROOM];           // the last write was an atomic
+    u32 read[WARPS_MAX][SHARED_ROOM]; // time of each warp's last read, by byte
+    u32 last_read[SHARED_ROOM];       // the latest of these
+    u32 latest;                       // the latest time of any warp
+    u32 wrote_in[SHARED_ROOM];        // span and lane of the last write, by byte
+    u32 read_in[SHARED_ROOM];         // span and lane of the last read
+    u32 spans;                        // that were begun
+    u32 settled[SHARED_ROOM / 4];     // by word, a span: only its lanes have read it since
+    u16 products[SHARED_ROOM];        // unfinished ones of wgmma that read it, by byte
 } shadow;
 enum { UNWRITTEN, WRITTEN, IN_FLIGHT };
 #define TIME_MAX ((u32)1 << 31) // that a block begins with
@@ -34,7 +35,7 @@ void shadow_clear(struct block *b) {
         memset(&shadow, 0, sizeof shadow);
     for (u32 n = 0; n < b->n_warps; n++) {
         struct warp *w = &b->warp[n];
-        for (u32 q = 0; q < WARPS_MAX; q++)
+        for (u32 q = 0; q < CLOCKS; q++)
             w->clock[q] = shadow.latest;
         w->clock[n]++;
         w->floor = shadow.latest;
@@ -42,20 +43,28 @@ void shadow_clear(struct block *b) {
     }
     shadow.latest++;
     memset(shadow.state, UNWRITTEN, b->shared_bytes);
+    memset(shadow.products, 0, b->shared_bytes * sizeof *shadow.products);
     memset(b->shared, 0xff, b->shared_bytes);
 }
 
 void clock_join(u32 *to, const u32 *from) {
-    for (int n = 0; n < WARPS_MAX; n++)
+    for (int n = 0; n < CLOCKS; n++)
         to[n] = to[n] > from[n] ? to[n] : from[n];
 }
 void span_begin(struct warp *w) {
     w->span = ++shadow.spans;
 }
-void clock_tick(struct warp *w) {
-    span_begin(w);
+static void advance(struct warp *w) {
     u32 now = ++w->clock[w->id];
     shadow.latest = now > shadow.latest ? now : shadow.latest;
+}
+void clock_tick(struct warp *w) {
+    span_begin(w);
+    advance(w);
+}
+void clock_fence(struct warp *w) {
+    memcpy(w->clock + WARPS_MAX, w->clock, WARPS_MAX * sizeof *w->clock);
+    advance(w);
 }
 void clock_learn(struct warp *w, const u32 *from) {
     u32 floor = UINT32_MAX;
@@ -87,6 +96,16 @@ INLINED void arrived(const char *what, u64 offset, u32 bytes) {
         fault("%s at shared offset %llu of bytes in flight: their asynchronous copy was not waited "
               "for",
               what, (unsigned long long)offset);
+}
+
+INLINED void not_in_product(const char *what, u64 offset, u32 bytes) {
+    const u16 *products = shadow.products + offset;
+    u32 some = 0;
+    for (u32 n = 0; n < bytes; n++)
+        some |= products[n];
+    if (some)
+        fault("%s at shared offset %llu of bytes that an unfinished wgmma.mma_async reads", what,
+              (unsigned long long)offset);
 }
 
 static void find_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
@@ -214,6 +233,7 @@ INLINED void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, 
                        bool atomic) {
     within(w, what, offset, bytes);
     arrived(what, offset, bytes);
+    not_in_product(what, offset, bytes);
     no_write_unseen(w, what, offset, bytes, atomic);
     no_read_unseen(w, what, offset, bytes);
     no_lane_apart(w, what, "read", shadow.read_in, offset, bytes, lane);
@@ -248,6 +268,7 @@ void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     may_write(w, "asynchronous copy", offset, bytes & -bytes, lane, false);
     within(w, "asynchronous copy", offset + bytes - 1, 1);
     arrived("asynchronous copy", offset, bytes);
+    not_in_product("asynchronous copy", offset, bytes);
     no_write_unseen(w, "asynchronous copy", offset, bytes, false);
     no_read_unseen(w, "asynchronous copy", offset, bytes);
     no_lane_apart(w, "asynchronous copy", "read", shadow.read_in, offset, bytes, lane);
@@ -257,4 +278,42 @@ void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane) {
 
 void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane) {
     written(w, offset, bytes, lane, false);
+}
+
+static void find_unfenced(const struct warp *w, u32 offset, u32 bytes) {
+    for (u32 n = offset; n < offset + bytes; n++)
+        if (shadow.wrote[n] > w->clock[WARPS_MAX + shadow.writer[n]])
+            fault("wgmma.mma_async reads shared offset %u, which warp %u wrote, and no "
+                  "fence.proxy.async followed",
+                  n, shadow.writer[n]);
+}
+
+void shared_product_begins(struct warp *w, u32 offset, u32 bytes) {
+    const char *what = "read by wgmma.mma_async";
+    u32 floor = UINT32_MAX, later = 0, unwritten = 0;
+    within(w, what, offset, bytes);
+    arrived(what, offset, bytes);
+    for (u32 n = 0; n < bytes; n++)
+        unwritten |= shadow.state[offset + n] == UNWRITTEN;
+    if (unwritten)
+        fault("%s of shared memory that nobody wrote, at offset %u", what, offset);
+    no_write_unseen(w, what, offset, bytes, false);
+    no_lane_apart(w, what, "wrote", shadow.wrote_in, offset, bytes, LANES);
+    for (u32 q = 0; q < w->b->n_warps; q++)
+        floor = w->clock[WARPS_MAX + q] < floor ? w->clock[WARPS_MAX + q] : floor;
+    for (u32 n = 0; n < bytes; n++)
+        later |= shadow.wrote[offset + n] > floor;
+    if (later)
+        find_unfenced(w, offset, bytes);
+    for (u32 n = 0; n < bytes; n++)
+        shadow.products[offset + n]++;
+}
+
+void shared_product_ends(struct warp *w, u32 offset, u32 bytes) {
+    u32 now = w->clock[w->id];
+    for (u32 n = offset; n < offset + bytes; n++) {
+        shadow.products[n]--;
+        shadow.read[w->id][n] = now;
+        shadow.last_read[n] = shadow.last_read[n] > now ? shadow.last_read[n] : now;
+    }
 }
