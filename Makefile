@@ -140,9 +140,12 @@ NVCC ?= $(addsuffix /bin/nvcc,$(CUDA_PATH))
 CUDA_SM := 75 80 86 89 90a 100 120
 CUDA_PTX := 75 80
 comma := ,
-NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --no-compress --Werror all-warnings \
-    $(foreach n,$(CUDA_SM),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
+NVCC_ALL := -O3 -std=c++17 -Ilib -I. --no-compress --Werror all-warnings
+NVCC_FLAGS ?= $(NVCC_ALL) $(foreach n,$(CUDA_SM),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
     $(foreach n,$(CUDA_PTX),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
+# One source has instructions of Hopper alone.
+NVCC_FLAGS_hopper := $(NVCC_ALL) \
+    $(foreach c,sm compute,-gencode arch=compute_90a$(comma)code=$(c)_90a)
 CUDA_READY := $(and $(CUDA_SOURCES),$(wildcard $(NVCC)),$(filter release,$(MODE)))
 CUDA_PROGRAM := $(if $(CUDA_READY),dttrain-cuda)
 CUDA_OBJECTS := $(call objects,$(filter-out %/train_device_cpu.c,$(wildcard cmd/dttrain/*.c)) \
@@ -150,12 +153,12 @@ CUDA_OBJECTS := $(call objects,$(filter-out %/train_device_cpu.c,$(wildcard cmd/
     $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES))
 
 $(O)/fatbin/.flags: FORCE
-	$(Q)mkdir -p $(@D) && echo '$(NVCC_FLAGS)' > $@.new && \
+	$(Q)mkdir -p $(@D) && echo '$(NVCC_FLAGS) $(NVCC_FLAGS_hopper)' > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 $(O)/fatbin/%.fatbin: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh) \
     $(O)/fatbin/.flags
-	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(NVCC_FLAGS) -fatbin -o $@ $<
+	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(or $(NVCC_FLAGS_$*),$(NVCC_FLAGS)) -fatbin -o $@ $<
 
 $(O)/fatbin/%.o: $(O)/fatbin/%.fatbin
 	$(Q)cd $(@D) && printf '%s\n' '.section .rodata,"a"' '.balign 64' '.globl fatbin_$*' \

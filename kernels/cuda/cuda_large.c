@@ -13,23 +13,30 @@ static const struct large_rule {
                           [CUDA_DATA] = {128, 128, 64},
                           [CUDA_WEIGHT] = {128, 128, 128}};
 
-// Types that have large tiles. A word of a packed operand has so many bytes.
+// Types that have large tiles. A word of a packed operand has so many bytes. hopper: with wgmma,
+// for which words of four bytes must be contiguous along the terms, in both operands.
 static const struct large_type {
     int bytes;
-    enum cuda_kernel pack, product[CUDA_PRODUCTS];
+    enum cuda_kernel pack, product[CUDA_PRODUCTS], hopper[CUDA_PRODUCTS];
 } types[KERNEL_TYPES] = {
     [KERNEL_BF16] = {2,
                      CUDA_KERNEL_pack_bf16,
                      {CUDA_KERNEL_gemm_large_bf16, CUDA_KERNEL_conv_forward_large_bf16,
-                      CUDA_KERNEL_conv_data_large_bf16, CUDA_KERNEL_conv_weight_large_bf16}},
+                      CUDA_KERNEL_conv_data_large_bf16, CUDA_KERNEL_conv_weight_large_bf16},
+                     {CUDA_KERNEL_gemm_hopper_bf16, CUDA_KERNEL_conv_forward_hopper_bf16,
+                      CUDA_KERNEL_conv_data_hopper_bf16, CUDA_KERNEL_conv_weight_hopper_bf16}},
     [KERNEL_HALF] = {2,
                      CUDA_KERNEL_pack_half,
                      {CUDA_KERNEL_gemm_large_half, CUDA_KERNEL_conv_forward_large_half,
-                      CUDA_KERNEL_conv_data_large_half, CUDA_KERNEL_conv_weight_large_half}},
+                      CUDA_KERNEL_conv_data_large_half, CUDA_KERNEL_conv_weight_large_half},
+                     {CUDA_KERNEL_gemm_hopper_half, CUDA_KERNEL_conv_forward_hopper_half,
+                      CUDA_KERNEL_conv_data_hopper_half, CUDA_KERNEL_conv_weight_hopper_half}},
     [KERNEL_TF32] = {4,
                      CUDA_KERNEL_pack_tf32,
                      {CUDA_KERNEL_gemm_large_tf32, CUDA_KERNEL_conv_forward_large_tf32,
-                      CUDA_KERNEL_conv_data_large_tf32, CUDA_KERNEL_conv_weight_large_tf32}},
+                      CUDA_KERNEL_conv_data_large_tf32, CUDA_KERNEL_conv_weight_large_tf32},
+                     {[CUDA_GEMM] = CUDA_KERNEL_gemm_hopper_tf32,
+                      [CUDA_FORWARD] = CUDA_KERNEL_conv_forward_hopper_tf32}},
 };
 
 static int depth_of(const struct large_type *t) { // terms of a stage
@@ -39,11 +46,13 @@ static int chunk_of(const struct large_type *t) { // columns that are copied at 
     return CUDA_CHUNK_BYTES / t->bytes;
 }
 
+// by_terms: both operands are contiguous along the terms.
 static void run(struct cuda_queue *q, const struct large_type *t, enum cuda_product product,
-                int times, void *params, struct product_out *o) {
+                bool by_terms, int times, void *params, struct product_out *o) {
+    bool hopper = q->capability == CUDA_HOPPER_CAPABILITY && (by_terms || t->bytes == 2);
     const struct product_tiles tiles = {CUDA_LARGE_TILE, depth_of(t), CUDA_LARGE_THREADS,
                                         CUDA_LARGE_SHARED};
-    cuda_product_run(q, t->product[product], &tiles, times, params, o);
+    cuda_product_run(q, (hopper ? t->hopper : t->product)[product], &tiles, times, params, o);
 }
 
 static bool is_worth(enum cuda_product product, int64_t rows, int64_t columns, int64_t terms) {
@@ -145,7 +154,7 @@ bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_pa
     p->b = pack(q, t, p->b, p->trans_b ? o->n : o->k, !p->trans_b, p->trans_b ? o->k : o->n, p->ldb,
                 b, &used);
     p->lda = a, p->ldb = b;
-    run(q, t, CUDA_GEMM, 1, p, o);
+    run(q, t, CUDA_GEMM, !p->trans_a && p->trans_b, 1, p, o);
     return true;
 }
 
@@ -161,6 +170,6 @@ bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const stru
     int a = from_x ? s->c : s->o;
     p->a = pack(q, t, p->a, from_x ? x : y, of_weight, a, a, a, &used);
     p->b = pack(q, t, p->b, of_weight ? x : w, false, s->c, s->c, s->c, &used);
-    run(q, t, product, times, p, &p->out);
+    run(q, t, product, from_x, times, p, &p->out);
     return true;
 }

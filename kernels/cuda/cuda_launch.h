@@ -22,6 +22,7 @@
 #define CUDA_SOURCES(X)                                                                            \
     X(product)                                                                                     \
     X(large)                                                                                       \
+    X(hopper)                                                                                      \
     X(batchnorm)                                                                                   \
     X(layernorm)                                                                                   \
     X(attention)                                                                                   \
@@ -64,6 +65,16 @@
     X(large, conv_weight_large_bf16)                                                               \
     X(large, conv_weight_large_half)                                                               \
     X(large, conv_weight_large_tf32)                                                               \
+    X(hopper, gemm_hopper_bf16)                                                                    \
+    X(hopper, gemm_hopper_half)                                                                    \
+    X(hopper, gemm_hopper_tf32)                                                                    \
+    X(hopper, conv_forward_hopper_bf16)                                                            \
+    X(hopper, conv_forward_hopper_half)                                                            \
+    X(hopper, conv_forward_hopper_tf32)                                                            \
+    X(hopper, conv_data_hopper_bf16)                                                               \
+    X(hopper, conv_data_hopper_half)                                                               \
+    X(hopper, conv_weight_hopper_bf16)                                                             \
+    X(hopper, conv_weight_hopper_half)                                                             \
     X(batchnorm, batchnorm_sums)                                                                   \
     X(batchnorm, batchnorm_moments)                                                                \
     X(batchnorm, batchnorm_apply)                                                                  \
@@ -134,7 +145,13 @@ enum {
     CUDA_WORKSPACE_BYTES_MIN = 4 << 20, // of every queue, whatever the shapes
     CUDA_HEAD_MAX = 256,                // width of an attention head
     CUDA_TF32_CAPABILITY_MIN = 80,      // of a device for KERNEL_TF32
+    CUDA_HOPPER_CAPABILITY = 90,        // of the devices that have the source hopper, and no other
 };
+
+// Whether devices of this capability have the kernels of the source.
+static inline int cuda_source_is_for(enum cuda_source source, int capability) {
+    return source != CUDA_SOURCE_hopper || capability == CUDA_HOPPER_CAPABILITY;
+}
 
 struct cuda_queue {
     // Enqueues one kernel. params points to the kernel's only parameter, a struct that is copied

@@ -37,6 +37,18 @@ template <class Type> __device__ __forceinline__ void pack(const pack_params &p)
 
 struct large_sum {
     float v[4][8][4]; // [16 rows][8 columns][element of an mma]
+    // The threads that have a part of the half of the rows write it.
+    __device__ __forceinline__ void half_to(float (*half)[SUM_PITCH], int h) const {
+        int row = threadIdx.x % 32 / 4, column = threadIdx.x / 32 % 2 * WARP + threadIdx.x % 4 * 2;
+        if (threadIdx.x / 64 != h)
+            return;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+                *(float2 *)&half[row + 8 * i][column + 8 * n] =
+                    make_float2(v[i / 2][n][i % 2 * 2], v[i / 2][n][i % 2 * 2 + 1]);
+    }
 };
 
 template <class Type, class A, class B, class Taps>
@@ -74,101 +86,7 @@ __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, i
     }
 }
 
-// ---- results ------------------------------------------------------------------------------------
-
-struct large_place {
-    int row, column, split, k, k_end;
-    __device__ __forceinline__ large_place(const product_out &o, int terms) {
-        row = blockIdx.x * SIDE, column = blockIdx.y * SIDE, split = blockIdx.z % o.splits;
-        k = split * o.k_split, k_end = min(k + o.k_split, terms);
-    }
-};
-
-// Through shared memory, half of the rows at a time, so that stores fill whole sectors. f gives the
-// row of the result for a row of the product; below 0: there is none.
-enum { SUM_PITCH = SIDE + 8 };
-static_assert(WARP * SUM_PITCH * sizeof(float) <= CUDA_LARGE_SHARED, "what the host asks for");
-template <class F>
-__device__ __forceinline__ void put_large(const large_sum &sum, const product_out &o,
-                                          const large_place &at, F f) {
-    float(*half)[SUM_PITCH] = (float(*)[SUM_PITCH])dynamic_shared;
-    int row = threadIdx.x % 32 / 4, column = threadIdx.x / 32 % 2 * WARP + threadIdx.x % 4 * 2;
-    for (int h = 0; h < 2; h++) {
-        __syncthreads(); // nothing in shared memory is needed any more
-        if (threadIdx.x / 64 == h) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-#pragma unroll
-                for (int n = 0; n < 8; n++)
-                    *(float2 *)&half[row + 8 * i][column + 8 * n] =
-                        make_float2(sum.v[i / 2][n][i % 2 * 2], sum.v[i / 2][n][i % 2 * 2 + 1]);
-        }
-        __syncthreads(); // the half is there
-        if (at.column + threadIdx.x >= o.n)
-            continue;
-#pragma unroll 2
-        for (int r = 0; r < WARP; r++) {
-            int64_t to = f(at.row + h * WARP + r);
-            if (to >= 0)
-                put(o, at.split, to, at.column + threadIdx.x, half[r][threadIdx.x]);
-        }
-    }
-}
-
-template <class Type> __device__ __forceinline__ void gemm_large(const gemm_params &p) {
-    const int BYTES = sizeof(typename Type::word);
-    const product_out &o = p.out;
-    large_place at(o, o.k);
-    large_sum t = {};
-    int terms = at.k_end - at.k;
-    if (p.trans_a) // no product of the trainer has both transposed
-        large_run<Type>(t, packed_by_rows<BYTES>(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_rows<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
-    else if (p.trans_b)
-        large_run<Type>(t, packed_by_terms<BYTES>(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_terms<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
-    else
-        large_run<Type>(t, packed_by_terms<BYTES>(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_rows<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
-    put_large(t, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
-}
-
-template <class Type> __device__ __forceinline__ void conv_forward_large(const conv_params &p) {
-    const int BYTES = sizeof(typename Type::word);
-    large_place at(p.out, p.out.k);
-    large_sum t = {};
-    large_run<Type>(t, large_patches<BYTES>(p, at.row),
-                    packed_by_terms<BYTES>(p.b, p.out.k, at.column, p.out.n, at.k),
-                    tap_counter<BYTES>(at.k, p.c, p.kw), at.k_end - at.k);
-    put_large(t, p.out, at, [&](int row) -> int64_t { return row < p.out.m ? row : -1; });
-}
-
-template <class Type> __device__ __forceinline__ void conv_data_large(const conv_params &p) {
-    const int BYTES = sizeof(typename Type::word);
-    phase f(p, blockIdx.z / p.out.splits);
-    large_place at(p.out, f.terms(p));
-    if (at.row >= f.rows(p))
-        return;
-    large_sum t = {};
-    large_run<Type>(t, large_gradients<BYTES>(p, f, at.row), large_filters<BYTES>(p, f, at.column),
-                    tap_counter<BYTES>(at.k, p.o, f.taps_x), at.k_end - at.k);
-    put_large(t, p.out, at, [&](int row) -> int64_t {
-        if (row >= f.rows(p))
-            return -1;
-        int y = row / f.rows_x % f.rows_y * p.stride + f.y, x = row % f.rows_x * p.stride + f.x;
-        return ((int64_t)(row / (f.rows_y * f.rows_x)) * p.h + y) * p.w + x;
-    });
-}
-
-template <class Type> __device__ __forceinline__ void conv_weight_large(const conv_params &p) {
-    const int BYTES = sizeof(typename Type::word);
-    large_place at(p.out, p.out.k);
-    large_sum t = {};
-    large_run<Type>(t, packed_by_rows<BYTES>(p.a, p.o, at.row, p.out.m, at.k),
-                    large_patches_by_rows<BYTES>(p, at.column, at.k, at.k_end), no_taps(),
-                    at.k_end - at.k);
-    put_large(t, p.out, at, [&](int row) -> int64_t { return row < p.out.m ? row : -1; });
-}
+#include "kernels/cuda/large_products.cuh"
 #define LARGE(call) call
 #else
 #define LARGE(call)

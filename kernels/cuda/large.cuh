@@ -11,6 +11,10 @@
 #define DTCTL_KERNELS_CUDA_LARGE_CUH
 #include "kernels/cuda/product.cuh"
 
+#ifndef CUDA_WARPGROUP
+#define CUDA_WARPGROUP 0 // 1: stages lie as wgmma reads them
+#endif
+
 enum {
     SIDE = CUDA_LARGE_TILE,
     CHUNK_BYTES = CUDA_CHUNK_BYTES,
@@ -21,20 +25,29 @@ enum {
     STAGE = 2 * OPERAND,
     STAGES = 3,
     WARP = SIDE / 2,
+    SUM_PITCH = SIDE + 8, // of half of the results on their way through shared memory
 };
 static_assert(STAGES * STAGE == CUDA_LARGE_SHARED, "what the host asks for");
+static_assert(WARP * SUM_PITCH * sizeof(float) <= CUDA_LARGE_SHARED, "what the host asks for");
 
 template <int BYTES> struct large_words {
     enum {
         DEPTH = ROW_BYTES / BYTES, // terms of a stage
         CHUNK = CHUNK_BYTES / BYTES,
-        TERM_BYTES = SIDE * BYTES, // by rows
+        // By rows: as many chunks of a term as wgmma reads lie side by side, or all.
         TERM_CHUNKS = SIDE / CHUNK,
+        SIDE_CHUNKS = CUDA_WARPGROUP ? 8 : TERM_CHUNKS,
+        TERM_BYTES = SIDE_CHUNKS * CHUNK_BYTES,
+        SIDE_BYTES = DEPTH * TERM_BYTES,
         TERMS_APART = THREADS / TERM_CHUNKS, // of the copies of a thread
     };
     // The turn of the chunks of a term.
     static __device__ __forceinline__ u32 turn(u32 term) {
         return BYTES == 2 ? term % 8 : term % 4 * 2;
+    }
+    static __device__ __forceinline__ u32 place(u32 term, u32 chunk) {
+        return chunk / SIDE_CHUNKS * SIDE_BYTES + term * TERM_BYTES +
+               (chunk % SIDE_CHUNKS ^ turn(term)) * CHUNK_BYTES;
     }
 };
 
@@ -73,7 +86,7 @@ __device__ __forceinline__ u32 place_by_terms() {
 template <int BYTES> __device__ __forceinline__ u32 place_by_rows() {
     typedef large_words<BYTES> words;
     u32 term = threadIdx.x / words::TERM_CHUNKS, chunk = threadIdx.x % words::TERM_CHUNKS;
-    return term * words::TERM_BYTES + (chunk ^ words::turn(term)) * CHUNK_BYTES;
+    return words::place(term, chunk);
 }
 
 // Terms of a convolution are (tap, channel). All channels of a stage have one tap, which both
@@ -233,7 +246,7 @@ template <int BYTES> struct large_patches_by_rows {
         int chunk = threadIdx.x / TERMS % CHUNKS_APART;
         int k = k0 + term, row_bytes = s.w * s.c * BYTES, jump = s.stride * s.c * BYTES;
         left = end - k;
-        place = term * words::TERM_BYTES + (chunk ^ words::turn(term)) * CHUNK_BYTES;
+        place = words::place(term, chunk);
         x = k % s.ow * s.stride - s.pad, y = k / s.ow % s.oh * s.stride - s.pad;
         p = (const char *)s.b + ((int64_t)(k / s.ow / s.oh) * s.h + y) * row_bytes + x * s.c * BYTES;
         int across = DEPTH % s.ow, down = DEPTH / s.ow % s.oh, images = DEPTH / s.ow / s.oh;
@@ -252,7 +265,10 @@ template <int BYTES> struct large_patches_by_rows {
         int there = left > 0 ? y : INT32_MIN / 2;
         for (int i = 0; i < COPIES; i++) {
             bool in = (u32)(there + high[i]) < h && (u32)(x + far[i]) < w;
-            copy_chunk(to + (place ^ i * CHUNKS_APART * CHUNK_BYTES), p + offset[i], in ? 16 : 0);
+            u32 on = i * CHUNKS_APART; // chunks
+            copy_chunk(to + on / words::SIDE_CHUNKS * words::SIDE_BYTES +
+                           (place ^ on % words::SIDE_CHUNKS * CHUNK_BYTES),
+                       p + offset[i], in ? 16 : 0);
         }
         left -= DEPTH, x += by_x, y += by_y, p += on;
         if (x >= end_x)

@@ -135,6 +135,8 @@ static int enter(struct gpu *g, struct err *e) {
 static int load(struct gpu *g, struct err *e) {
     const struct gpu_driver *d = &g->driver;
     for (int s = 0; s < CUDA_SOURCE_COUNT; s++) {
+        if (!cuda_source_is_for((enum cuda_source)s, g->capability))
+            continue;
         CUresult r = d->module_load(&g->module[s], fatbins[s]);
         if (r == CUDA_ERROR_NO_BINARY_FOR_GPU)
             return err_set(e, ERR_CONFIG,
@@ -147,6 +149,8 @@ static int load(struct gpu *g, struct err *e) {
     }
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++) {
         const struct cuda_kernel_info *info = &cuda_kernel_info[k];
+        if (!g->module[info->source])
+            continue;
         CUresult r = d->module_function(&g->function[k], g->module[info->source], info->name);
         if (r)
             return err_set(e, ERR_FAILED, "GPU '%s': kernel %s: %s", g->name, info->name,

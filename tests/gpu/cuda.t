@@ -23,6 +23,11 @@ for program in "$SRC"/tests/gpu/test_cuda_*.c; do
         is "$status" 0 "$program: seed $seed" || diag "$(grep -A 3 '^not ok' <<<"$out")" "$err"
     done
 done
+# 9.0 has kernels of its own.
+hopper=(hopper hopper_edges hopper_counts)
+mkdir ptx90 && cp ptx80/*.ptx ptx90a/*.ptx ptx90
+CASE_CAPABILITY=90 right ptx90 7 product "${hopper[@]}"
+is "$status" 0 'products for sm_90a' || diag "$(grep -A 3 '^not ok' <<<"$out")" "$err"
 # Without bf16 and cp.async the products have another body.
 CASE_CAPABILITY=75 right ptx75 1 product conv
 is "$status" 0 'convolutions for sm_75' || diag "$(grep -A 3 '^not ok' <<<"$out")" "$err"
@@ -38,8 +43,10 @@ for sm in sm_*; do
     done
 done >used
 for sm in sm_*; do
-    [ "$sm" = sm_75 ] || "$sass/bin/nvdisasm" -c "$sm/large.cubin" |
-        awk -f "$SRC/tests/gpu/tensor_loops.awk" -v sm="$sm"
+    for file in "$sm"/{large,hopper}.cubin; do
+        [ "$sm" = sm_75 ] || [ ! -e "$file" ] || "$sass/bin/nvdisasm" -c "$file" |
+            awk -f "$SRC/tests/gpu/tensor_loops.awk" -v sm="$sm"
+    done
 done >loops
 awk -v threads=$THREADS '
     BEGIN { room["sm_75"] = 1024; room["sm_86"] = room["sm_89"] = room["sm_120"] = 1536 }
@@ -57,7 +64,7 @@ awk -v threads=$THREADS '
         if (least > most) least = most
         if ($4 > 0) print $2 " spills to " $4 " bytes of its stack on " $1
         if (fit < least) print $2 ": " fit " blocks on " $1 " (" $3 " registers), not " least
-        seen[$2] = targets[$1] = 1
+        seen[$2] = there[$2, $1] = targets[$1] = 1
         next }
     {
         least = share_on[$2, $1] ? share_on[$2, $1] : share[$2]
@@ -67,7 +74,7 @@ awk -v threads=$THREADS '
     END {
         for (name in blocks) if (!(name in seen)) print name " is no kernel of kernels/cuda"
         for (name in share) for (sm in targets)
-            if (sm != "sm_75" && !((name, sm) in looped))
+            if (sm != "sm_75" && ((name, sm) in there) && !((name, sm) in looped))
                 print name " has no such loop on " sm
     }' "$SRC/tests/gpu/cuda_blocks" used loops >wrong
 is "$(cat wrong)" '' 'no spills, and the blocks and tensor instructions that are noted'
@@ -76,11 +83,13 @@ is "$(cut -d ' ' -f 1 used | sort -u | paste -sd ' ')" \
 
 # ---- planted bugs -------------------------------------------------------------------------------
 rm -rf src && mkdir src && cp -r "$SRC/kernels" src
-mkdir bad
+cp -r ptx90 bad
 # compiled SOURCE: its PTX, from the tree `src`, in the folder `bad`
 # shellcheck disable=SC2317 # called through run
 compiled() {
-    "$cuda/bin/nvcc" -std=c++17 -Isrc -arch=compute_80 -ptx -o "bad/$1.ptx" \
+    local arch=80
+    [ "$1" != hopper ] || arch=90a
+    "$cuda/bin/nvcc" -std=c++17 -Isrc -arch="compute_$arch" -ptx -o "bad/$1.ptx" \
         "src/kernels/cuda/$1.cu" 2>&1
 }
 # plant FILE FROM TO: changes one line of the tree
@@ -98,17 +107,18 @@ while IFS= read -r line; do
     [[ $line != \#* && -n $line ]] || continue
     IFS='|' read -r name file source program family why <<<"${line// | /|}"
     if ! read -r from || ! read -r to; then bail_out "cuda_planted: '$name' lacks lines"; fi
-    bugs=$((bugs + 1))
+    bugs=$((bugs + 1)) capability=80
+    [ "$source" != hopper ] || capability=90
     plant "$file" "$from" "$to" || bail_out "cuda_planted: $file has no line '$from'"
     run compiled "$source"
     [ "$status" = 0 ] || bail_out "cuda_planted: '$name' does not compile: status $status, $out$err"
     for seed in 1 2 3; do
-        right bad $seed "$program" "$family"
+        CASE_CAPABILITY=$capability right bad $seed "$program" "$family"
         found "$why" && break
     done
     found "$why" && held=1 || held=0
     result "$held" "found: $name" || diag "$(grep -A 3 '^not ok' <<<"$out")" "status $status"
-    cp "$SRC/kernels/cuda/$file" "src/kernels/cuda/$file"
+    cp "$SRC/kernels/cuda/$file" "src/kernels/cuda/$file" && cp "ptx90/$source.ptx" bad
 done <"$SRC/tests/gpu/cuda_planted"
 ok "at least $BUGS_MIN bugs are planted" [ "$bugs" -ge "$BUGS_MIN" ]
 done_testing

@@ -6,6 +6,7 @@
 #ifndef TESTS_GPU_CUDA_CASE_H
 #define TESTS_GPU_CUDA_CASE_H
 #include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/cuda_params.h"
 #include "tests/tap.h"
 #include "tests/unit/kernels/random_floats.h"
 
@@ -24,7 +25,8 @@
 static struct cuda_case {
     struct cuda_queue queue;
     int capability;       // of the device
-    int large;            // launches with large tiles in this case, or the last one
+    int large, hopper;    // launches with large tiles in this case, or the last one; with wgmma
+    int one_split;        // large tiles have all terms, as where a result has many of them
     unsigned blocks_most; // of a grid whose threads loop over flat buffers; 0: any
     struct kernel_ctx *reference;
     void *host[CASE_BUFFERS_MAX];
@@ -87,6 +89,12 @@ static void case_close(const void *at, const float *want, const float *size, siz
     pass("%s", what);
 }
 
+// Splits of a large product become one. The kernel that adds splits finds it alone.
+static void case_join_splits(struct product_out *o, unsigned grid[3]) {
+    grid[2] /= (unsigned)o->splits;
+    o->splits = 1, o->k_split = (o->k + CUDA_LARGE_BYTES - 1) / CUDA_LARGE_BYTES * CUDA_LARGE_BYTES;
+}
+
 static void case_launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
                         unsigned threads, unsigned shared, void *params) {
     const struct cuda_kernel_info *info = &cuda_kernel_info[kernel];
@@ -94,7 +102,15 @@ static void case_launch(struct cuda_queue *q, enum cuda_kernel kernel, const uns
     if (test.blocks_most && fewer[0] > test.blocks_most && info->source == CUDA_SOURCE_flat &&
         strncmp(info->name, "sum_", 4) != 0)
         grid = (fewer[0] = test.blocks_most, fewer);
-    test.large += strstr(info->name, "_large") != NULL;
+    test.hopper += info->source == CUDA_SOURCE_hopper;
+    test.large += info->source == CUDA_SOURCE_hopper || strstr(info->name, "_large");
+    if (test.one_split && info->source == CUDA_SOURCE_hopper) {
+        bool gemm = strncmp(info->name, "gemm", 4) == 0;
+        grid = fewer;
+        case_join_splits(gemm ? &((struct gemm_params *)params)->out
+                              : &((struct conv_params *)params)->out,
+                         fewer);
+    }
     device_launch(q, kernel, grid, threads, shared, params);
 }
 
@@ -103,7 +119,7 @@ static void case_begin(size_t workspace) {
     if (workspace < CUDA_WORKSPACE_BYTES_MIN)
         workspace = CUDA_WORKSPACE_BYTES_MIN;
     device_begin();
-    test.capability = device_capability(), test.large = 0;
+    test.capability = device_capability(), test.large = test.hopper = 0;
     test.queue =
         (struct cuda_queue){case_launch, test.capability, device_empty(workspace), workspace};
 }

@@ -31,8 +31,8 @@ $(GPU)/libnccl.so.2: $(GPU_NCCL) $(GPU)/libcuda.so.1
 
 # The shipped kernels with places of their source, for removed.t.
 $(GPU)/lines/%.ptx: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh)
-	$(call say,NVCC,$@)mkdir -p $(@D) && $(NVCC) -std=c++17 -I. -arch=compute_80 -lineinfo -ptx \
-	    -o $@ $<
+	$(call say,NVCC,$@)mkdir -p $(@D) && $(NVCC) -std=c++17 -I. -lineinfo -ptx \
+	    -arch=compute_$(if $(filter hopper,$*),90a,80) -o $@ $<
 
 # The launchers of the shipped kernels, and the plain-C backend that judges them.
 GPU_CUDA := $(call gpu_objects,kernels/cuda/*.c kernels/cpu/reference_f32.c kernels/cpu/ctx.c \

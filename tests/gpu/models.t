@@ -9,7 +9,7 @@ source "${0%/*}/../lib.sh"
 source "${0%/*}/runs.sh"
 
 # Small images, and steps so small that rounding does not grow: batch norm of few numbers is steep.
-small_shapes 80 40
+small_shapes 128 80 40
 common=(print_every=1 threads=1 eval=false epochs=1 seed=3 "data=$WORK/shapes80")
 
 # same NAME BOUND KEY=VALUE…
@@ -69,6 +69,26 @@ like "$(cat tf32.t4/out)" 'dtype is tf32, which needs .* and GPU 0 is emulated .
 ok 'tf32: the refusals come before any file' test ! -e tf32.cpu/dttrain-output -a \
     ! -e tf32.t4/dttrain-output
 same linformer 1e-5 'model=linformer(dim=16,depth=1,heads=2,mlp=2,patch=4,keys=2)' batch=8 lr=0.02
+
+# ---- a GPU of 9.0 has products of its own -------------------------------------------------------
+# hopper DTYPE BOUND PRODUCT…: these products are in the graph of a step, and the losses are right
+hopper() {
+    local dtype=$1 bound=$2 product
+    local wide=("data=$WORK/shapes128" model=mlp hidden=128 batch=128 epochs=10 lr=0.001)
+    shift 2
+    [ -e wide.cpu ] ||
+        ok 'wide: the CPU backend trains' train wide.cpu "$BIN/dttrain" -- "${wide[@]}"
+    ok "wide-$dtype: an H100 trains" train "wide-$dtype" on_gpu env EMU_CC=90 EMU_GRAPH_REPORT=2 \
+        "$cuda" -- "${wide[@]}" "dtype=$dtype"
+    like "$(cat "wide-$dtype/out")" 'kernels cuda sm_90' "wide-$dtype: the start names the kernels"
+    for product; do
+        ok "wide-$dtype: the step has $product" grep -q "kernel $product$" "wide-$dtype/out"
+    done
+    ok "wide-$dtype: the losses are those of float" close "wide-$dtype" wide.cpu "$bound"
+}
+hopper bf16 1e-2 gemm_hopper_bf16
+hopper f16 1e-2 gemm_hopper_half
+hopper tf32 1e-3 gemm_hopper_tf32 gemm_large_tf32
 
 # ---- two ranks ----------------------------------------------------------------------------------
 ok 'two ranks of the CPU backend train' train two.cpu "${two[@]}" "$BIN/dttrain" -- "${vit[@]}"

@@ -18,7 +18,7 @@ code() {
     sed -nE 's/\/\/.*//; s/[ \t]+//g; /^\.section/q; /^\.(loc|file)|^\$L__tmp/d; /./p' "$1"
 }
 shipped
-for file in ptx80/*.ptx; do
+for file in ptx80/*.ptx ptx90a/*.ptx; do
     source=${file##*/} source=${source%.ptx}
     is "$(code "$GPU/lines/$source.ptx" | cksum)" "$(code "$file" | cksum)" \
         "$source: places of the source do not change the code"
@@ -37,6 +37,8 @@ changes 1 flat
 changes 1 layers
 changes 1 rows
 changes $EACH product
+# The conditions of kernels for 9.0 are those of the large products, which have been tried.
+CASE_CAPABILITY=90 changes $((EACH == 1 ? 1 : 10000)) product hopper
 if [ $EACH = 1 ]; then
     mkdir old && cp "$GPU"/lines/*.ptx old
     (cd "$SRC" && "$cuda/bin/nvcc" -std=c++17 -I. -arch=compute_75 -lineinfo -ptx \

@@ -11,7 +11,7 @@
 /^\.L_x_[0-9]+:/ { label = $1; sub(/:.*/, "", label); at[label] = n; next }
 /\/\*[0-9a-f]+\*\// && /;/ && !/ NOP *;/ {
     n++
-    tensor[n] = tensor[n - 1] + ($0 ~ /[ \t]HMMA\./)
+    tensor[n] = tensor[n - 1] + ($0 ~ /[ \t]HG?MMA\./)
     back[n] = 0
     if (match($0, /BRA[^`]*`\(\.L_x_[0-9]+\)/)) {
         target = substr($0, RSTART, RLENGTH); sub(/.*\(/, "", target); sub(/\).*/, "", target)

@@ -167,59 +167,72 @@ static void conv(void) {
         }
 }
 
-// The last case had large tiles, or not.
-static void used(int large, const char *what) {
+// The last case had large tiles, or not; on 9.0 they are wgmma's, but for tf32 by rows.
+static void used(int large, int by_rows, enum kernel_type type, const char *what) {
+    bool hopper = large && test.capability == CUDA_HOPPER_CAPABILITY;
     is_int(test.large > 0, large, "%s: the size of its tiles", what);
+    is_int(test.hopper > 0, hopper && !(by_rows && type == KERNEL_TF32), "%s: wgmma", what);
 }
 
 // Shapes of one or a few large tiles, with odd edges. All ways of a matrix, several stages, splits.
-static void large(void) {
-    static const int shapes[][3] = {
-        {128, 128, 64}, {130, 136, 96}, {129, 131, 75}, {150, 140, 130}};
-    static const struct {
-        struct conv2d_shape shape;
-        int large[3]; // by pass
-        int tf32;     // 0: in types of 16 bits alone; 1: in tf32, too; 2: in tf32 alone
-    } convs[] = {{{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}, 1},
-                 {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}, 1},
-                 {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}, 0},
-                 {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 0},
-                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 0},
-                 {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 2}, // a shorter chunk
-                 {{1, 12, 11, 22, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 2},
-                 {{1, 12, 11, 48, 136, 2, 2, 1, 1, 0}, {1, 0, 1}, 2}, // a shorter stage
-                 {{1, 12, 11, 128, 80, 2, 2, 1, 1, 0}, {0, 1, 0}, 2},
-                 {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}, 0}}; // taps end inside splits
+static const int large_gemms[][3] = {
+    {128, 128, 64}, {130, 136, 96}, {129, 131, 123}, {150, 140, 130}};
+static const struct {
+    struct conv2d_shape shape;
+    int large[3]; // by pass
+    int tf32;     // 0: in types of 16 bits alone; 1: in tf32, too; 2: in tf32 alone
+} large_convs[] = {{{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}, 1},
+                   {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}, 1},
+                   {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}, 0}, // taps end inside splits
+                   {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}, 0},
+                   {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 0},
+                   {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 0},
+                   {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 2}, // a shorter chunk
+                   {{1, 12, 11, 22, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 2},
+                   {{1, 12, 11, 48, 136, 2, 2, 1, 1, 0}, {1, 0, 1}, 2}, // a shorter stage
+                   {{1, 12, 11, 128, 80, 2, 2, 1, 1, 0}, {0, 1, 0}, 2}};
+
+static void large_gemm(const int shape[3], int i) {
+    char what[WHAT_BYTES];
+    int end = i % 3 || types() == KERNEL_TF32 ? KERNEL_TF32 : KERNEL_TYPES;
+    for (int way = 0; way < 4; way++) {
+        struct gemm_args a = gemm_of(shape, way, (way + i) % 3, KERNEL_BF16);
+        a.beta = way % 2 ? 0.75 : 0;
+        a.relu = way > 1;
+        a.bias = way != 1 ? &a : NULL;
+        for (int type = KERNEL_BF16; type < end; type++) {
+            a.type = (enum kernel_type)type;
+            gemm_name(what, "large gemm", &a);
+            gemm_case(a, what);
+            used(a.m >= 128 && way != 3 && test.capability >= 80, way != 2, a.type, what);
+        }
+    }
+}
+
+static void large_conv(size_t i) {
     static const char *const names[] = {"forward", "data gradient", "weight gradient"};
     static void (*const run[])(const struct conv2d_shape *s, int odd,
                                const char *what) = {conv_forward, conv_data, conv_weight};
     char what[WHAT_BYTES];
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int way = 0; way < 4; way++) {
-            struct gemm_args a = gemm_of(shapes[i], way, (way + (int)i) % 3, KERNEL_BF16);
-            a.beta = way % 2 ? 0.75 : 0;
-            a.relu = way > 1;
-            a.bias = way != 1 ? &a : NULL;
-            for (int type = KERNEL_BF16; type < (i % 3 ? KERNEL_TF32 : types()); type++) {
-                a.type = (enum kernel_type)type;
-                gemm_name(what, "large gemm", &a);
-                gemm_case(a, what);
-                used(a.m >= 128 && way != 3 && test.capability >= 80, what);
-            }
-        }
-    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++)
-        for (int n = 0; n < 3 * (types() - KERNEL_BF16); n++) {
-            int pass = n % 3, tf32 = n / 3 == KERNEL_TF32 - KERNEL_BF16;
-            struct conv2d_shape s = convs[i].shape;
-            s.type = (enum kernel_type)(KERNEL_BF16 + n / 3);
-            if (convs[i].tf32 == (tf32 ? 0 : 2))
-                continue;
-            snprintf(what, sizeof what, "large conv %s %dx%dx%dx%d-%d k%dx%d s%d p%d: %s",
-                     type_names[s.type], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.stride, s.pad,
-                     names[pass]);
-            run[pass](&s, (int)i & 1, what);
-            used(convs[i].large[pass] && test.capability >= 80, what);
-        }
+    for (int n = 0; n < 3 * (types() - KERNEL_BF16); n++) {
+        int pass = n % 3, tf32 = n / 3 == KERNEL_TF32 - KERNEL_BF16;
+        struct conv2d_shape s = large_convs[i].shape;
+        s.type = (enum kernel_type)(KERNEL_BF16 + n / 3);
+        if (large_convs[i].tf32 == (tf32 ? 0 : 2))
+            continue;
+        snprintf(what, sizeof what, "large conv %s %dx%dx%dx%d-%d k%dx%d s%d p%d: %s",
+                 type_names[s.type], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.stride, s.pad,
+                 names[pass]);
+        run[pass](&s, (int)i & 1, what);
+        used(large_convs[i].large[pass] && test.capability >= 80, pass > 0, s.type, what);
+    }
+}
+
+static void large(void) {
+    for (size_t i = 0; i < sizeof large_gemms / sizeof *large_gemms; i++)
+        large_gemm(large_gemms[i], (int)i);
+    for (size_t i = 0; i < sizeof large_convs / sizeof *large_convs; i++)
+        large_conv(i);
 }
 
 // The bytes that a convolution of stride 1 has to move. A tile of one operand is read once for each
@@ -294,9 +307,9 @@ static void counts(void) {
 }
 
 // The same of large tiles. Operands are packed: read once as floats, written and read in the type.
-static void large_counts(void) {
+static void large_gemm_counts(int ways) {
     enum { M = 128, N = 256, K = 128, TILE = 128 };
-    for (int n = 0; n < (types() > KERNEL_TF32 ? 6 : 3); n++) {
+    for (int n = 0; n < ways; n++) {
         int way = n % 3, bytes = n < 3 ? 2 : 4;
         struct gemm_args a = {.type = n < 3 ? KERNEL_BF16 : KERNEL_TF32,
                               .m = M,
@@ -314,7 +327,11 @@ static void large_counts(void) {
                            bytes * (M * K * (N / TILE) + N * K * (M / TILE)) + PARTIAL + 4 * M * N,
                        "gemm of large tiles");
     }
+}
+
+static void large_counts(void) {
     struct conv2d_shape s = {2, 8, 8, 128, 128, 3, 3, 1, 1, KERNEL_BF16};
+    large_gemm_counts(types() > KERNEL_TF32 ? 6 : 3);
     conv_counts(&s, 1);
     for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
         s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type};
@@ -327,11 +344,42 @@ static void large_counts(void) {
     }
 }
 
+// A device of 9.0 has wgmma. Its operands differ by where they lie in shared memory alone: some of
+// the shapes are enough. First every kernel with all terms in one block, so that memory of stages
+// is used again; then edges and splits.
+static void hopper(void) {
+    if (device_capability() != CUDA_HOPPER_CAPABILITY)
+        return;
+    large_gemm(large_gemms[2], 2);
+    test.one_split = 1;
+    large_conv(1);
+    test.one_split = 0;
+}
+
+static void hopper_edges(void) {
+    if (device_capability() != CUDA_HOPPER_CAPABILITY)
+        return;
+    large_gemm(large_gemms[3], 3);
+    large_conv(0);
+    large_conv(2);
+}
+
+static void hopper_counts(void) {
+    struct conv2d_shape s = {2, 8, 8, 128, 128, 1, 3, 1, 1, KERNEL_BF16};
+    if (device_capability() != CUDA_HOPPER_CAPABILITY)
+        return;
+    large_gemm_counts(3);
+    conv_counts(&s, 1);
+}
+
 int main(int argc, char **argv) {
     static const struct case_family families[] = {{"gemm", gemm},
                                                   {"conv", conv},
                                                   {"large", large},
                                                   {"counts", counts},
-                                                  {"large_counts", large_counts}};
-    return case_main(argc, argv, families, 5);
+                                                  {"large_counts", large_counts},
+                                                  {"hopper", hopper},
+                                                  {"hopper_edges", hopper_edges},
+                                                  {"hopper_counts", hopper_counts}};
+    return case_main(argc, argv, families, 8);
 }

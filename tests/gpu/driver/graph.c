@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // graph.c: capture of streams into a graph, and its replay in a random order that its edges allow.
 // Calls that the real driver refuses during a capture are refused here, too. EMU_GRAPHS=0: none can
-// be captured. EMU_GRAPH_REPORT=1 says what each graph of several nodes has. EMU_LOSE_NODE=n and
-// EMU_LOSE_EDGE=n leave out the n-th node of it, or the n-th edge between two streams, from 0.
+// be captured. EMU_GRAPH_REPORT=1 says what each graph of several nodes has, EMU_GRAPH_REPORT=2
+// names its kernels, too. EMU_LOSE_NODE=n and EMU_LOSE_EDGE=n leave out the n-th node of it, or the
+// n-th edge between two streams, from 0.
 #include "tests/gpu/driver/driver.h"
 
 #include <stdio.h>
@@ -111,14 +112,17 @@ static void forget_edge(struct node *n, size_t k) {
 static void spoil(struct graph *g) {
     long lost_node = driver_setting("EMU_LOSE_NODE", -1), nodes = 0, edges = 0, kernels = 0;
     long lost_edge = driver_setting("EMU_LOSE_EDGE", -1);
+    long report = driver_setting("EMU_GRAPH_REPORT", 0);
     for (struct node *n = g->nodes; n && g->n > 1; n = n->next) {
         kernels += n->op.kind == K_LAUNCH;
+        if (n->op.kind == K_LAUNCH && report > 1)
+            fprintf(stderr, "emulated CUDA: the graph has kernel %s\n", ptx_name(n->op.k));
         n->lost = nodes++ == lost_node;
         for (size_t k = 0; k < n->n_after; k++)
             if (n->after[k]->in != n->in && edges++ == lost_edge)
                 forget_edge(n, k--);
     }
-    if (nodes && driver_setting("EMU_GRAPH_REPORT", 0))
+    if (nodes && report)
         fprintf(stderr, "emulated CUDA: a graph of %ld nodes, %ld kernels, %ld edges\n", nodes,
                 kernels, edges);
 }

@@ -88,6 +88,14 @@ static void each_kind(void) {
     refused("the stand-in of tests", 0, false, ERR_FAILED, "stand-in", "LD_LIBRARY_PATH");
 }
 
+// Kernels that a GPU of this capability has.
+static int kernels_of(int capability) {
+    int n = 0;
+    for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
+        n += cuda_source_is_for(cuda_kernel_info[k].source, capability);
+    return n;
+}
+
 static void opened(void) {
     struct err e = {0};
     struct gpu *g = NULL;
@@ -98,7 +106,8 @@ static void opened(void) {
            "the oldest GPU that is supported is described");
     is_uint(gpu_memory_free(g), (uintmax_t)3 << 30, "its free memory is the driver's figure");
     ok(!gpu_has_tf32(g), "a GPU of 7.5 has no tf32");
-    is_int(fake.calls[CALL_module_function], CUDA_KERNEL_COUNT, "every kernel is looked up");
+    is_int(fake.calls[CALL_module_function], kernels_of(75), "every kernel for it is looked up");
+    ok(kernels_of(75) < CUDA_KERNEL_COUNT, "some kernels are for GPUs of 9.0 alone");
     fake.code[CALL_memory_info] = FAKE_ERROR;
     is_uint(gpu_memory_free(g), 0, "without an answer no memory is free");
     gpu_close(g);
@@ -109,6 +118,11 @@ static void opened(void) {
     is_int(gpu_open(&g, 0, true, &e), 0, "the stand-in is taken where it is asked for");
     ok(gpu_has_tf32(g), "a GPU of 8.0 has tf32");
     gpu_close(g);
+    fake_reset(), fake.capability = CUDA_HOPPER_CAPABILITY;
+    is_int(gpu_open(&g, 0, false, &e), 0, "a GPU of 9.0 is opened");
+    is_int(fake.calls[CALL_module_function], CUDA_KERNEL_COUNT, "a GPU of 9.0 gets all kernels");
+    gpu_close(g);
+    is_int(fake.live, 0, "closing gives back all modules");
 }
 
 static void counted(void) {
