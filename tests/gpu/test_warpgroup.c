@@ -318,6 +318,12 @@ static void together(void) {
            "an operand that is negated");
     faults("MMA wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 1, 1, 1, 0, 0\n",
            "64 registers", "more registers than the shape has");
+    faults("MMA wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 1, 1, 1, 0, 0\n", "12 columns",
+           "a shape that there is not");
+    faults(BEGIN "MMA wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 %q, 1, 1, 0, 0\n",
+           "differ in whether it adds", "lanes of which some add and some begin again");
+    faults("ZERO\nwgmma.fence.sync.aligned;\n" BF16 COMMIT WAIT, "that nobody wrote",
+           "operands that nobody wrote");
 }
 
 int main(void) {

@@ -238,8 +238,6 @@ static void check_form(const struct insn *i) {
         fault("'%s' has %u registers for its sums", i->name, i->op[0].n);
     if (i->op[4].imm != 1 || i->op[5].imm != 1)
         fault("'%s' negates an operand, which is not modelled", i->name);
-    if (i->n_operands != (i->type2 == T_TF32 ? 6 : 8))
-        fault("'%s' has %u operands", i->name, i->n_operands);
 }
 
 static void product(struct warp *w, const struct insn *i, u32 mask) {
