@@ -21,7 +21,7 @@ static struct inventory_node info[NODES];
 static struct fleet_node fleet_nodes[NODES];
 static struct fleet fleet;
 static struct run run;
-static struct err e;
+static struct err problem;
 static int transfers;
 static const char *asked; // paths of the last transfer
 
@@ -31,15 +31,15 @@ static const char *in_run(const char *name) {
 
 static void put(const char *name) {
     const char *path = in_run(name);
-    if (file_make_dirs(file_dir(&a, path), 0700, &e) < 0 ||
-        file_write_atomic(path, "x", 1, 0600, &e) < 0)
-        bail_out("%s", e.text);
+    if (file_make_dirs(file_dir(&a, path), 0700, &problem) < 0 ||
+        file_write_atomic(path, "x", 1, 0600, &problem) < 0)
+        bail_out("%s", problem.text);
 }
 
 // Copies of the states of n1 and n2, as the nodes would send them; each node has sent all at once.
 struct xfer *xfer_fetch(struct transport_link *l, const struct xfer_fetch_spec *spec,
-                        const struct xfer_events *events, void *ctx, struct err *why) {
-    (void)l, (void)events, (void)ctx, (void)why;
+                        const struct xfer_events *events, void *ctx, struct err *e) {
+    (void)l, (void)events, (void)ctx, (void)e;
     transfers++;
     asked = "";
     for (const char *const *p = spec->paths; *p; p++)
@@ -55,18 +55,18 @@ static void fetch(size_t from, size_t to) {
     transfers = 0;
     for (size_t i = 0; i < NODES; i++)
         fleet_nodes[i].failed = i >= from && i < to;
-    err_clear(&e);
-    is_int(state_copies_fetch(&fleet, &run, &e), 0, "copies are fetched where there are any %s",
-           e.text);
+    err_clear(&problem);
+    is_int(state_copies_fetch(&fleet, &run, &problem), 0,
+           "copies are fetched where there are any %s", problem.text);
 }
 
 int main(void) {
     static const char *names[] = {"n0", "n1", "n2", "n3"};
-    if (!mkdtemp(folder) || cluster_open(&context.cluster, &a, folder, "c", &e) < 0)
+    if (!mkdtemp(folder) || cluster_open(&context.cluster, &a, folder, "c", &problem) < 0)
         bail_out("no folder");
     context.arena = &a;
     context.screen = &screen;
-    context.loop = loop_open(&e);
+    context.loop = loop_open(&problem);
     screen_init(&screen, STDERR_FILENO, STDERR_FILENO, SCREEN_PLAIN, true);
     run = (struct run){.id = "r", .name = "r", .nodes = names, .node_count = NODES};
     fleet = (struct fleet){.context = &context, .nodes = fleet_nodes, .count = NODES};
@@ -89,7 +89,7 @@ int main(void) {
     const struct timespec at[2] = {{8, 0}, {8, 0}}; // 8000 ms
     if (utimensat(AT_FDCWD, in_run("published/n1/7000"), at, 0) < 0)
         bail_out("no time");
-    file_remove_tree(in_run("published/n1/7000/f"), &e);
+    file_remove_tree(in_run("published/n1/7000/f"), &problem);
     utimensat(AT_FDCWD, in_run("published/n1/7000"), at, 0);
     fetch(1, 3);
     ok(!file_exists(in_run("published/n1/7000/f")), "a copy that is older than what is here stays");
@@ -98,7 +98,7 @@ int main(void) {
     screen_fini(&screen);
     loop_close(context.loop);
     cluster_close(&context.cluster);
-    file_remove_tree(folder, &e);
+    file_remove_tree(folder, &problem);
     arena_fini(&a);
     return done_testing();
 }
