@@ -100,7 +100,7 @@ tm resize-window -x 80 -y 24
 sleep 0.3
 type_line 'stty size'
 ok 'the terminal follows a change of the size' wait_for 5 shows '^24 80'
-type_line 'echo begun; sleep 100'
+type_line "sh -c 'echo begun; exec sleep 100'" # the terminal is that process's when it prints
 ok 'a command runs in the shell' wait_for 5 shows '^begun'
 tm send-keys C-c
 type_line 'echo "interrupted: $?"'
