@@ -4,23 +4,12 @@
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
 
+#include "kernels/cpu/avx512_body.h"
 #include "kernels/cpu/isa.h"
 
-#define VL       16
 #define MR       12
-#define NV       2
 #define TILE_FNS TILE_FNS_12
 #define TILE_ROW TILE_ROW_12
-typedef __m512 vec;
-typedef __mmask16 vmask;
-#define V_SET1(x)         _mm512_set1_ps(x)
-#define V_LOAD(p)         _mm512_loadu_ps(p)
-#define V_LOADM(p, m)     _mm512_maskz_loadu_ps(m, p)
-#define V_STORE(p, v)     _mm512_storeu_ps(p, v)
-#define V_STOREM(p, m, v) _mm512_mask_storeu_ps(p, m, v)
-#define V_MASK(n)         ((vmask)((1U << (n)) - 1))
-#define V_FMA(a, b, c)    _mm512_fmadd_ps(a, b, c)
-#define V_RELU(v)         _mm512_max_ps(_mm512_setzero_ps(), v)
 
 typedef uint32_t pair __attribute__((may_alias));
 typedef __m512i word_vec;
