@@ -77,11 +77,9 @@ static struct batchnorm_args batch_device(const struct batch *b, int train) {
 }
 
 static void batch_sizes(const struct batch *b, const float *mean, const float *invstd) {
-    for (size_t i = 0; i < b->n; i++) {
-        size_t c = i % b->c;
+    for (size_t i = 0, c = 0; i < b->n; i++, c = c + 1 < b->c ? c + 1 : 0)
         b->size[i] = (fabsf(b->x[i]) + fabsf(mean[c])) * invstd[c] * fabsf(b->gamma[c]) +
                      fabsf(b->beta[c]) + fabsf(b->other[i]);
-    }
 }
 
 static void batch_forward(int64_t rows, int channels, int variant) {
