@@ -18,17 +18,11 @@ struct names {
 static void take(struct names *n, struct option_place place, const char *name,
                  const char *const *endings) {
     struct arena *a = n->set->arena;
-    for (; *endings; endings++) {
-        char *variable = arena_printf(a, "%s%s", env_variable(a, n->prefix, name), *endings);
-        const char *other = name_map_find(&n->taken, variable);
-        if (!other) {
-            name_map_put(&n->taken, variable, arena_strdup(a, name));
-            continue;
-        }
-        option_problem(n->set, place, "%s '%s' and '%s' would both have the variable %s", n->what,
-                       other, name, variable);
-        return;
-    }
+    bool good = true;
+    for (; good && *endings; endings++)
+        good = option_take_variable(
+            n->set, &n->taken, place, n->what, name,
+            arena_printf(a, "%s%s", env_variable(a, n->prefix, name), *endings));
 }
 
 static const char *const PLAIN[] = {"", NULL};

@@ -3,6 +3,7 @@
 #include "conf/option.h"
 
 #include "base/env.h"
+#include "base/name_map.h"
 #include "conf/cli.h"
 #include "conf/option_value.h"
 
@@ -59,6 +60,17 @@ void option_problem(struct option_set *s, struct option_place place, const char 
     va_start(ap, fmt);
     add_problem(s, place, arena_vprintf(s->arena, fmt, ap));
     va_end(ap);
+}
+
+bool option_take_variable(struct option_set *s, struct name_map *taken, struct option_place place,
+                          const char *what, const char *name, const char *variable) {
+    const char *other = name_map_find(taken, variable);
+    if (other)
+        option_problem(s, place, "%s '%s' and '%s' would both have the variable %s", what, other,
+                       name, variable);
+    else
+        name_map_put(taken, variable, arena_strdup(s->arena, name));
+    return !other;
 }
 
 const char *option_place_text(struct arena *a, const struct option_place *p) {

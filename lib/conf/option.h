@@ -114,6 +114,7 @@ struct option_place {
     int line, column; // OPTION_FILE and OPTION_KEPT only
 };
 
+struct name_map;
 struct option_row;
 
 // The fields of one element of OPTION_RECORDS.
@@ -272,6 +273,10 @@ int option_set_finish(struct option_set *s, struct err *e);
 
 void option_problem(struct option_set *s, struct option_place place, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+// Adds a problem, and returns false, where another name has the variable already. taken: variables,
+// to their names. what: "inputs".
+bool option_take_variable(struct option_set *s, struct name_map *taken, struct option_place place,
+                          const char *what, const char *name, const char *variable);
 // "dtctl.toml:12:9: cluster.nodes: 0 is …", "--nodes: …", "DTCTL_NODES: …"
 const char *option_problem_line(struct arena *a, const struct option_problem *p);
 

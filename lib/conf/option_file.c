@@ -197,20 +197,6 @@ static void read_section(struct file_reader *f, const struct toml *section, cons
     }
 }
 
-// The names of two sections must not become the same variable.
-static void check_variable(struct file_reader *f, const struct toml *c, const char *name,
-                           struct name_map *taken) {
-    const struct option_sections *x = f->set->sections;
-    char *variable = env_variable(f->set->arena, x->variable, name);
-    const char *other = name_map_find(taken, variable);
-    if (!other)
-        name_map_put(taken, variable, arena_strdup(f->set->arena, name));
-    else
-        option_problem(f->set, place_of(f, c->key_line, c->key_column),
-                       "%s '%s' and '%s' would both have the variable %s", x->table, other, name,
-                       variable);
-}
-
 // The chosen section comes last, so that its values take the place of the file's own.
 static void read_sections(struct file_reader *f, const struct toml *root) {
     struct option_set *s = f->set;
@@ -235,7 +221,8 @@ static void read_sections(struct file_reader *f, const struct toml *root) {
                            c->type != TOML_TABLE ? "expected a table" : e.text);
             continue;
         }
-        check_variable(f, c, part, &taken);
+        option_take_variable(s, &taken, place_of(f, c->key_line, c->key_column), x->table, part,
+                             env_variable(s->arena, x->variable, part));
         x->names[x->count++] = part;
         if (x->chosen && strcmp(part, x->chosen) == 0)
             chosen = c;
