@@ -7,6 +7,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "kernels/cpu/amx_config.h"
 #endif
 
 // More independent chains than any core's latency times its units.
@@ -48,11 +50,7 @@ __attribute__((target("avx512f,avx512bf16"))) static float spin_avx512_bf16(int 
 
 // Four registers of sums, all of zeros. The process may use tiles: the kernels have asked for them.
 __attribute__((target("amx-tile,amx-bf16"))) static float spin_amx(int rounds) {
-    static const unsigned char whole[64] = {1,         [16] = 64, [18] = 64, [20] = 64, [22] = 64,
-                                            [24] = 64, [26] = 64, [28] = 64, [30] = 64, [48] = 16,
-                                            16,        16,        16,        16,        16,
-                                            16,        16};
-    _tile_loadconfig(whole);
+    _tile_loadconfig(&amx_config);
     _tile_zero(4);
     _tile_zero(6);
     for (int r = 0; r < rounds; r++) {

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernels/cpu/amx_config.h"
 #include "kernels/cpu/avx512_body.h"
 #include "kernels/cpu/isa.h"
 
@@ -39,12 +40,7 @@ INLINE void written(void) {
 }
 
 static void open_tiles(void) {
-    static const struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } whole = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-    _tile_loadconfig(&whole);
+    _tile_loadconfig(&amx_config);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
