@@ -138,16 +138,6 @@ __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, i
 
 #include "kernels/cuda/large_products.cuh"
 
-template <class Type> __device__ __forceinline__ void gemm_by_terms(const gemm_params &p) {
-    const int BYTES = sizeof(typename Type::word);
-    large_place at(p.out, p.out.k);
-    large_sum t = {};
-    large_run<Type>(t, packed_by_terms<BYTES>(p.a, p.lda, at.row, p.out.m, at.k),
-                    packed_by_terms<BYTES>(p.b, p.ldb, at.column, p.out.n, at.k), no_taps(),
-                    at.k_end - at.k);
-    put_large(t, p.out, at, [&](int row) -> int64_t { return row < p.out.m ? row : -1; });
-}
-
 // ---- kernels: blockIdx is (tile of rows, tile of columns, split and phase) ----------------------
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_LARGE_THREADS, 3)
@@ -158,7 +148,10 @@ KERNEL gemm_hopper_half(const gemm_params p) {
     gemm_large<half>(p);
 }
 KERNEL gemm_hopper_tf32(const gemm_params p) {
-    gemm_by_terms<tf32>(p);
+    large_place at(p.out, p.out.k);
+    large_sum t = {};
+    gemm_run<tf32, packed_by_terms<4>, packed_by_terms<4>>(t, p, at);
+    put_rows(t, p.out, at);
 }
 KERNEL conv_forward_hopper_bf16(const conv_params p) {
     conv_forward_large<bfloat>(p);

@@ -7,13 +7,7 @@
 
 // ---- results ------------------------------------------------------------------------------------
 
-struct large_place {
-    int row, column, split, k, k_end;
-    __device__ __forceinline__ large_place(const product_out &o, int terms) {
-        row = blockIdx.x * SIDE, column = blockIdx.y * SIDE, split = blockIdx.z % o.splits;
-        k = split * o.k_split, k_end = min(k + o.k_split, terms);
-    }
-};
+typedef tile_place<SIDE> large_place;
 
 // Through shared memory, half of the rows at a time, so that stores fill whole sectors. f gives the
 // row of the result for a row of the product; below 0: there is none.
@@ -36,22 +30,33 @@ __device__ __forceinline__ void put_large(const large_sum &sum, const product_ou
     }
 }
 
+// Rows of the product are those of the result.
+__device__ __forceinline__ void put_rows(const large_sum &sum, const product_out &o,
+                                         const large_place &at) {
+    put_large(sum, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+template <class Type, class A, class B>
+__device__ __forceinline__ void gemm_run(large_sum &sum, const gemm_params &p,
+                                         const large_place &at) {
+    large_run<Type>(sum, A(p.a, p.lda, at.row, p.out.m, at.k),
+                    B(p.b, p.ldb, at.column, p.out.n, at.k), no_taps(), at.k_end - at.k);
+}
+
 template <class Type> __device__ __forceinline__ void gemm_large(const gemm_params &p) {
-    const int BYTES = sizeof(typename Type::word);
-    const product_out &o = p.out;
-    large_place at(o, o.k);
+    typedef packed_by_terms<sizeof(typename Type::word)> by_terms;
+    typedef packed_by_rows<sizeof(typename Type::word)> by_rows;
+    large_place at(p.out, p.out.k);
     large_sum t = {};
-    int terms = at.k_end - at.k;
     if (p.trans_a) // no product of the trainer has both transposed
-        large_run<Type>(t, packed_by_rows<BYTES>(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_rows<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
+        gemm_run<Type, by_rows, by_rows>(t, p, at);
     else if (p.trans_b)
-        large_run<Type>(t, packed_by_terms<BYTES>(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_terms<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
+        gemm_run<Type, by_terms, by_terms>(t, p, at);
     else
-        large_run<Type>(t, packed_by_terms<BYTES>(p.a, p.lda, at.row, o.m, at.k),
-                        packed_by_rows<BYTES>(p.b, p.ldb, at.column, o.n, at.k), no_taps(), terms);
-    put_large(t, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
+        gemm_run<Type, by_terms, by_rows>(t, p, at);
+    put_rows(t, p.out, at);
 }
 
 template <class Type> __device__ __forceinline__ void conv_forward_large(const conv_params &p) {
@@ -61,7 +66,7 @@ template <class Type> __device__ __forceinline__ void conv_forward_large(const c
     large_run<Type>(t, large_patches<BYTES>(p, at.row),
                     packed_by_terms<BYTES>(p.b, p.out.k, at.column, p.out.n, at.k),
                     tap_counter<BYTES>(at.k, p.c, p.kw), at.k_end - at.k);
-    put_large(t, p.out, at, [&](int row) -> int64_t { return row < p.out.m ? row : -1; });
+    put_rows(t, p.out, at);
 }
 
 template <class Type> __device__ __forceinline__ void conv_data_large(const conv_params &p) {
@@ -88,6 +93,6 @@ template <class Type> __device__ __forceinline__ void conv_weight_large(const co
     large_run<Type>(t, packed_by_rows<BYTES>(p.a, p.o, at.row, p.out.m, at.k),
                     large_patches_by_rows<BYTES>(p, at.column, at.k, at.k_end), no_taps(),
                     at.k_end - at.k);
-    put_large(t, p.out, at, [&](int row) -> int64_t { return row < p.out.m ? row : -1; });
+    put_rows(t, p.out, at);
 }
 #endif

@@ -156,13 +156,7 @@ struct patches_by_rows { // row: (ky, kx, channel) of x; term: an output positio
 
 // ---- kernels: blockIdx is (tile of rows, tile of columns, split and phase) ----------------------
 
-struct product_place {
-    int row, column, split, k, k_end;
-    __device__ __forceinline__ product_place(const product_out &o, int terms) {
-        row = blockIdx.x * TILE, column = blockIdx.y * TILE, split = blockIdx.z % o.splits;
-        k = split * o.k_split, k_end = min(k + o.k_split, terms);
-    }
-};
+typedef tile_place<TILE> product_place;
 
 template <class Product>
 __device__ __forceinline__ void put_all(const Product &t, const product_out &o,

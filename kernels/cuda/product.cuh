@@ -330,6 +330,15 @@ struct phase {
     }
 };
 
+// Where a block's tile and terms are. blockIdx is (tile of rows, tile of columns, split and phase).
+template <int ROWS> struct tile_place {
+    int row, column, split, k, k_end;
+    __device__ __forceinline__ tile_place(const product_out &o, int terms) {
+        row = blockIdx.x * ROWS, column = blockIdx.y * ROWS, split = blockIdx.z % o.splits;
+        k = split * o.k_split, k_end = min(k + o.k_split, terms);
+    }
+};
+
 // ---- the end of a product -----------------------------------------------------------------------
 
 __device__ __forceinline__ void finish(const product_out &o, int64_t at, int column, float sum) {
