@@ -155,6 +155,10 @@ for i in 1 2; do script "meet$i" "set -- meet$i meet$((3 - i)); $meets"; done
 touch slow.end
 TEST_JOBS=1 runner tests/x/clock.t tests/x/meet[12].t
 is "$status:$last" '0:3 passed, 0 failed, 0 skipped' 'the job of a clock runs other scripts, too'
+rm meet?
+mv tests/x/meet2.t build/san/test_meet
+TEST_JOBS=1 runner tests/x/meet1.t "$WORK/build/san/test_meet"
+is "$status:$last" '0:2 passed, 0 failed, 0 skipped' 'a compiled program runs beside scripts'
 
 # The assertions for C and for shell themselves.
 cat >c.c <<'EOF'
