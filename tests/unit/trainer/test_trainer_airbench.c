@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole of recipe cifar10-94 at a small width, in several modes: a pipeline evaluates all views
-// of each image to the same numbers as one process; a run that was stopped in mid-epoch continues
-// with the same losses.
+// of each image to the same numbers as one process, and two ranks of half the batch have the losses
+// of both halves in one process; a run that was stopped in mid-epoch continues with the same
+// losses.
 #include "tests/unit/trainer/trainer_ranks.h"
 
 #define SETTINGS                                                                                   \
@@ -47,6 +48,17 @@ static void test_modes(void) {
        first.final_loss);
 }
 
+static void test_replicas(void) {
+    struct run one = {1, 1, 2, .name = "shards", .set = {SETTINGS, "train.batch=12"}};
+    run_all(&one);
+    memcpy(first_losses, shared->loss[0], sizeof first_losses);
+    first = shared->result[0];
+    struct run two = {2, 2, .name = "replicas", .set = {SETTINGS, "train.batch=12"}};
+    run_all(&two);
+    same_losses("two ranks", 1, 1e-4, 1e-4);
+    ok(fabs(shared->result[0].final_top1 - first.final_top1) < 0.01, "the accuracy is the same");
+}
+
 static void test_resume(void) {
     struct run whole = {1, 1, .name = "whole", .set = {SETTINGS, "train.batch=24"}};
     struct run part = {1, 1, .stop_step = 6, .name = "part", .set = {SETTINGS, "train.batch=24"}};
@@ -76,6 +88,7 @@ int main(void) {
     struct err e;
     ranks_begin();
     test_modes();
+    test_replicas();
     test_resume();
     test_refusals();
     file_remove_tree(dir, &e);
