@@ -19,15 +19,14 @@ One JSON line per run: minutes, minutes of a processor, accuracy, and cents at P
 (that of two such cores). The last line has the means and ratio = PyTorch's minutes / dttrain's.
 """
 import argparse
+import functools
 import importlib.util
-import json
 import os
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
+
+import recipe_runs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARCHIVE = os.path.join(HERE, "../../shared/data/cifar10-images.tar.zst")
@@ -38,7 +37,7 @@ SLOW_BASE, SLOW_EVERY, SLOW_EPOCHS, SLOW_POWER = 0.95, 5, 3, 3
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
-# ---- data -----------------------------------------------------------------------------------------
+# ---- data ----------------------------------------------------------------------------------------
 
 
 def packed_records(path, count):
@@ -87,7 +86,7 @@ def prepare(source, images, folder):
         f.write(b"".join(records[1]))
 
 
-# ---- PyTorch --------------------------------------------------------------------------------------
+# ---- PyTorch -------------------------------------------------------------------------------------
 
 
 def loaded(folder, names):
@@ -210,46 +209,22 @@ def join_slow(model, slow, step, epoch, done, last):
     return slow
 
 
-# ---- runs -----------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 
 
-def run_pytorch(folder, seed, arguments):
-    command = [sys.executable, __file__, "--peer", folder, "--seeds", str(seed),
-               "--epochs", str(arguments.epochs), "--threads", str(arguments.threads)]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return float(out.splitlines()[-1])
+def run_pytorch(folder, arguments, seed):
+    return recipe_runs.peer([sys.executable, __file__, "--peer", folder, "--seeds", str(seed),
+                             "--epochs", str(arguments.epochs),
+                             "--threads", str(arguments.threads)])
 
 
-def run_dttrain(folder, seed, arguments):
-    out = os.path.join(folder, f"out-{seed}")
-    command = ["dttrain"]
-    for key, value in (("recipe", "cifar10-94"), ("dataset", "cifar10"), ("data", folder),
-                       ("seed", seed), ("epochs", arguments.epochs),
-                       ("threads", arguments.threads), ("resume", "never")):
-        command += ["--set", f"train.{key}={value}"]
-    variables = {k: v for k, v in os.environ.items() if k != "RANK"}
-    for name in ("OUTPUT", "MODEL", "STATE", "CACHE"):
-        variables[f"DTCTL_{name}_DIR"] = os.path.join(out, name.lower())
-    subprocess.run(command, env=variables, check=True, stdout=subprocess.DEVNULL)
-    with open(os.path.join(out, "output/metrics.jsonl"), encoding="utf-8") as f:
-        return [row["acc1"] for row in map(json.loads, f) if row["event"] == "eval"][-1]
+def run_dttrain(folder, arguments, seed):
+    return recipe_runs.dttrain(folder, f"out-{seed}", {
+        "recipe": "cifar10-94", "dataset": "cifar10", "data": folder, "seed": seed,
+        "epochs": arguments.epochs, "threads": arguments.threads})
 
 
 RUNS = {"dttrain": run_dttrain, "pytorch": run_pytorch}
-
-
-def timed(name, folder, seed, arguments):
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start, before = time.monotonic(), used.ru_utime + used.ru_stime
-    acc1 = RUNS[name](folder, seed, arguments)
-    minutes = (time.monotonic() - start) / 60
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    row = {"bench": "cifar94", "what": name, "seed": seed, "epochs": arguments.epochs,
-           "images": arguments.images, "threads": arguments.threads, "minutes": round(minutes, 3),
-           "cpu_minutes": round((used.ru_utime + used.ru_stime - before) / 60, 3),
-           "acc1": round(acc1, 2), "cents": round(minutes / 60 * arguments.price * 100, 3)}
-    print(json.dumps(row), flush=True)
-    return row
 
 
 def main():
@@ -279,22 +254,12 @@ def main():
     if importlib.util.find_spec("torch") is None and "pytorch" in names:
         print("bench_cifar94.py: PyTorch is not installed, so there is no peer", file=sys.stderr)
         names.remove("pytorch")
-    rows = []
+    facts = {"bench": "cifar94", "epochs": arguments.epochs, "images": arguments.images,
+             "threads": arguments.threads}
     with tempfile.TemporaryDirectory() as folder:
         prepare(arguments.data or ARCHIVE, arguments.images, folder)
-        for i, seed in enumerate(arguments.seeds):
-            for name in names if i % 2 == 0 else names[::-1]:
-                rows.append(timed(name, folder, seed, arguments))
-    last = {"bench": "cifar94", "what": "mean", "seeds": len(arguments.seeds)}
-    for name in names:
-        mine = [r for r in rows if r["what"] == name]
-        last[name] = {k: round(statistics.mean(r[k] for r in mine), 3)
-                      for k in ("minutes", "cpu_minutes", "acc1", "cents")}
-    if len(names) == 2:
-        for unit in ("minutes", "cpu_minutes"):
-            last[unit.replace("minutes", "ratio")] = round(
-                last["pytorch"][unit] / last["dttrain"][unit], 2)
-    print(json.dumps(last))
+        runs = {name: functools.partial(RUNS[name], folder, arguments) for name in names}
+        recipe_runs.in_turns(facts, runs, arguments.seeds, arguments.price)
 
 
 if __name__ == "__main__":
