@@ -10,11 +10,12 @@ vit_small (patch 16, 224x224, batch 8, AdamW). PyTorch runs as PEERS says, each 
 is started once; dttrain runs with both types of train.dtype. A round gives each about S seconds of
 steps; rounds take turns. All of it takes about ten minutes.
 
-One JSON line per case: median milliseconds of a step and processor milliseconds for each, the best
-peer, and ratio = best peer / dttrain for both types, in time and in processor time (which says more
-where other work shares the machine). share: of the machine's peak of that type, measured by
-bench_kernels, with the model's nominal operations (dttrain skips products with padding: its share
-of a network on small images may exceed 1). Without PyTorch only dttrain is measured.
+One JSON line per case: median milliseconds of a step and processor milliseconds for each, start_ms
+from the start of the process to the end of its first step, the best peer, and ratio = best peer /
+dttrain for both types, in time and in processor time (which says more where other work shares the
+machine). share: of the machine's peak of that type, measured by bench_kernels, with the model's
+nominal operations (dttrain skips products with padding: its share of a network on small images may
+exceed 1). Without PyTorch only dttrain is measured.
 """
 import argparse
 import importlib.util
@@ -29,6 +30,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WARM = 2
+RUN_SECONDS_MAX = 600
 # model of dttrain, side of an image, batch, optimizer, GFLOP of one image forward and backward
 CASES = {
     "seed": ("resnet18(stem=imagenet)", 32, 64, "adam", 0.217),
@@ -88,9 +90,9 @@ def peer(case, name, threads):
         optimizer.step()
         loss.item()
 
-    for _ in range(WARM):
+    for i in range(WARM):
         step()
-    print("ready", flush=True)
+        print("ready" if i == WARM - 1 else "warm", flush=True)
     for line in sys.stdin:
         took, before = [], cpu_seconds(resource.RUSAGE_SELF)
         for _ in range(int(line)):
@@ -105,10 +107,12 @@ class Peer:
     def __init__(self, case, name, threads):
         command = [sys.executable, __file__, "--peer", name, "--case", case,
                    "--threads", str(threads)]
-        self.name = name + "_torch"
+        self.name, start = name + "_torch", time.perf_counter()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True)
-        self.alive = self.process.stdout.readline() == "ready\n"
+        self.alive = self.process.stdout.readline() == "warm\n"
+        self.start_ms = (time.perf_counter() - start) * 1e3
+        self.alive = self.alive and self.process.stdout.readline() == "ready\n"
         if not self.alive:
             print(f"bench_train.py: PyTorch cannot run {case} as {name}", file=sys.stderr)
 
@@ -127,7 +131,7 @@ class Ours:
 
     def __init__(self, case, dtype, threads, folder):
         self.name, self.case, self.dtype, self.threads = dtype, case, dtype, threads
-        self.folder, self.base = folder, None
+        self.folder, self.base, self.start_ms = folder, None, None
 
     def run(self, steps):
         model, side, batch, optimizer, _ = CASES[self.case]
@@ -140,13 +144,18 @@ class Ours:
             settings.update({"dataset": "shapes", "train_size": batch * steps})
         else:
             settings.update({"dataset": "packed", "data": self.packed(side, batch * steps)})
-        command = ["dttrain"]
+        command = ["timeout", str(RUN_SECONDS_MAX), "dttrain"]
         for key, value in settings.items():
             command += ["--set", f"train.{key}={value}"]
         variables = {k: v for k, v in os.environ.items() if k != "RANK"}
-        before = cpu_seconds(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, cwd=self.folder, env=variables, check=True, timeout=600,
-                       stdout=subprocess.DEVNULL)
+        before, start = cpu_seconds(resource.RUSAGE_CHILDREN), time.perf_counter()
+        with subprocess.Popen(command, cwd=self.folder, env=variables, stdout=subprocess.PIPE,
+                              text=True) as process:
+            for line in process.stdout:
+                if self.start_ms is None and line.startswith("Epoch: [0][1/"):
+                    self.start_ms = (time.perf_counter() - start) * 1e3
+        if process.returncode:
+            sys.exit(f"bench_train.py: {' '.join(command)} ended with {process.returncode}")
         cpu = cpu_seconds(resource.RUSAGE_CHILDREN) - before
         path = os.path.join(self.folder, "dttrain-output", "metrics.jsonl")
         with open(path, encoding="utf-8") as f:
@@ -187,6 +196,8 @@ def measure(runners, rounds, seconds):
     for name, rows in results.items():
         out[name] = {"ms": round(statistics.median(ms for row in rows for ms in row["ms"]), 2),
                      "cpu_ms": round(statistics.median(row["cpu_ms"] for row in rows), 2)}
+    for r in runners:
+        out[r.name]["start_ms"] = round(r.start_ms, 1)
     return out
 
 
