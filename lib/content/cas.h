@@ -109,11 +109,11 @@ void cas_forget_paths(struct cas *c);
 // Large content: the path of the complete object.
 const char *cas_object_path(struct cas *c, const unsigned char hash[HASH_BYTES]);
 const char *cas_part_path(struct cas *c, const unsigned char hash[HASH_BYTES], const char *end);
-// True when the object exists and its stat is known to belong to this hash.
-bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size);
-
 // Opens the complete object for reading; -1 with errno.
 int cas_object_open(struct cas *c, const unsigned char hash[HASH_BYTES]);
+// True when the object exists and has this hash; a wrong one is removed. Hashes all of its bytes
+// when its stat is unknown: after a reboot, or when it was modified through a link.
+bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size);
 
 struct cas_part {
     unsigned char hash[HASH_BYTES];
@@ -146,5 +146,24 @@ void cas_part_discard(struct cas *c, struct cas_part *p); // removes and closes 
 // True when another transfer has finished the object: it is at *path, and the part is removed.
 bool cas_part_elsewhere(struct cas *c, const struct cas_part *p, const char **path);
 void cas_part_close(struct cas_part *p);
+
+// cas_has_object in steps, for an event loop:
+//
+//     struct cas_check k = {0};
+//     while ((found = cas_check_object(c, &k, hash, size, &most)) == CAS_FOUND_LATER) …
+//
+// Each call hashes up to *most bytes, rounded up to CAS_PIECE_BYTES, and takes them off *most. One
+// check is of one object at a time; another hash begins anew.
+enum cas_found { CAS_ABSENT, CAS_PRESENT, CAS_FOUND_LATER };
+struct cas_check {
+    struct cas_part part; // the object's bytes that are hashed
+    struct stat st;       // of the object, before
+    int64_t now_ns;       // then
+    bool open;
+};
+enum cas_found cas_check_object(struct cas *c, struct cas_check *k,
+                                const unsigned char hash[HASH_BYTES], uint64_t size,
+                                uint64_t *most);
+void cas_check_close(struct cas_check *k); // no-op on a closed one
 
 #endif

@@ -34,31 +34,9 @@ int cas_object_open(struct cas *c, const unsigned char hash[HASH_BYTES]) {
     return open(cas_object_path(c, hash), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size) {
-    unsigned char real[HASH_BYTES];
-    struct stat st;
-    const char *path = cas_object_path(c, hash);
-    if (lstat(path, &st) < 0)
-        return false;
-    bool good = S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
-    if (good && !hash_cache_get(c->hashes, &st, real)) {
-        // Unknown after a reboot, or modified through a link: hash all bytes.
-        struct err ignored;
-        int64_t now_ns = hash_cache_now_ns();
-        auto_close int fd = cas_object_open(c, hash);
-        good = fd >= 0 && hash_cache_file(fd, size, real, &ignored) == 0;
-        if (good)
-            hash_cache_put(c->hashes, &st, real, now_ns);
-    }
-    if (good && memcmp(real, hash, HASH_BYTES) == 0)
-        return true;
-    (void)unlink(path);
-    return false;
-}
-
 // ---- parts ------------------------------------------------------------------------------------
 
-// True when the name still refers to the open file.
+// True when the name refers to the open file.
 static bool is_at(int fd, const char *path) {
     struct stat open_one, named;
     return fstat(fd, &open_one) == 0 && lstat(path, &named) == 0 &&
@@ -246,7 +224,9 @@ static int place_part(struct cas *c, const struct cas_part *p, const unsigned ch
     if (there && c->keep)
         result = move_part(c, p, part, *path, e);
     lock_bytes(p->fd, F_UNLCK, 0, 0);
-    if (!there && !cas_part_elsewhere(c, p, path))
+    // Another process may have put the same file into place, of which this one has the hash.
+    bool placed = there || (c->keep && is_at(p->fd, *path));
+    if (!placed && !cas_part_elsewhere(c, p, path))
         return err_set(e, ERR_HASH, "'%s' is gone: another transfer has finished it; try again",
                        part);
     return result;
@@ -275,4 +255,79 @@ int cas_part_adopt(struct cas *c, struct cas_part *p, const char **path, struct 
 void cas_part_discard(struct cas *c, struct cas_part *p) {
     remove_part(c, p);
     cas_part_close(p);
+}
+
+// ---- whole objects ------------------------------------------------------------------------------
+
+void cas_check_close(struct cas_check *k) {
+    if (k->open)
+        cas_part_close(&k->part);
+    k->open = false;
+}
+
+static bool check_begin(struct cas *c, struct cas_check *k, const unsigned char hash[HASH_BYTES],
+                        uint64_t size) {
+    k->now_ns = hash_cache_now_ns();
+    k->part = (struct cas_part){.size = size, .fd = cas_object_open(c, hash), .map_fd = -1};
+    memcpy(k->part.hash, hash, HASH_BYTES);
+    hash_init(&k->part.running);
+    k->open = k->part.fd >= 0;
+    return k->open && fstat(k->part.fd, &k->st) == 0;
+}
+
+// Hashes up to *most further bytes. 1: real is the object's hash, 0: not yet, -1: it cannot be
+// read.
+static int check_on(struct cas *c, struct cas_check *k, const char *path,
+                    unsigned char real[HASH_BYTES], uint64_t *most) {
+    struct err ignored;
+    uint64_t before = k->part.hashed;
+    int rc = cas_part_hash(&k->part, *most, &ignored);
+    uint64_t took = k->part.hashed - before;
+    *most -= took < *most ? took : *most;
+    if (rc != 0 && !is_at(k->part.fd, path)) { // it was replaced meanwhile
+        cas_check_close(k);
+        return 0;
+    }
+    if (rc > 0) {
+        hash_final(&k->part.running, real);
+        hash_cache_put(c->hashes, &k->st, real, k->now_ns);
+    }
+    return rc;
+}
+
+enum cas_found cas_check_object(struct cas *c, struct cas_check *k,
+                                const unsigned char hash[HASH_BYTES], uint64_t size,
+                                uint64_t *most) {
+    unsigned char real[HASH_BYTES];
+    struct stat st;
+    const char *path = cas_object_path(c, hash);
+    int rc = 1;
+    if (k->open && memcmp(k->part.hash, hash, HASH_BYTES) != 0)
+        cas_check_close(k);
+    if (lstat(path, &st) < 0) {
+        cas_check_close(k);
+        return CAS_ABSENT;
+    }
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != size)
+        rc = -1;
+    else if (!hash_cache_get(c->hashes, &st, real))
+        rc = *most == 0                                 ? 0
+             : k->open || check_begin(c, k, hash, size) ? check_on(c, k, path, real, most)
+                                                        : -1;
+    if (rc == 0)
+        return CAS_FOUND_LATER;
+    cas_check_close(k);
+    if (rc > 0 && memcmp(real, hash, HASH_BYTES) == 0)
+        return CAS_PRESENT;
+    (void)unlink(path);
+    return CAS_ABSENT;
+}
+
+bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size) {
+    struct cas_check k = {0};
+    uint64_t most = UINT64_MAX;
+    enum cas_found found;
+    while ((found = cas_check_object(c, &k, hash, size, &most)) == CAS_FOUND_LATER)
+        ;
+    return found == CAS_PRESENT;
 }

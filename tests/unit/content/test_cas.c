@@ -4,6 +4,7 @@
 #include "content/cas.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/bytes_read.h"
 #include "xfer/xfer_frame.h"
 
 #include <fcntl.h>
@@ -240,6 +241,108 @@ static void test_shared_part(void) {
     cas_close(&c, false, &e);
 }
 
+static void finish_whole(struct cas *c) {
+    struct cas_part p;
+    const char *path;
+    if (cas_part_open(c, &p, large_hash, LARGE_BYTES, &e) < 0 || !put_rest(&p, 0) ||
+        cas_part_finish(c, &p, &path, &e) < 0)
+        bail_out("%s", e.text);
+    cas_part_close(&p);
+}
+
+// Two processes fill one part, and both see that it is complete.
+static void test_same_part(void) {
+    struct cas c, other;
+    struct cas_part p;
+    const char *path;
+    file_remove_tree(dir, &e);
+    start(&c);
+    start(&other);
+    must(cas_part_open(&other, &p, large_hash, LARGE_BYTES, &e) == 0);
+    ok(put_rest(&p, 0), "one process has all of the content");
+    finish_whole(&c);
+    uint64_t before = bytes_read();
+    is_int(cas_part_finish(&other, &p, &path, &e), 0, "another one has finished it: %s", e.text);
+    ok(bytes_read() - before < CAS_PIECE_BYTES, "the bytes that it has hashed are not read again");
+    is_str(path, cas_object_path(&other, large_hash), "the content is in its place");
+    cas_part_close(&p);
+    cas_close(&other, false, &e);
+    cas_close(&c, false, &e);
+}
+
+static enum cas_found check(struct cas *c, struct cas_check *k, uint64_t most) {
+    return cas_check_object(c, k, large_hash, LARGE_BYTES, &most);
+}
+
+// An object of which only the name is known, in steps.
+static void test_check(void) {
+    enum { STEP = 3 * CAS_PIECE_BYTES };
+    struct cas c;
+    struct cas_check k = {0};
+    uint64_t most = 5, bytes = 0;
+    int steps = 0;
+    file_remove_tree(dir, &e);
+    start(&c);
+    is_int(check(&c, &k, STEP), CAS_ABSENT, "a store has no object at first");
+    finish_whole(&c);
+    is_int(check(&c, &k, 0), CAS_PRESENT, "a known object is not hashed");
+    cas_close(&c, false, &e);
+    start(&c);
+    const char *path = cas_object_path(&c, large_hash);
+    is_int(check(&c, &k, 0), CAS_FOUND_LATER, "nothing may be hashed");
+    ok(!k.open, "nothing is opened then");
+    for (bool later = true; later; steps++) {
+        uint64_t before = bytes_read();
+        later = check(&c, &k, STEP) == CAS_FOUND_LATER;
+        uint64_t now = bytes_read() - before;
+        bytes = now > bytes ? now : bytes;
+    }
+    is_int(steps, LARGE_BYTES / STEP + 1, "an unknown object is hashed in steps");
+    ok(bytes < STEP + 1000, "a step reads no more than it may: %llu", (unsigned long long)bytes);
+    ok(!k.open && cas_has_object(&c, large_hash, LARGE_BYTES), "the object is there");
+    cas_close(&c, false, &e);
+    start(&c);
+    is_int(cas_check_object(&c, &k, large_hash, LARGE_BYTES, &most), CAS_FOUND_LATER,
+           "an object is hashed for the first time");
+    is_uint(most, 0, "the bytes that were hashed are taken off");
+    must(chmod(path, 0644) == 0 && truncate(path, CAS_PIECE_BYTES + 1) == 0);
+    is_int(check(&c, &k, STEP), CAS_ABSENT, "a shorter file does not count");
+    ok(!k.open && !file_exists(path), "the shorter one goes");
+    finish_whole(&c);
+    cas_close(&c, false, &e);
+    start(&c);
+    path = cas_object_path(&c, large_hash);
+    is_int(check(&c, &k, STEP), CAS_FOUND_LATER, "a hash is under way");
+    must(unlink(path) == 0);
+    is_int(check(&c, &k, STEP), CAS_ABSENT, "an object that is removed meanwhile is absent");
+    ok(!k.open, "a removed object is closed");
+    cas_close(&c, false, &e);
+}
+
+// Another process replaces a damaged object while it is hashed.
+static void test_check_replaced(void) {
+    struct cas c, other;
+    struct cas_check k = {0};
+    file_remove_tree(dir, &e);
+    start(&c);
+    const char *path = cas_object_path(&c, large_hash);
+    if (file_make_dirs(file_dir(&a, path), 0755, &e) < 0 ||
+        file_write_atomic(path, large + 1, LARGE_BYTES - 1, 0444, &e) < 0 ||
+        truncate(path, LARGE_BYTES) < 0)
+        bail_out("%s", e.text);
+    is_int(check(&c, &k, CAS_UNIT_BYTES), CAS_FOUND_LATER, "a damaged object is hashed");
+    start(&other);
+    finish_whole(&other);
+    cas_close(&other, false, &e);
+    is_int(check(&c, &k, UINT64_MAX), CAS_FOUND_LATER, "another file has its name at the end");
+    is_int(check(&c, &k, UINT64_MAX), CAS_PRESENT, "the other file is hashed");
+    ok(file_exists(path), "the good one stays");
+    is_int(cas_check_object(&c, &k, HASH("none"), 4, &(uint64_t){1}), CAS_ABSENT,
+           "another hash is another object");
+    cas_check_close(&k);
+    cas_close(&c, false, &e);
+}
+
 // Pieces of one unit from both: the hash is that of the bytes on the disk.
 static void test_mixed_unit(void) {
     struct cas c;
@@ -335,6 +438,9 @@ int main(void) {
     test_many();
     test_parts();
     test_shared_part();
+    test_same_part();
+    test_check();
+    test_check_replaced();
     test_mixed_unit();
     test_prune();
     file_remove_tree(dir, &e);
