@@ -26,6 +26,8 @@ static uint64_t size_of(const struct transfer_window *p, size_t k) {
 
 static int take_have(struct content_receiver *r, const struct wire_msg *m, struct err *e) {
     const unsigned char *bits = m->data;
+    if (!r->wanted && m->data_len == 0)
+        return 0; // the sender still looks
     if (r->wanted || (size_t)m->data_len != (r->count + 7) / 8)
         return err_set(e, ERR_FORMAT, "it answers another question");
     r->wanted = heap_alloc((r->count + 1) * sizeof *r->wanted);
@@ -46,13 +48,10 @@ static int take_have(struct content_receiver *r, const struct wire_msg *m, struc
     return 0;
 }
 
+// Its bytes were hashed as they came.
 static int finish_large(struct content_receiver *r, struct err *e) {
     const char *path;
-    int rc;
-    while ((rc = cas_part_hash(&r->part, UINT64_MAX, e)) == 0)
-        ;
-    if (rc > 0)
-        rc = cas_part_finish(r->cas, &r->part, &path, e);
+    int rc = cas_part_finish(r->cas, &r->part, &path, e);
     cas_part_close(&r->part);
     r->part_open = false;
     cas_forget_paths(r->cas);
@@ -107,9 +106,9 @@ void content_receiver_message(struct content_receiver *r, const struct wire_msg 
     else
         rc = err_set(&e, m->type == WIRE_STATE_END ? ERR_FAILED : ERR_FORMAT, "%s",
                      m->type == WIRE_STATE_END ? m->reason : "it breaks the protocol");
-    if (rc < 0 || transfer_window_is_complete(&r->window))
+    if (rc < 0 || (r->wanted && transfer_window_is_complete(&r->window)))
         end(r, &e);
-    else
+    else if (r->wanted)
         transfer_window_continue(&r->window);
 }
 

@@ -54,6 +54,7 @@ struct keeper_state {
     bool redeals, redeal_waits; // the one of the last round has not ended
     struct cas store;           // for connections that ask for content
     bool store_open;
+    struct content_look look;   // of its objects
     struct content_item *known; // heap: content of all inputs, by hash
     size_t known_count;
 

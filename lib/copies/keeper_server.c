@@ -48,8 +48,13 @@ static void end(struct inbound *in) {
     loop_defer(s->loop, &in->gone, free_inbound);
 }
 
+// A connection that waits for content to be hashed is not idle.
 static void on_idle(struct timer *t) {
-    end(container_of(t, struct inbound, idle));
+    struct inbound *in = container_of(t, struct inbound, idle);
+    if (content_sender_looks(&in->content))
+        timer_start(in->keeper->loop, &in->idle, KEEPER_IDLE_MS_MAX, on_idle);
+    else
+        end(in);
 }
 
 static void answer(struct inbound *in, int64_t number, bool whole, const char *reason) {
@@ -113,7 +118,9 @@ static void on_content_ask(struct inbound *in, const struct wire_msg *m) {
     struct err e;
     state_sender_close(&in->sender);
     if (keeper_open_store(s, &e) == 0) {
+        in->content.loop = s->loop;
         in->content.cas = &s->store;
+        in->content.look = &s->look;
         in->content.known = s->known;
         in->content.known_count = s->known_count;
         if (content_sender_ask(&in->content, &in->link, m, &e) == 0)

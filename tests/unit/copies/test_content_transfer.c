@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/bytes_read.h"
 #include "tests/unit/shell.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,6 +30,9 @@ static size_t item_count;
 static bool came[ITEMS], over;
 static int holders[ITEMS], pieces;
 static void (*spoil)(struct wire_msg *m); // of the sender's messages
+static struct content_look look;
+static uint64_t event_bytes_max; // that one turn of the loop has read
+static int looks;                // answers without bits
 
 static void on_taken(struct content_receiver *t, const struct err *why) {
     (void)t;
@@ -44,6 +49,7 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
     struct wire_msg copy = *m;
     int rc = 0;
     if (l == &ends[1]) {
+        looks += m->type == WIRE_CONTENT_HAVE && m->data_len == 0;
         if (spoil)
             spoil(&copy);
         content_receiver_message(&receiver, &copy);
@@ -111,6 +117,15 @@ static void begin(const char *name) {
         .cas = &to, .items = items, .count = item_count, .came = came, .on_end = on_taken};
 }
 
+static void turn(void) {
+    uint64_t before = bytes_read();
+    loop_once(loop, 100);
+    uint64_t bytes = bytes_read() - before;
+    event_bytes_max = bytes > event_bytes_max ? bytes : event_bytes_max;
+    if (content_sender_looks(&sender))
+        sender.said_ms -= CONTENT_LOOKS_MS; // its time is over
+}
+
 static int copy(void) {
     static const struct channel_events events = {on_ready, on_message, on_end};
     static const struct channel_secret secret = {.run = "x", .magic = WIRE_MAGIC_COPIES};
@@ -120,6 +135,10 @@ static int copy(void) {
     taken_err = (struct err){0};
     loop = loop_open(&e);
     receiver.loop = loop;
+    sender.loop = loop;
+    sender.look = &look;
+    event_bytes_max = 0;
+    looks = 0;
     receiver.link = &ends[1];
     if (!loop || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0 ||
         channel_open(&ends[0], loop, fds[0], CHANNEL_COORDINATOR, false, &secret, &events, &e) <
@@ -127,7 +146,7 @@ static int copy(void) {
         channel_open(&ends[1], loop, fds[1], CHANNEL_AGENT, false, &secret, &events, &e) < 0)
         bail_out("no link: %s", e.text);
     for (int64_t until = clock_mono_ms() + WAIT_MS_MAX; !over && clock_mono_ms() < until;)
-        loop_once(loop, 100);
+        turn();
     if (!over)
         bail_out("nothing happens");
     content_receiver_close(&receiver);
@@ -200,6 +219,86 @@ static void test_others(void) {
     ok(came[0] && came[1], "whole content comes");
     ok(!came[2], "damaged content is not given");
     cas_close(&other, false, &e);
+}
+
+// ---- large content, hashed again ----------------------------------------------------------------
+
+enum { LARGE = 2 * CONTENT_STEP_BYTES + 5, SPARE = 1 << 20 };
+
+// A store after a reboot: nothing is known of its object, which has LARGE bytes.
+static void begin_large(const char *name) {
+    static unsigned char hash[HASH_BYTES];
+    static struct cas c;
+    item_count = 1;
+    items[0] = (struct content_item){.size = LARGE};
+    if (hash[0] == 0) {
+        char *p = heap_alloc(LARGE);
+        hash_of(hash, p, LARGE);
+        free(p);
+    }
+    memcpy(items[0].hash, hash, HASH_BYTES);
+    const char *dir = arena_printf(&arena, "%s/%s", folder, name);
+    if (cas_open(&c, dir, &e) < 0)
+        bail_out("%s", e.text);
+    const char *path = cas_object_path(&c, hash);
+    if (file_make_dirs(file_dir(&arena, path), 0755, &e) < 0 ||
+        file_write_atomic(path, "", 0, 0444, &e) < 0 || truncate(path, LARGE) < 0)
+        bail_out("no object");
+    cas_close(&c, false, &e);
+    if (cas_open(&c, dir, &e) < 0)
+        bail_out("%s", e.text);
+    sender = (struct content_sender){.cas = &c, .known = known(1), .known_count = 1};
+}
+
+static void test_large(void) {
+    begin_large("large");
+    begin("large-to");
+    holders[0] = 0;
+    receiver.holders = holders;
+    is_int(copy(), 0, "large content is looked for%s", taken_err.text);
+    is_int(holders[0], 1, "large content is here, says its hash");
+    ok(event_bytes_max <= CONTENT_STEP_BYTES + SPARE,
+       "an event of the loop hashes little: %llu KiB", (unsigned long long)event_bytes_max >> 10);
+    ok(looks >= 1, "the sender says that it still looks");
+    ok(!look.by && !look.check.open, "the object is closed");
+    cas_close(sender.cas, false, &e);
+}
+
+static void ask(struct content_sender *s) {
+    static struct channel closed;
+    struct wire_msg m = {.type = WIRE_CONTENT_ASK, .data = items[0].hash, .data_len = HASH_BYTES};
+    s->loop = loop;
+    s->look = &look;
+    is_int(content_sender_ask(s, &closed, &m, &e), 0, "a sender is asked");
+}
+
+// Two connections ask for one object.
+static void test_turns(void) {
+    static struct channel closed;
+    begin_large("turns");
+    struct content_sender other = sender;
+    struct wire_msg get = {.type = WIRE_STATE_GET, .bytes = 1};
+    loop = loop_open(&e);
+    ask(&sender);
+    ask(&other);
+    ok(content_sender_looks(&sender) && content_sender_looks(&other), "both of them look");
+    is_int(content_sender_get(&sender, &closed, &get, &e), -1, "nothing is given before");
+    loop_once(loop, 0);
+    content_sender_close(&sender);
+    ok(!look.by && !look.check.open, "the object is closed with the connection that had it");
+    uint64_t before = bytes_read();
+    ask(&sender);
+    while (content_sender_looks(&sender) || content_sender_looks(&other))
+        loop_once(loop, 100);
+    uint64_t bytes = bytes_read() - before;
+    ok(bytes <= LARGE + SPARE, "one object is hashed once for both: %llu KiB",
+       (unsigned long long)bytes >> 10);
+    is_int(content_sender_get(&sender, &closed, &get, &e), 0, "one gives it");
+    is_int(content_sender_get(&other, &closed, &get, &e), 0, "the other one gives it");
+    content_sender_close(&sender);
+    content_sender_close(&other);
+    loop_close(loop);
+    cas_close(sender.cas, false, &e);
 }
 
 // ---- hostile senders ----------------------------------------------------------------------------
@@ -276,6 +375,7 @@ static void test_hostile(void) {
 
 static int give(struct wire_msg m) {
     static struct channel closed;
+    sender.look = &look;
     err_clear(&e);
     return m.type == WIRE_CONTENT_ASK ? content_sender_ask(&sender, &closed, &m, &e)
                                       : content_sender_get(&sender, &closed, &m, &e);
@@ -309,6 +409,8 @@ int main(void) {
     test_hostile();
     test_giver();
     test_others();
+    test_large();
+    test_turns();
     cas_close(&from, false, &e);
     cas_close(&to, false, &e);
     shell(arena_printf(&arena, "rm -rf %s", folder));
