@@ -64,7 +64,13 @@ static void give_small(struct give *g, const struct manifest_entry *n) {
 
 // ---- large files --------------------------------------------------------------------------------
 
-static int open_large(struct give *g, const struct manifest_entry *n) {
+// A file that this transfer has compared comes first: the store may have to hash its object again.
+static int open_large(struct give *g, uint32_t index) {
+    const struct manifest_entry *n = &g->r->m->entries[index];
+    bool compared = g->r->states[index] == ENTRY_SAME || g->r->states[index] == ENTRY_MODE;
+    int fd = compared ? tree_open_existing(&g->r->place, n->path) : -1;
+    if (fd >= 0)
+        return fd;
     if (cas_has_object(&g->r->cas, n->hash, n->size))
         return open(cas_object_path(&g->r->cas, n->hash), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     return tree_open_existing(&g->r->place, n->path);
@@ -93,7 +99,7 @@ static bool give_unit(struct give *g, const struct manifest_entry *n, int fd, ui
 static void give_large(struct give *g, const struct manifest_entry *n,
                        const struct xfer_need *need) {
     struct strbuf frame = {0};
-    auto_close int fd = open_large(g, n);
+    auto_close int fd = open_large(g, need->index);
     bool good = fd >= 0;
     for (uint32_t u = 0; good && u < need->units && !g->lost; u++) {
         uint64_t at = (uint64_t)u * CAS_UNIT_BYTES, end = at + CAS_UNIT_BYTES;

@@ -34,6 +34,7 @@ void xfer_receive_close(struct receive *r) {
         cas_part_close(&r->part);
     if (r->old_open)
         cas_part_close(&r->old);
+    cas_check_close(&r->check);
     tree_close(&r->place);
     if (r->cas.dir && xfer_receive_save(r, &e) < 0)
         log_warn("cannot keep the cache of hashes", "error=\"%s\"", e.text);
@@ -300,7 +301,15 @@ static int place_stored(struct receive *r, struct err *e) {
     return 0;
 }
 
+int xfer_receive_hash(struct receive *r, struct cas_part *p, struct err *e) {
+    uint64_t before = p->hashed;
+    int rc = cas_part_hash(p, r->most, e);
+    xfer_receive_spend(r, p->hashed - before);
+    return rc;
+}
+
 int xfer_receive_step(struct receive *r, struct strbuf *out, struct err *e) {
+    r->most = RECEIVE_STEP_BYTES;
     if (r->phase == RECEIVE_COMPARE)
         return xfer_receive_compare(r, out, e);
     if (r->phase == RECEIVE_CONTENT)

@@ -27,7 +27,7 @@
 
 enum {
     RECEIVE_STEP_ENTRIES = 512,    // compared per step
-    RECEIVE_STEP_BYTES = 32 << 20, // hashed per step
+    RECEIVE_STEP_BYTES = 32 << 20, // hashed or copied per step, of all its files
     RECEIVE_PROGRESS_MS = 200,
 };
 
@@ -70,7 +70,9 @@ struct receive {
     bool part_open, verifying;
     struct cas_part old; // a large file at the destination that is being compared
     bool old_open;
-    bool donor_works; // on the content at the cursor
+    struct cas_check check; // of an object of the store that is hashed again
+    bool donor_works;       // on the content at the cursor
+    uint64_t most;          // may be hashed or copied in this step
     uint64_t need_bytes, got_bytes, acked_bytes;
     size_t need_files, got_files, placed;
     int64_t progress_ms, acked_ms;
@@ -95,6 +97,11 @@ enum entry_state {
     ENTRY_PLACED,
     ENTRY_BAD,
 };
+static inline void xfer_receive_spend(struct receive *r, uint64_t bytes) {
+    r->most -= bytes < r->most ? bytes : r->most;
+}
+// Hashes as many further bytes as this step may. 1: reached the end, 0: not yet.
+int xfer_receive_hash(struct receive *r, struct cas_part *p, struct err *e);
 uint32_t xfer_receive_find(const struct receive *r,
                            const unsigned char hash[HASH_BYTES]); // index + 1, or 0
 int xfer_receive_save(struct receive *r, struct err *e);          // saves the cache of hashes

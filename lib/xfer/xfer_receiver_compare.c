@@ -20,6 +20,8 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
     if (!r->old_open) {
         if (hash_cache_get(r->cas.hashes, st, real))
             return memcmp(real, n->hash, HASH_BYTES) == 0;
+        if (r->most == 0)
+            return 2;
         int fd = tree_open_existing(&r->place, n->path);
         if (fd < 0)
             return 0;
@@ -28,7 +30,7 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
         r->old_open = true;
     }
     int64_t now_ns = hash_cache_now_ns();
-    int rc = cas_part_hash(&r->old, RECEIVE_STEP_BYTES, &ignored);
+    int rc = xfer_receive_hash(r, &r->old, &ignored);
     if (rc == 0)
         return 2;
     if (rc > 0) {
@@ -41,24 +43,37 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
     return rc > 0;
 }
 
-// Checks the store for the content: 1 present, 0 absent, -1 error.
+// Checks the store for the content: 1 present, 0 absent, 2 unknown yet (call again), -1 error.
 static int is_stored(struct receive *r, const struct manifest_entry *n, struct err *e) {
     if (n->size == 0)
         return 1;
     if (!r->config.keep || (xfer_receive_is_small(n) && cas_load(&r->cas, e) < 0))
         return r->config.keep ? -1 : 0;
-    return xfer_receive_is_small(n) ? cas_has_small(&r->cas, n->hash, n->size)
-                                    : cas_has_object(&r->cas, n->hash, n->size);
+    if (xfer_receive_is_small(n))
+        return cas_has_small(&r->cas, n->hash, n->size);
+    enum cas_found found = cas_check_object(&r->cas, &r->check, n->hash, n->size, &r->most);
+    return found == CAS_FOUND_LATER ? 2 : found == CAS_PRESENT;
 }
 
 // Takes the content from the donor, if it has it. Returns 0 when done, 1 to be called again.
 static int ask_donor(struct receive *r, size_t i) {
     const struct manifest_entry *n = &r->m->entries[i];
-    enum cas_donor_result rc =
-        cas_donor_give(r->config.donor, &r->cas, n->hash, n->size, RECEIVE_STEP_BYTES);
+    enum cas_donor_result rc = cas_donor_give(r->config.donor, &r->cas, n->hash, n->size, r->most);
     r->donor_works = rc == CAS_DONOR_AGAIN;
     r->states[i] = rc == CAS_DONOR_GIVEN ? ENTRY_STORED : ENTRY_NEEDED;
+    xfer_receive_spend(r, n->size);
     return r->donor_works;
+}
+
+// Looks for the content here. Returns 0 when done, 1 to be called again, -1 on error.
+static int compare_stored(struct receive *r, size_t i, struct err *e) {
+    int rc = is_stored(r, &r->m->entries[i], e);
+    if (rc == 0 && r->config.donor)
+        return ask_donor(r, i);
+    if (rc == 2)
+        return 1;
+    r->states[i] = rc > 0 ? ENTRY_STORED : ENTRY_NEEDED;
+    return rc < 0 ? -1 : 0;
 }
 
 // Returns 0 when done, 1 to be called again, -1 on error.
@@ -68,6 +83,8 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
     int rc = 0;
     if (r->donor_works)
         return ask_donor(r, i);
+    if (r->check.open)
+        return compare_stored(r, i, e);
     if (tree_stat(&r->place, n->path, &st) == 0 && S_ISREG(st.st_mode) &&
         (uint64_t)st.st_size == n->size)
         rc = same_content(r, n, &st, e);
@@ -82,11 +99,7 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
         r->states[i] = same_mode ? ENTRY_SAME : ENTRY_MODE;
         return 0;
     }
-    rc = is_stored(r, n, e);
-    if (rc == 0 && r->config.donor)
-        return ask_donor(r, i);
-    r->states[i] = rc > 0 ? ENTRY_STORED : ENTRY_NEEDED;
-    return rc < 0 ? -1 : 0;
+    return compare_stored(r, i, e);
 }
 
 static void compare_other(struct receive *r, size_t i) {

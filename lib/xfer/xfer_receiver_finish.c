@@ -58,7 +58,7 @@ static int verified(struct receive *r, size_t i, const char **path, struct err *
                    ? 1
                    : err_set(e, ERR_NOT_FOUND, "it did not arrive in full");
     r->verifying = true;
-    int rc = cas_part_hash(&r->part, RECEIVE_STEP_BYTES, e);
+    int rc = xfer_receive_hash(r, &r->part, e);
     if (rc == 0)
         return 0;
     r->verifying = false;
@@ -72,8 +72,9 @@ static int verified(struct receive *r, size_t i, const char **path, struct err *
 int xfer_receive_verify(struct receive *r, size_t i, struct err *e) {
     const char *path = NULL;
     int rc;
-    while ((rc = verified(r, i, &path, e)) == 0)
-        ;
+    do
+        r->most = RECEIVE_STEP_BYTES;
+    while ((rc = verified(r, i, &path, e)) == 0);
     if (rc < 0) {
         bool damaged = e->code == ERR_HASH || e->code == ERR_NOT_FOUND;
         return damaged ? 0 : err_wrap(e, "'%s'", r->m->entries[i].path);
@@ -138,9 +139,12 @@ static int finish_entry(struct receive *r, size_t i, struct err *e) {
     case ENTRY_SAME:
     case ENTRY_MODE: return finish_same(r, i, e) < 0 ? -1 : 1;
     case ENTRY_STORED:
-    case ENTRY_NEEDED:
-        return xfer_receive_is_small(n) ? (finish_small(r, i, e) < 0 ? -1 : 1)
-                                        : finish_large(r, i, e);
+    case ENTRY_NEEDED: {
+        int rc =
+            xfer_receive_is_small(n) ? (finish_small(r, i, e) < 0 ? -1 : 1) : finish_large(r, i, e);
+        xfer_receive_spend(r, n->size); // a copy, on most file systems
+        return rc;
+    }
     default: return 1;
     }
 }
@@ -187,7 +191,7 @@ int xfer_receive_finish(struct receive *r, struct strbuf *out, struct err *e) {
             return end(r, out, e);
         r->changes = true;
     }
-    for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count; n++) {
+    for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count && r->most; n++) {
         const struct manifest_entry *entry = &r->m->entries[r->cursor];
         int rc = 1;
         if (r->phase == RECEIVE_FINISH)

@@ -7,6 +7,7 @@
 #include "sys/file.h"
 #include "sys/proc.h"
 #include "tests/tap.h"
+#include "tests/unit/bytes_read.h"
 #include "tests/unit/shell.h"
 #include "xfer/xfer_receiver.h"
 #include "xfer/xfer_sender.h"
@@ -62,10 +63,16 @@ struct run {
     struct err err;
 };
 
+static uint64_t step_bytes_max; // that one step has read
+
 static inline int steps(struct run *t) {
     int rc;
-    while ((rc = xfer_receive_step(&t->r, &t->back, &t->err)) > 0)
-        ;
+    do {
+        uint64_t before = bytes_read();
+        rc = xfer_receive_step(&t->r, &t->back, &t->err);
+        uint64_t bytes = bytes_read() - before;
+        step_bytes_max = bytes > step_bytes_max ? bytes : step_bytes_max;
+    } while (rc > 0);
     return rc;
 }
 

@@ -372,6 +372,40 @@ static void test_left_behind(const struct manifest *m) {
     (void)plan_bytes(&t);
 }
 
+// A step of many files, or of one that is large, hashes no more than its limit: the loop runs
+// between two steps.
+static void test_steps(void) {
+    enum { LEN = 9 << 20, FILES = 7, LARGE = 41 << 20, SPARE = 1 << 20 };
+    static const char *const what[] = {"a fetch that has nothing", "a fetch that has all files",
+                                       "a push of what the store has"};
+    char *p = heap_alloc(LEN);
+    for (int i = 0; i < FILES; i++) {
+        p[0] = (char)('a' + i);
+        put(arena_printf(&arena, "steps/%d", i), p, LEN, 0644);
+    }
+    free(p);
+    if (truncate(path_of("steps/0"), LARGE) < 0)
+        bail_out("truncate");
+    struct manifest *m = scan("steps");
+    struct run first = {0};
+    is_int(transfer(&first, m, "stepped-first", "steps-store", true, true), 0,
+           "a store has the files: %s", first.err.text);
+    (void)plan_bytes(&first);
+    for (int i = 0; i < 3; i++) {
+        struct run t = {0};
+        (void)unlink(path_of("steps-store/hashes"));
+        step_bytes_max = 0;
+        is_int(transfer(&t, m, i < 2 ? "stepped" : "stepped-last",
+                        i < 2 ? "stepped-parts" : "steps-store", i == 2, i == 2),
+               0, "%s: the files come: %s", what[i], t.err.text);
+        is_uint(plan_bytes(&t), i ? 0 : m->bytes, "%s: no more is sent than needed", what[i]);
+        ok(step_bytes_max <= RECEIVE_STEP_BYTES + LEN + SPARE, "%s: a step reads little: %llu KiB",
+           what[i], (unsigned long long)step_bytes_max >> 10);
+    }
+    ok(step_bytes_max == 0 || step_bytes_max > SPARE, "the store is hashed again");
+    manifest_free(m);
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
@@ -390,6 +424,7 @@ int main(void) {
     test_pieces();
     test_limits();
     test_strays();
+    test_steps();
     test_left_behind(m);
     test_update(true, true);
     test_update(true, false);

@@ -40,7 +40,8 @@ static void close_peer(struct run *t) {
     strbuf_fini(&t->back);
 }
 
-// The giver: a process that has the files, and sends those that `lacking` lists. Its exit status.
+// The giver: a process that has the files, and sends those that `lacking` lists. Its exit status;
+// 5: it has read more bytes than all files have, while the other node waits.
 static int give(struct run *has, const struct strbuf *lacking, uint32_t port) {
     struct relay to = RELAY_CLOSED;
     struct xfer_relay_peer peer = here;
@@ -49,6 +50,7 @@ static int give(struct run *has, const struct strbuf *lacking, uint32_t port) {
     struct err why = {0}, e = {0};
     size_t used = 0;
     bool lost = false;
+    uint64_t before = bytes_read();
     peer.port = port;
     if (xfer_relay_connect(&to, &peer, &e) < 0)
         return 2;
@@ -57,7 +59,7 @@ static int give(struct run *has, const struct strbuf *lacking, uint32_t port) {
         if (xfer_give(&has->r, &to, &f, &lost, &why, &e) < 0)
             return 3;
     }
-    return lost ? 4 : 0;
+    return lost ? 4 : bytes_read() - before > has->r.m->bytes ? 5 : 0;
 }
 
 // Lists the files that node `t` still lacks, as RELAY_GIVE frames. Returns their number.
@@ -195,6 +197,9 @@ int main(void) {
         bail_out("%s", first.err.text);
     (void)plan_bytes(&first);
     test_give(m, "has-store", "from-store", NULL, 0);
+    if (unlink(path_of("has-store/hashes")) < 0)
+        bail_out("the store has no cache of hashes");
+    test_give(m, "has-store", "from-unknown", NULL, 0);
     test_give(m, "new-store", "from-files", NULL, 0);
     test_gives_only(m, "gives", true);
     test_gives_only(m, "gets", false);
