@@ -32,7 +32,9 @@ ok 'a stopped host accepts logins again' wait_for 5 ssh_to 2 true
 
 ssh_to 1 'sleep 30' 2>/dev/null &
 sleeping=$!
-wait_for 5 ssh_to 1 'pgrep -x sleep'
+# shellcheck disable=SC2317 # called by wait_for
+host_sleeps() { [ -n "$(host_processes 1 '^sleep')" ]; }
+wait_for 5 host_sleeps
 ssh_cut 1
 wait $sleeping
 is $? 255 'a cut connection is noticed'

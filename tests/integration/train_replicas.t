@@ -46,6 +46,7 @@ began() { # NODE TIMES
 }
 kept() { find "$(folder 1)/copies/node$1" -maxdepth 1 -name '[0-9]*' | wc -l; } # NODE: on node1
 two_are_kept() { [ "$(kept "$1")" = 2 ]; }
+none_runs() { [ -z "$(host_processes 1 'dtrun-')$(host_processes "$spare" 'dtrun-')" ]; }
 run dtctl up
 is "$status" 0 'three hosts are up' || diag "$err"
 
@@ -83,7 +84,7 @@ ok 'both nodes hold copies' wait_for $WAIT test -e "$(folder $spare)/copies/node
 is "$(halves)" 0 'every copy and every generation is whole'
 is "$(kept $lost)" 2 'node1 still keeps two generations of the lost node'
 run dtctl stop "$id"
-is "$(host_processes 1 'dtrun-')$(host_processes $spare 'dtrun-')" '' 'nothing is left running'
+ok 'nothing is left running' wait_for 5 none_runs
 run dtctl fetch "$id"
 like "$err" "node$lost: its newest state" 'fetch takes the state of the lost host from its copy'
 part=$(find .dtctl/default/runs/"$id" -path "*state/node$lost/a")
