@@ -250,6 +250,28 @@ static void test_refused(void) {
            "a node that starts no command is an error");
 }
 
+// A hello that lacks one thing.
+static void test_hellos(void) {
+    static const struct {
+        const char *program, *root, *hash;
+        int cpus;
+        bool good;
+    } rows[] = {
+        {"/p", "/r", sha, 1, true},      {"/p", "/r", sha, 0, false}, {"/p", "/r", sha, -1, false},
+        {"/p", "/r", sha + 1, 1, false}, {"/p", "/r", "", 1, false},  {"p", "/r", sha, 1, false},
+        {"/p", "~/r", sha, 1, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *text = arena_printf(
+            &arena, "{\"program\":\"%s\",\"root\":\"%s\",\"sha256\":\"%s\",\"cpus\":%d}\n",
+            rows[i].program, rows[i].root, rows[i].hash, rows[i].cpus);
+        is_int(agent_install_parse(&arena, text, strlen(text), &facts, &e), rows[i].good ? 0 : -1,
+               "hello %zu is taken or refused", i);
+        if (!rows[i].good)
+            has_str(e.text, "lacks program, root, sha256 or cpus", "the error says what it lacks");
+    }
+}
+
 int main(void) {
     if (!(loop = loop_open(&e)))
         bail_out("cannot start");
@@ -263,6 +285,7 @@ int main(void) {
     test_failures();
     test_stays();
     test_refused();
+    test_hellos();
     transport_close(node_link);
     fake_free_all();
     loop_close(loop);
