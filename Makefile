@@ -141,11 +141,13 @@ CUDA_SM := 75 80 86 89 90a 100 120
 CUDA_PTX := 75 80
 comma := ,
 NVCC_ALL := -O3 -std=c++17 -Ilib -I. --no-compress --Werror all-warnings
-NVCC_FLAGS ?= $(NVCC_ALL) $(foreach n,$(CUDA_SM),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
-    $(foreach n,$(CUDA_PTX),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
-# One source has instructions of Hopper alone.
-NVCC_FLAGS_hopper := $(NVCC_ALL) \
-    $(foreach c,sm compute,-gencode arch=compute_90a$(comma)code=$(c)_90a)
+cuda_codes = $(foreach n,$(1),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
+    $(foreach n,$(2),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
+NVCC_FLAGS ?= $(NVCC_ALL) $(call cuda_codes,$(CUDA_SM),$(CUDA_PTX))
+# Sources for some GPUs alone (cuda_source_is_for).
+NVCC_FLAGS_pack := $(NVCC_ALL) $(call cuda_codes,$(filter-out 75,$(CUDA_SM)),80)
+NVCC_FLAGS_large := $(NVCC_ALL) $(call cuda_codes,$(filter-out 75 90a,$(CUDA_SM)),80)
+NVCC_FLAGS_hopper := $(NVCC_ALL) $(call cuda_codes,90a,90a)
 CUDA_READY := $(and $(CUDA_SOURCES),$(wildcard $(NVCC)),$(filter release,$(MODE)))
 CUDA_PROGRAM := $(if $(CUDA_READY),dttrain-cuda)
 CUDA_OBJECTS := $(call objects,$(filter-out %/train_device_cpu.c,$(wildcard cmd/dttrain/*.c)) \
@@ -153,7 +155,8 @@ CUDA_OBJECTS := $(call objects,$(filter-out %/train_device_cpu.c,$(wildcard cmd/
     $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES))
 
 $(O)/fatbin/.flags: FORCE
-	$(Q)mkdir -p $(@D) && echo '$(NVCC_FLAGS) $(NVCC_FLAGS_hopper)' > $@.new && \
+	$(Q)mkdir -p $(@D) && echo '$(NVCC_FLAGS) $(NVCC_FLAGS_pack) $(NVCC_FLAGS_large)' \
+	    '$(NVCC_FLAGS_hopper)' > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 $(O)/fatbin/%.fatbin: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh) \

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 enum { CUDA_GRID_MAX = 65535 }; // blocks along y and z
-enum { CUDA_LARGE_CAPABILITY = 80 };
 enum cuda_product { CUDA_GEMM, CUDA_FORWARD, CUDA_DATA, CUDA_WEIGHT, CUDA_PRODUCTS };
 
 // How many blocks of `each` cover n.

@@ -13,8 +13,7 @@ static const struct large_rule {
                           [CUDA_DATA] = {128, 128, 64},
                           [CUDA_WEIGHT] = {128, 128, 128}};
 
-// Types that have large tiles. A word of a packed operand has so many bytes. hopper: with wgmma,
-// for which words of four bytes must be contiguous along the terms, in both operands.
+// Types that have large tiles. A word of a packed operand has so many bytes. hopper: with wgmma.
 static const struct large_type {
     int bytes;
     enum cuda_kernel pack, product[CUDA_PRODUCTS], hopper[CUDA_PRODUCTS];
@@ -35,8 +34,8 @@ static const struct large_type {
                      CUDA_KERNEL_pack_tf32,
                      {CUDA_KERNEL_gemm_large_tf32, CUDA_KERNEL_conv_forward_large_tf32,
                       CUDA_KERNEL_conv_data_large_tf32, CUDA_KERNEL_conv_weight_large_tf32},
-                     {[CUDA_GEMM] = CUDA_KERNEL_gemm_hopper_tf32,
-                      [CUDA_FORWARD] = CUDA_KERNEL_conv_forward_hopper_tf32}},
+                     {CUDA_KERNEL_gemm_hopper_tf32, CUDA_KERNEL_conv_forward_hopper_tf32,
+                      CUDA_KERNEL_conv_data_hopper_tf32, CUDA_KERNEL_conv_weight_hopper_tf32}},
 };
 
 static int depth_of(const struct large_type *t) { // terms of a stage
@@ -46,10 +45,15 @@ static int chunk_of(const struct large_type *t) { // columns that are copied at 
     return CUDA_CHUNK_BYTES / t->bytes;
 }
 
-// by_terms: both operands are contiguous along the terms.
+// Both operands have to be contiguous along the terms: ldmatrix and wgmma transpose words of two
+// bytes alone.
+static bool is_by_terms(const struct large_type *t) {
+    return t->bytes == 4;
+}
+
 static void run(struct cuda_queue *q, const struct large_type *t, enum cuda_product product,
-                bool by_terms, int times, void *params, struct product_out *o) {
-    bool hopper = q->capability == CUDA_HOPPER_CAPABILITY && (by_terms || t->bytes == 2);
+                int times, void *params, struct product_out *o) {
+    bool hopper = q->capability == CUDA_HOPPER_CAPABILITY;
     const struct product_tiles tiles = {CUDA_LARGE_TILE, depth_of(t), CUDA_LARGE_THREADS,
                                         CUDA_LARGE_SHARED};
     cuda_product_run(q, (hopper ? t->hopper : t->product)[product], &tiles, times, params, o);
@@ -64,16 +68,50 @@ static int padded(int n, int to) {
     return (int)cuda_blocks(n, to) * to;
 }
 
-// Rows of a packed operand: where they are terms, whole stages.
-static int64_t packed_rows(const struct large_type *t, int64_t rows, bool terms) {
+// An operand, and how it is packed: x[rows][cols] in its order, or with images
+// x[images][rows][cols] as y[cols][rows][all_images].
+struct operand {
+    int64_t rows, all_rows; // all_rows: packed
+    int cols, ld, pitch;    // pitch: packed
+    int images, all_images;
+};
+
+// Where rows are terms, they are packed as whole stages.
+static struct operand in_order(const struct large_type *t, int64_t rows, bool terms, int cols,
+                               int ld, int pitch) {
     int64_t depth = depth_of(t);
-    return terms ? (rows + depth - 1) / depth * depth : rows;
+    return (struct operand){.rows = rows,
+                            .all_rows = terms ? (rows + depth - 1) / depth * depth : rows,
+                            .cols = cols,
+                            .ld = ld,
+                            .pitch = pitch};
+}
+
+static struct operand turned(const struct large_type *t, int images, int all_images, int rows,
+                             int cols, int ld) {
+    return (struct operand){.rows = rows,
+                            .all_rows = cols,
+                            .cols = cols,
+                            .ld = ld,
+                            .pitch = padded(rows * all_images, depth_of(t)),
+                            .images = images,
+                            .all_images = all_images};
+}
+
+// by_terms: memory is contiguous along the terms.
+static struct operand gemm_operand(const struct large_type *t, bool by_terms, int rows, int terms,
+                                   int ld) {
+    int all = padded(terms, depth_of(t));
+    if (by_terms)
+        return in_order(t, rows, false, terms, ld, all);
+    return is_by_terms(t) ? turned(t, terms, all, 1, rows, ld)
+                          : in_order(t, terms, true, rows, ld, padded(rows, chunk_of(t)));
 }
 
 // Bytes of a packed operand, with its alignment.
-static size_t packed_bytes(const struct large_type *t, int64_t rows, int64_t pitch) {
+static size_t operand_bytes(const struct large_type *t, struct operand m) {
     enum { ALIGN = 256 };
-    size_t bytes = (size_t)(packed_rows(t, rows, true) * pitch * t->bytes);
+    size_t bytes = (size_t)(m.all_rows * m.pitch * t->bytes);
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
@@ -82,11 +120,20 @@ size_t cuda_large_gemm_bytes(enum kernel_type type, int m, int n, int k) {
     const struct large_type *t = &types[type];
     if (!t->bytes || !is_worth(CUDA_GEMM, m, n, k))
         return 0;
-    int depth = depth_of(t), terms = padded(k, depth);
-    return packed_bytes(t, padded(m, depth), terms) + packed_bytes(t, padded(n, depth), terms);
+    int depth = depth_of(t);
+    return operand_bytes(t, gemm_operand(t, true, padded(m, depth), k, k)) +
+           operand_bytes(t, gemm_operand(t, true, padded(n, depth), k, k));
 }
 
-// Whole stages have one tap, and whole chunks are of one pixel.
+// The images with which operands of a weight gradient are packed by terms: those of a pixel are
+// whole sectors.
+static int padded_images(const struct conv2d_shape *s) {
+    enum { SECTOR = 8 };
+    return padded(s->n, SECTOR);
+}
+
+// Whole stages have one tap, and whole chunks are of one pixel. Weight gradients have a pixel in a
+// word, and most of their images are no padding.
 static bool conv_is_large(const struct conv2d_shape *s, enum cuda_product product) {
     const struct large_type *t = &types[s->type];
     int64_t pixels = (int64_t)s->n * kernel_conv_out(s->h, s->kh, s->stride, s->pad) *
@@ -99,45 +146,87 @@ static bool conv_is_large(const struct conv2d_shape *s, enum cuda_product produc
     case CUDA_FORWARD:
         return s->c % depth_of(t) == 0 && is_worth(product, pixels, s->o, taps * s->c);
     case CUDA_DATA: return s->o % depth_of(t) == 0 && is_worth(product, s->n * each, s->c, s->o);
-    case CUDA_WEIGHT: return is_worth(product, s->o, taps * s->c, pixels);
+    case CUDA_WEIGHT:
+        if (s->h + 2 * s->pad >= CUDA_LARGE_PIXELS || s->w + 2 * s->pad >= CUDA_LARGE_PIXELS ||
+            (is_by_terms(t) && 2 * s->n < padded_images(s)))
+            return false;
+        return is_worth(product, s->o, taps * s->c, pixels);
     default: return false;
     }
 }
 
+struct operands {
+    struct operand a, b;
+};
+
+static struct operands conv_operands(const struct large_type *t, const struct conv2d_shape *s,
+                                     enum cuda_product product) {
+    int y = kernel_conv_out(s->h, s->kh, s->stride, s->pad) *
+            kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    int taps = s->kh * s->kw, images = padded_images(s);
+    bool of_data = product == CUDA_DATA, of_weight = product == CUDA_WEIGHT;
+    struct operand of_y = in_order(t, (int64_t)s->n * y, of_weight, s->o, s->o, s->o);
+    struct operand of_x = in_order(t, (int64_t)s->n * s->h * s->w, false, s->c, s->c, s->c);
+    struct operand of_w = in_order(t, (int64_t)s->o * taps, false, s->c, s->c, s->c);
+    if (is_by_terms(t) && of_data)
+        of_w = turned(t, s->o, s->o, 1, taps * s->c, taps * s->c);
+    if (is_by_terms(t) && of_weight) {
+        of_y = turned(t, s->n, images, y, s->o, s->o);
+        of_x = turned(t, s->n, images, s->h * s->w, s->c, s->c);
+    }
+    return (struct operands){product == CUDA_FORWARD ? of_x : of_y, of_weight ? of_x : of_w};
+}
+
 size_t cuda_large_conv_bytes(const struct conv2d_shape *s) {
     const struct large_type *t = &types[s->type];
-    int64_t x = (int64_t)s->n * s->h * s->w, y = (int64_t)s->n *
-                                                 kernel_conv_out(s->h, s->kh, s->stride, s->pad) *
-                                                 kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    if (!t->bytes)
-        return 0;
-    size_t of[] = {packed_bytes(t, x, s->c), packed_bytes(t, y, s->o),
-                   packed_bytes(t, (int64_t)s->o * s->kh * s->kw, s->c)};
-    size_t most = 0, all = of[0] + of[1] + of[2];
-    const struct {
-        enum cuda_product product;
-        size_t bytes;
-    } needs[] = {{CUDA_FORWARD, all - of[1]}, {CUDA_DATA, all - of[0]}, {CUDA_WEIGHT, all - of[2]}};
-    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
-        if (conv_is_large(s, needs[i].product) && needs[i].bytes > most)
-            most = needs[i].bytes;
+    size_t most = 0;
+    for (int product = CUDA_FORWARD; product <= CUDA_WEIGHT; product++) {
+        if (!conv_is_large(s, (enum cuda_product)product))
+            continue;
+        struct operands m = conv_operands(t, s, (enum cuda_product)product);
+        size_t bytes = operand_bytes(t, m.a) + operand_bytes(t, m.b);
+        most = bytes > most ? bytes : most;
+    }
     return most;
 }
 
-// Packs rows x cols into the workspace, behind what is there; the address.
-static const float *pack(struct cuda_queue *q, const struct large_type *t, const float *x,
-                         int64_t rows, bool terms, int cols, int ld, int pitch, size_t *used) {
+static void pack_in_order(struct cuda_queue *q, const struct large_type *t, const struct operand *m,
+                          const float *x, void *y) {
     struct pack_params p = {.x = x,
-                            .y = (char *)q->workspace + *used,
-                            .rows = rows,
-                            .all_rows = packed_rows(t, rows, terms),
-                            .cols = cols,
-                            .ld = ld,
-                            .pitch = pitch};
-    *used += packed_bytes(t, rows, pitch);
+                            .y = y,
+                            .rows = m->rows,
+                            .all_rows = m->all_rows,
+                            .cols = m->cols,
+                            .ld = m->ld,
+                            .pitch = m->pitch};
+    cuda_enqueue(q, t->pack, cuda_blocks(p.all_rows * p.pitch / 4, CUDA_THREADS), 1, &p);
+}
+
+static void pack_turned(struct cuda_queue *q, const struct operand *m, const float *x, void *y) {
+    struct pack_turned_params p = {.x = x,
+                                   .y = y,
+                                   .images = m->images,
+                                   .all_images = m->all_images,
+                                   .pixels = (int)m->rows,
+                                   .cols = m->cols,
+                                   .ld = m->ld,
+                                   .pitch = m->pitch};
+    unsigned down = cuda_blocks(p.cols, CUDA_TURN_TILE);
+    assert(down <= CUDA_GRID_MAX);
+    cuda_enqueue(q, CUDA_KERNEL_pack_turned_tf32, cuda_blocks(p.pitch, CUDA_TURN_TILE), down, &p);
+}
+
+// Packs an operand into the workspace, behind what is there; the address.
+static const float *pack(struct cuda_queue *q, const struct large_type *t, struct operand m,
+                         const float *x, size_t *used) {
+    void *y = (char *)q->workspace + *used;
+    *used += operand_bytes(t, m);
     assert(*used <= q->workspace_bytes);
-    cuda_enqueue(q, t->pack, cuda_blocks(p.all_rows * pitch / 4, CUDA_THREADS), 1, &p);
-    return p.y;
+    if (m.images)
+        pack_turned(q, &m, x, y);
+    else
+        pack_in_order(q, t, &m, x, y);
+    return y;
 }
 
 bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_params *p) {
@@ -147,14 +236,11 @@ bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_pa
     if (q->capability < CUDA_LARGE_CAPABILITY || !t->bytes || (p->trans_a && p->trans_b) ||
         !is_worth(CUDA_GEMM, o->m, o->n, o->k))
         return false;
-    int terms = padded(o->k, depth_of(t)), a = p->trans_a ? padded(o->m, chunk_of(t)) : terms,
-        b = p->trans_b ? terms : padded(o->n, chunk_of(t));
-    p->a = pack(q, t, p->a, p->trans_a ? o->k : o->m, p->trans_a, p->trans_a ? o->m : o->k, p->lda,
-                a, &used);
-    p->b = pack(q, t, p->b, p->trans_b ? o->n : o->k, !p->trans_b, p->trans_b ? o->k : o->n, p->ldb,
-                b, &used);
-    p->lda = a, p->ldb = b;
-    run(q, t, CUDA_GEMM, !p->trans_a && p->trans_b, 1, p, o);
+    struct operand a = gemm_operand(t, !p->trans_a, o->m, o->k, p->lda);
+    struct operand b = gemm_operand(t, p->trans_b, o->n, o->k, p->ldb);
+    p->a = pack(q, t, a, p->a, &used), p->lda = a.pitch;
+    p->b = pack(q, t, b, p->b, &used), p->ldb = b.pitch;
+    run(q, t, CUDA_GEMM, 1, p, o);
     return true;
 }
 
@@ -162,14 +248,12 @@ bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const stru
                      struct conv_params *p, int times) {
     const struct large_type *t = &types[s->type];
     size_t used = CUDA_WORKSPACE_BYTES_MIN;
-    int64_t x = (int64_t)s->n * s->h * s->w, y = (int64_t)s->n * p->oh * p->ow,
-            w = (int64_t)s->o * s->kh * s->kw;
     if (q->capability < CUDA_LARGE_CAPABILITY || !conv_is_large(s, product))
         return false;
-    bool from_x = product == CUDA_FORWARD, of_weight = product == CUDA_WEIGHT;
-    int a = from_x ? s->c : s->o;
-    p->a = pack(q, t, p->a, from_x ? x : y, of_weight, a, a, a, &used);
-    p->b = pack(q, t, p->b, of_weight ? x : w, false, s->c, s->c, s->c, &used);
-    run(q, t, product, from_x, times, p, &p->out);
+    struct operands m = conv_operands(t, s, product);
+    p->a = pack(q, t, m.a, p->a, &used), p->b = pack(q, t, m.b, p->b, &used);
+    if (m.b.images && product == CUDA_WEIGHT)
+        p->images = m.b.all_images, p->out.k = p->oh * p->ow * p->images;
+    run(q, t, product, times, p, &p->out);
     return true;
 }

@@ -21,6 +21,7 @@
 // the program finds its fat binary at the symbol fatbin_<source>.
 #define CUDA_SOURCES(X)                                                                            \
     X(product)                                                                                     \
+    X(pack)                                                                                        \
     X(large)                                                                                       \
     X(hopper)                                                                                      \
     X(batchnorm)                                                                                   \
@@ -50,9 +51,10 @@
     X(product, conv_weight_half)                                                                   \
     X(product, conv_weight_tf32)                                                                   \
     X(product, product_sum)                                                                        \
-    X(large, pack_bf16)                                                                            \
-    X(large, pack_half)                                                                            \
-    X(large, pack_tf32)                                                                            \
+    X(pack, pack_bf16)                                                                             \
+    X(pack, pack_half)                                                                             \
+    X(pack, pack_tf32)                                                                             \
+    X(pack, pack_turned_tf32)                                                                      \
     X(large, gemm_large_bf16)                                                                      \
     X(large, gemm_large_half)                                                                      \
     X(large, gemm_large_tf32)                                                                      \
@@ -73,8 +75,10 @@
     X(hopper, conv_forward_hopper_tf32)                                                            \
     X(hopper, conv_data_hopper_bf16)                                                               \
     X(hopper, conv_data_hopper_half)                                                               \
+    X(hopper, conv_data_hopper_tf32)                                                               \
     X(hopper, conv_weight_hopper_bf16)                                                             \
     X(hopper, conv_weight_hopper_half)                                                             \
+    X(hopper, conv_weight_hopper_tf32)                                                             \
     X(batchnorm, batchnorm_sums)                                                                   \
     X(batchnorm, batchnorm_moments)                                                                \
     X(batchnorm, batchnorm_apply)                                                                  \
@@ -145,12 +149,19 @@ enum {
     CUDA_WORKSPACE_BYTES_MIN = 4 << 20, // of every queue, whatever the shapes
     CUDA_HEAD_MAX = 256,                // width of an attention head
     CUDA_TF32_CAPABILITY_MIN = 80,      // of a device for KERNEL_TF32
-    CUDA_HOPPER_CAPABILITY = 90,        // of the devices that have the source hopper, and no other
+    CUDA_LARGE_CAPABILITY = 80,         // of the first devices that have large tiles
+    CUDA_HOPPER_CAPABILITY = 90,        // of the devices whose large tiles are those of hopper
 };
 
 // Whether devices of this capability have the kernels of the source.
 static inline int cuda_source_is_for(enum cuda_source source, int capability) {
-    return source != CUDA_SOURCE_hopper || capability == CUDA_HOPPER_CAPABILITY;
+    switch (source) {
+    case CUDA_SOURCE_pack: return capability >= CUDA_LARGE_CAPABILITY;
+    case CUDA_SOURCE_large:
+        return capability >= CUDA_LARGE_CAPABILITY && capability != CUDA_HOPPER_CAPABILITY;
+    case CUDA_SOURCE_hopper: return capability == CUDA_HOPPER_CAPABILITY;
+    default: return 1;
+    }
 }
 
 struct cuda_queue {

@@ -16,7 +16,9 @@ enum {
     CUDA_LARGE_THREADS = 128,    // of a block
     CUDA_LARGE_SHARED = 49152,   // three stages
     CUDA_LARGE_TAPS = 32,        // of a filter, at most
+    CUDA_LARGE_PIXELS = 1 << 14, // of an image with its borders, in either direction, fewer
     CUDA_CHUNK_BYTES = 16,       // of a packed row that are copied at once
+    CUDA_TURN_TILE = 32,         // rows and columns that a block packs transposed
     CUDA_RANGES = 64,            // ranges of parameters of one launch
     CUDA_ROWS_OF_SUM = 64,       // row chunks of a sum over rows
 };
@@ -43,7 +45,18 @@ struct pack_params {
     int cols, ld, pitch;    // pitch: of y, whole chunks of CUDA_CHUNK_BYTES
 };
 
-// Of a large product a and b are packed.
+// y[column][term] is x[row][column] in the type of a product. A row is (image, pixel), and a term
+// (pixel, image): a matrix has one pixel. y is zero in images and terms beyond the last.
+struct pack_turned_params {
+    const float *x;
+    void *y;
+    int images, all_images, pixels; // of x; of y
+    int cols, ld, pitch;            // pitch: of y, whole stages
+};
+
+// Of a large product a and b are packed. In tf32 both are contiguous along the terms, whatever
+// trans_a and trans_b say, and so are those of conv_params: w of data is [tap][c][o] then, and dy
+// and x of weight are [channel][pixel][image], with the images that they have been packed with.
 struct gemm_params {
     const float *a, *b;
     int lda, ldb, trans_a, trans_b;

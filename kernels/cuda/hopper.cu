@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with tiles of 128 x 128 for GPUs of 9.0 alone: the stages of large.cuh are multiplied by
-// wgmma, straight from shared memory. The four warps of a block are one warpgroup. wgmma reads no
-// tf32 that is contiguous along the rows; large.cu has these products.
+// wgmma, straight from shared memory. The four warps of a block are one warpgroup.
 #define CUDA_WARPGROUP 1
 #include "kernels/cuda/large.cuh"
 
@@ -15,8 +14,8 @@ static_assert(OPERAND % TURN_BYTES == 0, "every operand begins where places are 
 // How wgmma reads an operand: where it begins and what lies how far apart, in units of 16 bytes. By
 // terms, rows of 64 bytes lie in eights; by rows, terms of 128 bytes do, and 64 rows side by side.
 enum { UNIT = 16, WIDE_128 = 1, WIDE_64 = 2, HALF_TERMS = ROW_BYTES / 2 };
-template <int BYTES, bool by_terms> struct operand_of {
-    typedef large_words<BYTES> words;
+template <bool by_terms> struct operand_of {
+    typedef rows_stage words;
     static const uint64_t form =
         by_terms ? (uint64_t)WIDE_64 << 62 | (uint64_t)(8 * ROW_BYTES / UNIT) << 32 | 1 << 16
                  : (uint64_t)WIDE_128 << 62 | (uint64_t)(8 * words::TERM_BYTES / UNIT) << 32 |
@@ -104,8 +103,8 @@ __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, i
     u32 first = (u32)__cvta_generic_to_shared(aligned_shared), now = first;
     u32 then = first + STAGE, next = first + 2 * STAGE;
     const int BYTES = sizeof(typename Type::word), DEPTH = large_words<BYTES>::DEPTH;
-    typedef operand_of<BYTES, A::by_terms> of_a;
-    typedef operand_of<BYTES, B::by_terms> of_b;
+    typedef operand_of<A::by_terms> of_a;
+    typedef operand_of<B::by_terms> of_b;
     int steps = (terms + DEPTH - 1) / DEPTH;
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps)
@@ -148,10 +147,7 @@ KERNEL gemm_hopper_half(const gemm_params p) {
     gemm_large<half>(p);
 }
 KERNEL gemm_hopper_tf32(const gemm_params p) {
-    large_place at(p.out, p.out.k);
-    large_sum t = {};
-    gemm_run<tf32, packed_by_terms<4>, packed_by_terms<4>>(t, p, at);
-    put_rows(t, p.out, at);
+    gemm_large<tf32>(p);
 }
 KERNEL conv_forward_hopper_bf16(const conv_params p) {
     conv_forward_large<bfloat>(p);
@@ -168,9 +164,15 @@ KERNEL conv_data_hopper_bf16(const conv_params p) {
 KERNEL conv_data_hopper_half(const conv_params p) {
     conv_data_large<half>(p);
 }
+KERNEL conv_data_hopper_tf32(const conv_params p) {
+    conv_data_large<tf32>(p);
+}
 KERNEL conv_weight_hopper_bf16(const conv_params p) {
     conv_weight_large<bfloat>(p);
 }
 KERNEL conv_weight_hopper_half(const conv_params p) {
     conv_weight_large<half>(p);
+}
+KERNEL conv_weight_hopper_tf32(const conv_params p) {
+    conv_weight_large<tf32>(p);
 }

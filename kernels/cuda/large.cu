@@ -1,38 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with tiles of 128 x 128, for GPUs of 8.0 and newer. Operands are packed first: in the type
-// of the product, with rows of whole chunks of 16 bytes. Stages of 64 bytes of each row come by
-// cp.async, while the ones before are multiplied by mma.sync. A block has four warps, each with
-// 64 x 64 of the tile.
+// Products with tiles of 128 x 128, for GPUs of 8.0 and newer but 9.0. pack.cu packs the operands
+// first. Stages of 64 bytes of each row come by cp.async, while the ones before are multiplied by
+// mma.sync. A block has four warps, each with 64 x 64 of the tile.
 #include "kernels/cuda/large.cuh"
 
-// ---- packing ------------------------------------------------------------------------------------
-
-template <class Word> struct four_words; // that are stored at once
-template <> struct four_words<unsigned short> { typedef ushort4 type; };
-template <> struct four_words<u32> { typedef uint4 type; };
-
-template <class Type> __device__ __forceinline__ void pack(const pack_params &p) {
-    typedef typename Type::word word;
-    int quarters = p.pitch / 4;
-    int64_t i = (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x, row = i / quarters;
-    int column = (int)(i % quarters) * 4, cols = row < p.rows ? p.cols : 0;
-    if (row >= p.all_rows)
-        return;
-    const float *x = p.x + row * p.ld + column;
-    float4 v = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (column + 4 <= cols && (size_t)x % 16 == 0) {
-        v = *(const float4 *)x;
-    } else {
-        v.x = column < cols ? x[0] : 0.0f;
-        v.y = column + 1 < cols ? x[1] : 0.0f;
-        v.z = column + 2 < cols ? x[2] : 0.0f;
-        v.w = column + 3 < cols ? x[3] : 0.0f;
-    }
-    *(typename four_words<word>::type *)((word *)p.y + row * p.pitch + column) = {
-        Type::bits(v.x), Type::bits(v.y), Type::bits(v.z), Type::bits(v.w)};
-}
-
-#if __CUDA_ARCH__ >= 800
 // ---- the pipeline -------------------------------------------------------------------------------
 
 struct large_sum {
@@ -56,8 +27,8 @@ __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, i
     u32 first = (u32)__cvta_generic_to_shared(dynamic_shared), now = first;
     u32 then = first + STAGE, next = first + 2 * STAGE;
     const int BYTES = sizeof(typename Type::word), DEPTH = large_words<BYTES>::DEPTH;
-    fragments<BYTES, A::by_terms, false> of_a(threadIdx.x / 64 * WARP);
-    fragments<BYTES, B::by_terms, true> of_b(threadIdx.x / 32 % 2 * WARP);
+    fragments<A::by_terms, false> of_a(threadIdx.x / 64 * WARP);
+    fragments<B::by_terms, true> of_b(threadIdx.x / 32 % 2 * WARP);
     int steps = (terms + DEPTH - 1) / DEPTH;
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps)
@@ -87,58 +58,43 @@ __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, i
 }
 
 #include "kernels/cuda/large_products.cuh"
-#define LARGE(call) call
-#else
-#define LARGE(call)
-#endif
 
 // ---- kernels: blockIdx is (tile of rows, tile of columns, split and phase) ----------------------
 
-#define PACK extern "C" __global__ void __launch_bounds__(CUDA_THREADS)
-PACK pack_bf16(const pack_params p) {
-    pack<bfloat>(p);
-}
-PACK pack_half(const pack_params p) {
-    pack<half>(p);
-}
-PACK pack_tf32(const pack_params p) {
-    pack<tf32>(p);
-}
-
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_LARGE_THREADS, 2)
 KERNEL gemm_large_bf16(const gemm_params p) {
-    LARGE(gemm_large<bfloat>(p));
+    gemm_large<bfloat>(p);
 }
 KERNEL gemm_large_half(const gemm_params p) {
-    LARGE(gemm_large<half>(p));
+    gemm_large<half>(p);
 }
 KERNEL gemm_large_tf32(const gemm_params p) {
-    LARGE(gemm_large<tf32>(p));
+    gemm_large<tf32>(p);
 }
 KERNEL conv_forward_large_bf16(const conv_params p) {
-    LARGE(conv_forward_large<bfloat>(p));
+    conv_forward_large<bfloat>(p);
 }
 KERNEL conv_forward_large_half(const conv_params p) {
-    LARGE(conv_forward_large<half>(p));
+    conv_forward_large<half>(p);
 }
 KERNEL conv_forward_large_tf32(const conv_params p) {
-    LARGE(conv_forward_large<tf32>(p));
+    conv_forward_large<tf32>(p);
 }
 KERNEL conv_data_large_bf16(const conv_params p) {
-    LARGE(conv_data_large<bfloat>(p));
+    conv_data_large<bfloat>(p);
 }
 KERNEL conv_data_large_half(const conv_params p) {
-    LARGE(conv_data_large<half>(p));
+    conv_data_large<half>(p);
 }
 KERNEL conv_data_large_tf32(const conv_params p) {
-    LARGE(conv_data_large<tf32>(p));
+    conv_data_large<tf32>(p);
 }
 KERNEL conv_weight_large_bf16(const conv_params p) {
-    LARGE(conv_weight_large<bfloat>(p));
+    conv_weight_large<bfloat>(p);
 }
 KERNEL conv_weight_large_half(const conv_params p) {
-    LARGE(conv_weight_large<half>(p));
+    conv_weight_large<half>(p);
 }
 KERNEL conv_weight_large_tf32(const conv_params p) {
-    LARGE(conv_weight_large<tf32>(p));
+    conv_weight_large<tf32>(p);
 }

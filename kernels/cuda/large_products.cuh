@@ -46,16 +46,21 @@ __device__ __forceinline__ void gemm_run(large_sum &sum, const gemm_params &p,
 }
 
 template <class Type> __device__ __forceinline__ void gemm_large(const gemm_params &p) {
-    typedef packed_by_terms<sizeof(typename Type::word)> by_terms;
-    typedef packed_by_rows<sizeof(typename Type::word)> by_rows;
+    const int BYTES = sizeof(typename Type::word);
+    typedef packed_by_terms<BYTES> by_terms;
+    typedef packed_by_rows by_rows;
     large_place at(p.out, p.out.k);
     large_sum t = {};
-    if (p.trans_a) // no product of the trainer has both transposed
-        gemm_run<Type, by_rows, by_rows>(t, p, at);
-    else if (p.trans_b)
+    if constexpr (BYTES == 2) {
+        if (p.trans_a) // no product of the trainer has both transposed
+            gemm_run<Type, by_rows, by_rows>(t, p, at);
+        else if (p.trans_b)
+            gemm_run<Type, by_terms, by_terms>(t, p, at);
+        else
+            gemm_run<Type, by_terms, by_rows>(t, p, at);
+    } else {
         gemm_run<Type, by_terms, by_terms>(t, p, at);
-    else
-        gemm_run<Type, by_terms, by_rows>(t, p, at);
+    }
     put_rows(t, p.out, at);
 }
 
@@ -90,9 +95,14 @@ template <class Type> __device__ __forceinline__ void conv_weight_large(const co
     const int BYTES = sizeof(typename Type::word);
     large_place at(p.out, p.out.k);
     large_sum t = {};
-    large_run<Type>(t, packed_by_rows<BYTES>(p.a, p.o, at.row, p.out.m, at.k),
-                    large_patches_by_rows<BYTES>(p, at.column, at.k, at.k_end), no_taps(),
-                    at.k_end - at.k);
+    if constexpr (BYTES == 2)
+        large_run<Type>(t, packed_by_rows(p.a, p.o, at.row, p.out.m, at.k),
+                        large_patches_by_rows(p, at.column, at.k, at.k_end), no_taps(),
+                        at.k_end - at.k);
+    else
+        large_run<Type>(t, packed_by_terms<4>(p.a, whole_stages<4>(p.out.k), at.row, p.out.m, at.k),
+                        large_patches_by_terms(p, at.column, at.k, at.k_end), no_taps(),
+                        at.k_end - at.k);
     put_rows(t, p.out, at);
 }
 #endif

@@ -88,7 +88,7 @@ hopper() {
 }
 hopper bf16 1e-2 gemm_hopper_bf16
 hopper f16 1e-2 gemm_hopper_half
-hopper tf32 1e-3 gemm_hopper_tf32 gemm_large_tf32
+hopper tf32 1e-3 gemm_hopper_tf32
 
 # ---- two ranks ----------------------------------------------------------------------------------
 ok 'two ranks of the CPU backend train' train two.cpu "${two[@]}" "$BIN/dttrain" -- "${vit[@]}"

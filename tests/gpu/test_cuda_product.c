@@ -127,8 +127,12 @@ static void conv_data(const struct conv2d_shape *s, int accumulate, const char *
     case_end();
 }
 
-static void conv_weight(const struct conv2d_shape *s, int accumulate, const char *what) {
+// x has no number at `no_number`, unless that is 0.
+static void conv_weight_with(const struct conv2d_shape *s, size_t no_number, int accumulate,
+                             const char *what) {
     struct conv_buffers b = conv_begin(s);
+    if (no_number)
+        b.x[no_number] = NAN;
     float *want = host_random(b.nw), *size = host_absolute(want, b.nw);
     void *dw = accumulate ? device_floats(want, b.nw) : device_empty(b.nw * sizeof *want);
     kernels_reference.conv2d_backward_weight(test.reference, s, b.x, b.dy, want, accumulate);
@@ -139,6 +143,10 @@ static void conv_weight(const struct conv2d_shape *s, int accumulate, const char
     size_t pixels = b.ny / (size_t)s->o;
     case_close(dw, want, size, b.nw, (double)(pixels + 3) * CASE_UNIT, what);
     case_end();
+}
+
+static void conv_weight(const struct conv2d_shape *s, int accumulate, const char *what) {
+    conv_weight_with(s, 0, accumulate, what);
 }
 
 static void conv(void) {
@@ -167,30 +175,38 @@ static void conv(void) {
         }
 }
 
-// The last case had large tiles, or not; on 9.0 they are wgmma's, but for tf32 by rows.
-static void used(int large, int by_rows, enum kernel_type type, const char *what) {
+// The last case had large tiles, or not; on 9.0 they are wgmma's.
+static void used(int large, const char *what) {
     bool hopper = large && test.capability == CUDA_HOPPER_CAPABILITY;
     is_int(test.large > 0, large, "%s: the size of its tiles", what);
-    is_int(test.hopper > 0, hopper && !(by_rows && type == KERNEL_TF32), "%s: wgmma", what);
+    is_int(test.hopper > 0, hopper, "%s: wgmma", what);
 }
 
 // Shapes of one or a few large tiles, with odd edges. All ways of a matrix, several stages, splits.
+enum { FEW_IMAGES = 4 }; // of which weight gradients in tf32 have small tiles
 static const int large_gemms[][3] = {
     {128, 128, 64}, {130, 136, 96}, {129, 131, 123}, {150, 140, 130}};
 static const struct {
     struct conv2d_shape shape;
     int large[3]; // by pass
     int tf32;     // 0: in types of 16 bits alone; 1: in tf32, too; 2: in tf32 alone
-} large_convs[] = {{{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}, 1},
-                   {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}, 1},
-                   {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}, 0}, // taps end inside splits
-                   {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}, 0},
-                   {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 0},
-                   {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 0},
-                   {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 2}, // a shorter chunk
-                   {{1, 12, 11, 22, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 2},
-                   {{1, 12, 11, 48, 136, 2, 2, 1, 1, 0}, {1, 0, 1}, 2}, // a shorter stage
-                   {{1, 12, 11, 128, 80, 2, 2, 1, 1, 0}, {0, 1, 0}, 2}};
+} large_convs[] = {
+    {{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}, 1},
+    {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}, 1},
+    {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}, 0}, // taps end inside splits
+    {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}, 0},
+    {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 0},
+    {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 0},
+    {{8, 4, 4, 20, 128, 3, 3, 1, 1, 0}, {0, 0, 1}, 2}, // a shorter chunk
+    {{8, 4, 4, 22, 128, 3, 3, 1, 1, 0}, {0, 0, 0}, 2},
+    {{1, 12, 11, 48, 136, 2, 2, 1, 1, 0}, {1, 0, 1}, 2}, // a shorter stage
+    {{1, 12, 11, 128, 80, 2, 3, 1, 1, 0}, {0, 1, 0}, 2},
+    // Weight gradients in tf32: images of one stage, of less or more, and padded ones.
+    {{24, 2, 3, 16, 128, 3, 3, 1, 1, 0}, {1, 0, 1}, 2},
+    {{7, 5, 5, 36, 136, 3, 3, 1, 1, 0}, {0, 0, 1}, 2},
+    {{8, 18, 1, 48, 128, 3, 1, 1, 0, 0}, {1, 0, 1}, 2},
+    {{14, 7, 8, 32, 128, 2, 3, 2, 1, 0}, {1, 0, 1}, 2},
+    {{5, 6, 5, 32, 128, 3, 3, 1, 1, 0}, {1, 0, 1}, 2}};
 
 static void large_gemm(const int shape[3], int i) {
     char what[WHAT_BYTES];
@@ -204,7 +220,7 @@ static void large_gemm(const int shape[3], int i) {
             a.type = (enum kernel_type)type;
             gemm_name(what, "large gemm", &a);
             gemm_case(a, what);
-            used(a.m >= 128 && way != 3 && test.capability >= 80, way != 2, a.type, what);
+            used(a.m >= 128 && way != 3 && test.capability >= 80, what);
         }
     }
 }
@@ -224,8 +240,17 @@ static void large_conv(size_t i) {
                  type_names[s.type], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.stride, s.pad,
                  names[pass]);
         run[pass](&s, (int)i & 1, what);
-        used(large_convs[i].large[pass] && test.capability >= 80, pass > 0, s.type, what);
+        int few = tf32 && pass == 2 && s.n < FEW_IMAGES;
+        used(large_convs[i].large[pass] && !few && test.capability >= 80, what);
     }
+}
+
+// Terms beyond the last one would be positions of a row below: some taps have no other term of that
+// pixel, so that their sums stay numbers.
+static void large_ends(void) {
+    const struct conv2d_shape s = {8, 5, 5, 16, 128, 3, 3, 1, 1, KERNEL_TF32};
+    if (types() > KERNEL_TF32)
+        conv_weight_with(&s, (size_t)(s.h - 1) * s.w * s.c, 0, "no term beyond the last is read");
 }
 
 static void large(void) {
@@ -233,6 +258,7 @@ static void large(void) {
         large_gemm(large_gemms[i], (int)i);
     for (size_t i = 0; i < sizeof large_convs / sizeof *large_convs; i++)
         large_conv(i);
+    large_ends();
 }
 
 // The bytes that a convolution of stride 1 has to move. A tile of one operand is read once for each
@@ -339,7 +365,7 @@ static void large_counts(void) {
     }
     for (int odd = 0; odd < (types() > KERNEL_TF32 ? 2 : 0); odd++) {
         int wide = 128 + 16 * odd;
-        s = (struct conv2d_shape){2, 8, 8, wide, wide, 1, 1, 1, 0, KERNEL_TF32};
+        s = (struct conv2d_shape){8, 4, 4, wide, wide, 1, 3, 1, 1, KERNEL_TF32};
         conv_counts(&s, !odd);
     }
 }
@@ -350,9 +376,9 @@ static void large_counts(void) {
 static void hopper(void) {
     if (device_capability() != CUDA_HOPPER_CAPABILITY)
         return;
-    large_gemm(large_gemms[2], 2);
+    large_gemm(large_gemms[2], 3);
     test.one_split = 1;
-    large_conv(1);
+    large_conv(1), large_conv(10);
     test.one_split = 0;
 }
 
@@ -362,13 +388,16 @@ static void hopper_edges(void) {
     large_gemm(large_gemms[3], 3);
     large_conv(0);
     large_conv(2);
+    large_conv(11);
 }
 
 static void hopper_counts(void) {
     struct conv2d_shape s = {2, 8, 8, 128, 128, 1, 3, 1, 1, KERNEL_BF16};
     if (device_capability() != CUDA_HOPPER_CAPABILITY)
         return;
-    large_gemm_counts(3);
+    large_gemm_counts(6);
+    conv_counts(&s, 1);
+    s = (struct conv2d_shape){8, 4, 4, 128, 128, 1, 3, 1, 1, KERNEL_TF32};
     conv_counts(&s, 1);
 }
 
