@@ -17,4 +17,14 @@ typedef __mmask16 vmask;
 #define V_FMA(a, b, c)    _mm512_fmadd_ps(a, b, c)
 #define V_RELU(v)         _mm512_max_ps(_mm512_setzero_ps(), v)
 
+#ifdef __AVX512BF16__
+// Words of two rows: each lane's first number is of the low row.
+static inline __attribute__((always_inline)) __m512 avx512_pairs(__m512 low, __m512 high) {
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return (__m512)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+}
+#endif
+
 #endif

@@ -19,6 +19,10 @@ enum {
     depth_max = 2048,        // words of the longest sum of one pass; its panel (256 KB) fits
                              // the second-level cache
     group_words = 16 * 1024, // words of panels that one tile is multiplied with in turn: 64 KB
+    // Of spaced types, whose tiles are read faster: a quarter of a usual second-level cache.
+    spaced_group_words = 128 * 1024,
+    copy_words = 128 * 1024, // of a worker's part of the source: another quarter
+    line_min = 12,           // a shorter line of outputs fills too little of spaced_rows
 };
 
 struct rows_job {
@@ -27,6 +31,7 @@ struct rows_job {
     const struct cpu_type *type;
     struct axis_plan y, x;
     int data;                                     // 0: convolution, 1: data gradient
+    int images;                                   // that are done at a time
     int src_h, src_w, src_c, dst_h, dst_w, dst_c; // src_c: words of a pixel
     const float *src, *w, *bias;
     float *dst;
@@ -37,8 +42,13 @@ struct rows_job {
 // Output positions with the same taps, of all images.
 struct pixel_class {
     const struct axis_group *y, *x;
-    int64_t rows;
+    int64_t rows, tiles;
     int depth; // terms per output; 0 when padding covers all
+    // Spaced types. Positions are read at equal distances: along lines, which may consist of
+    // several rows of an image, or at the same place of the images.
+    int by_image;
+    int64_t line;
+    ptrdiff_t step; // words from one position of a line to the next
 };
 
 static size_t panels_size(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
@@ -49,26 +59,64 @@ static size_t panels_size(const struct kernel_ctx *ctx, const struct conv2d_shap
     return forward > data ? forward : data;
 }
 
-static struct image_source forward_source(const struct conv2d_shape *s) {
-    int border = s->c <= conv_narrow_channels_max ? s->pad : 0;
+// A line of dst_w outputs is not cut where padding begins.
+static int whole_lines(const struct cpu_type *type, int n, int dst_w) {
+    return type->spaced && (dst_w >= line_min || n < spaced_rows);
+}
+
+static struct image_source forward_source(const struct conv2d_shape *s, int whole) {
+    int border = s->c <= conv_narrow_channels_max || whole ? s->pad : 0;
     return (struct image_source){.n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = border};
 }
 
-static struct image_source data_source(const struct conv2d_shape *s) {
+// Rows or columns beyond dy that a tap of some x reads.
+static int data_border(int in, int out, int k, const struct conv2d_shape *s) {
+    int low = (k - 1 - s->pad) / s->stride, high = (in - 1 + s->pad) / s->stride - (out - 1);
+    return (int)clamp64(low > high ? low : high, 0, k);
+}
+
+static struct image_source data_source(const struct conv2d_shape *s, int whole) {
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    return (struct image_source){.n = s->n, .h = oh, .w = ow, .c = s->o};
+    struct image_source src = {.n = s->n, .h = oh, .w = ow, .c = s->o};
+    if (whole) {
+        int y = data_border(s->h, oh, s->kh, s), x = data_border(s->w, ow, s->kw, s);
+        src.border = y > x ? y : x;
+    }
+    return src;
+}
+
+// Images that are copied and multiplied at a time: what the caches of all workers hold, but enough
+// to fill tiles with them where lines are short. Where a product reads its source itself, all.
+static int images_at_once(const struct kernel_ctx *ctx, const struct cpu_type *type,
+                          const struct image_source *src, int dst_w) {
+    struct image_source one = *src;
+    one.n = 1;
+    if (!type->convert && src->border == 0)
+        return src->n;
+    int64_t fit = (int64_t)copy_words * ctx->workers / (int64_t)pack_images_words(type, &one);
+    int64_t most = fit / tile_rows_max * tile_rows_max;
+    if (most == 0)
+        most = type->spaced && dst_w < line_min ? tile_rows_max : fit;
+    return (int)clamp64(most, 1, src->n);
 }
 
 // Words of the copy that a product reads instead of its source; 0: it reads the source.
-static size_t copy_size(const struct cpu_type *type, const struct image_source *src) {
-    return type->convert || src->border > 0 ? pack_images_words(type, src) : 0;
+static size_t copy_size(const struct kernel_ctx *ctx, const struct conv2d_shape *s,
+                        const struct image_source *src, int dst_w) {
+    const struct cpu_type *type = &ctx->type[s->type];
+    struct image_source part = *src;
+    part.n = images_at_once(ctx, type, src, dst_w);
+    // Positions beyond a line's end are read, too.
+    size_t more = type->spaced ? spaced_rows * (size_t)s->stride * pack_words(type, src->c) : 0;
+    return type->convert || src->border > 0 ? pack_images_words(type, &part) + more : 0;
 }
 
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     const struct cpu_type *type = &ctx->type[s->type];
-    struct image_source forward = forward_source(s), data = data_source(s);
-    size_t x = copy_size(type, &forward), dy = copy_size(type, &data);
+    struct image_source forward = forward_source(s, type->spaced); // the larger copy: it must
+    struct image_source data = data_source(s, type->spaced);       // be enough for fewer images
+    size_t x = copy_size(ctx, s, &forward, data.w), dy = copy_size(ctx, s, &data, s->w);
     return (panels_size(ctx, s) + (x > dy ? x : dy)) * sizeof(float);
 }
 
@@ -132,6 +180,13 @@ static void pack(void *arg, int worker, int workers) {
         pack_filters(job, worker, workers);
 }
 
+// Where the rows of a tile read and write, and their distance in the source (struct rows_tile).
+struct tile_rows {
+    const float *src[tile_rows_max];
+    float *dst[tile_rows_max];
+    ptrdiff_t step;
+};
+
 // Where a row of a class reads and writes.
 static void locate_rows(const struct rows_job *job, const struct pixel_class *k, int64_t row0,
                         int rows, const float **src, float **dst) {
@@ -153,12 +208,63 @@ static void locate_rows(const struct rows_job *job, const struct pixel_class *k,
     }
 }
 
+// Words from one image of the source to the next.
+static ptrdiff_t image_step(const struct rows_job *job) {
+    return (ptrdiff_t)job->src_h * job->src_w * job->src_c;
+}
+
+// The same place of some images, or nothing that is spaced if they are too few.
+static int locate_images(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
+                         struct tile_rows *t) {
+    int64_t places = (int64_t)k->y->count * k->x->count, image = tile / places * tile_rows_max;
+    int rows = (int)clamp64(job->images - image, 0, tile_rows_max);
+    locate_rows(job, k, image * places + tile % places, 1, t->src, t->dst);
+    for (int r = 1; r < rows; r++) {
+        t->src[r] = t->src[0] + r * image_step(job);
+        t->dst[r] = t->dst[0] + (ptrdiff_t)r * job->dst_h * job->dst_w * job->dst_c;
+    }
+    t->step = rows % spaced_rows == 0 ? image_step(job) : 0;
+    return rows;
+}
+
+// Two parts of lines. What a part lacks to be full is read, but not written.
+static int locate_lines(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
+                        struct tile_rows *t) {
+    int64_t parts = div_up(k->line, spaced_rows), all = k->rows / k->line * parts;
+    int rows = 0;
+    t->step = k->step;
+    for (int h = 0; h < 2 && tile * 2 + h < all; h++) {
+        const float **src = t->src + h * spaced_rows;
+        float **dst = t->dst + h * spaced_rows;
+        int64_t line = (tile * 2 + h) / parts, at = (tile * 2 + h) % parts * spaced_rows;
+        int count = (int)clamp64(k->line - at, 0, spaced_rows);
+        locate_rows(job, k, line * k->line + at, count, src, dst);
+        for (int r = count; r < spaced_rows; r++) {
+            src[r] = src[0] + r * k->step;
+            dst[r] = NULL;
+        }
+        rows = h * spaced_rows + count;
+    }
+    return rows;
+}
+
+static int locate(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
+                  struct tile_rows *t) {
+    if (job->type->spaced)
+        return k->by_image ? locate_images(job, k, tile, t) : locate_lines(job, k, tile, t);
+    int mr = job->type->tile_rows, rows = (int)clamp64(k->rows - tile * mr, 0, mr);
+    locate_rows(job, k, tile * mr, rows, t->src, t->dst);
+    t->step = 0;
+    return rows;
+}
+
 // One panel of channels for the rows of a tile, which read at a and write to c.
 static void do_panel(const struct rows_job *job, const struct pixel_class *k, int panel,
-                     const float *const *a, struct tile_out out) {
+                     const float *const *a, ptrdiff_t a_step, struct tile_out out) {
     int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols, segs = k->y->taps;
     size_t slot = (size_t)job->src_c * nr;
     struct rows_tile t = {.k = k->x->taps * job->src_c, .b_seg = job->s->kw * slot, .out = out};
+    t.a_step = a_step;
     const float *b =
         job->panels + (((size_t)panel * job->s->kh + k->y->slot) * job->s->kw + k->x->slot) * slot;
     int step = k->depth > depth_max && t.k > 0 ? (int)clamp64(depth_max / t.k, 1, segs) : segs;
@@ -177,69 +283,85 @@ static void do_panel(const struct rows_job *job, const struct pixel_class *k, in
 }
 
 // One tile: up to tile_rows positions of a class, for panels [begin, end) of channels.
-static void do_tile(const struct rows_job *job, const struct pixel_class *k, int64_t row0,
+static void do_tile(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
                     int begin, int end) {
     int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols;
-    int rows = (int)clamp64(k->rows - row0, 0, mr);
-    const float *base[tile_rows_max], *a[conv_taps_max * tile_rows_max];
+    const float *a[conv_taps_max * tile_rows_max];
     float *c[tile_rows_max];
-    locate_rows(job, k, row0, rows, base, c);
+    struct tile_rows t;
+    int rows = locate(job, k, tile, &t);
     size_t src_row = (size_t)job->src_w * job->src_c;
     for (int q = 0; q < k->y->taps && k->depth > 0; q++)
         for (int r = 0; r < rows; r++)
-            a[q * mr + r] = base[r] + q * src_row;
-    for (int r = 0; r < rows; r++)
-        c[r] += begin * nr;
+            a[q * mr + r] = t.src[r] + q * src_row;
     for (int panel = begin; panel < end; panel++) {
         struct tile_out out = {.c = c, .rows = rows, .alpha = 1};
         out.cols = job->dst_c - panel * nr < nr ? job->dst_c - panel * nr : nr;
-        do_panel(job, k, panel, a, out);
         for (int r = 0; r < rows; r++)
-            c[r] += nr;
+            c[r] = t.dst[r] ? t.dst[r] + panel * nr : NULL;
+        do_panel(job, k, panel, a, t.step, out);
     }
+}
+
+// Lines of positions that lie at equal distances, and the order that fills tiles better.
+static void space_rows(const struct rows_job *job, struct pixel_class *k) {
+    int64_t x = k->x->src_step, n = job->images;
+    k->line = k->x->count;
+    k->step = (ptrdiff_t)x * job->src_c;
+    if (k->y->count == 1 || (int64_t)k->y->src_step * job->src_w == k->line * x) {
+        k->line *= k->y->count;
+        if ((int64_t)job->src_h * job->src_w == k->line * x)
+            k->line *= n;
+    }
+    k->by_image = k->line < line_min && n >= spaced_rows;
+    int64_t parts = k->rows / k->line * div_up(k->line, spaced_rows);
+    k->tiles = k->by_image ? div_up(n, tile_rows_max) * (k->rows / n) : div_up(parts, 2);
 }
 
 static struct pixel_class class_at(const struct rows_job *job, int i) {
     struct pixel_class k = {.y = &job->y.group[i / job->x.groups],
                             .x = &job->x.group[i % job->x.groups]};
-    k.rows = (int64_t)job->s->n * k.y->count * k.x->count;
+    k.rows = (int64_t)job->images * k.y->count * k.x->count;
     k.depth = k.y->taps * k.x->taps * job->src_c;
+    k.tiles = div_up(k.rows, job->type->tile_rows);
+    if (job->type->spaced)
+        space_rows(job, &k);
     return k;
 }
 
 // Number of panels that a tile is multiplied with before the next tile: as many as group_words
-// holds.
+// hold.
 static int group_of(const struct rows_job *job, const struct pixel_class *k) {
-    int nr = job->ctx->isa->tile_cols;
-    return (int)clamp64(group_words / (k->depth * nr + 1), 1, div_up(job->dst_c, nr));
+    int nr = job->ctx->isa->tile_cols, words = job->type->spaced ? spaced_group_words : group_words;
+    return (int)clamp64(words / (k->depth * nr + 1), 1, div_up(job->dst_c, nr));
 }
 
 // Tiles in order of class, group of panels, row; each worker takes an equal part of the total cost.
 static void multiply(void *arg, int worker, int workers) {
     const struct rows_job *job = arg;
-    int classes = job->y.groups * job->x.groups, mr = job->type->tile_rows;
+    int classes = job->y.groups * job->x.groups;
     int64_t panels = div_up(job->dst_c, job->ctx->isa->tile_cols), total = 0, at = 0;
     for (int i = 0; i < classes; i++) {
         struct pixel_class k = class_at(job, i);
-        total += div_up(panels, group_of(job, &k)) * div_up(k.rows, mr) * (k.depth + 1) *
-                 group_of(job, &k);
+        total += div_up(panels, group_of(job, &k)) * k.tiles * (k.depth + 1) * group_of(job, &k);
     }
+    ctx_open_tiles(job->type);
     struct share mine = share_of(total, worker, workers);
     for (int i = 0; i < classes; i++) {
         struct pixel_class k = class_at(job, i);
         int group = group_of(job, &k);
-        int64_t tiles = div_up(k.rows, mr), cost = (int64_t)(k.depth + 1) * group;
-        int64_t all = div_up(panels, group) * tiles;
+        int64_t cost = (int64_t)(k.depth + 1) * group, all = div_up(panels, group) * k.tiles;
         int64_t begin = clamp64(div_up(mine.begin - at, cost), 0, all);
         int64_t end = clamp64(div_up(mine.end - at, cost), 0, all);
         at += all * cost;
         if (k.depth == 0 && job->accumulate)
             continue;
         for (int64_t t = begin; t < end; t++) {
-            int first = (int)(t / tiles) * group;
-            do_tile(job, &k, t % tiles * mr, first, (int)clamp64(first + group, 0, panels));
+            int first = (int)(t / k.tiles) * group;
+            do_tile(job, &k, t % k.tiles, first, (int)clamp64(first + group, 0, panels));
         }
     }
+    ctx_close_tiles(job->type);
 }
 
 // Takes what the product reads from src, or from a copy of it.
@@ -251,13 +373,21 @@ static void run(struct kernel_ctx *ctx, struct rows_job *job, const struct image
     job->src = src->x;
     job->src_h = src->h + 2 * src->border, job->src_w = src->w + 2 * src->border;
     job->src_c = (int)pack_words(job->type, src->c);
-    if (copy_size(job->type, src) > 0) {
-        float *copy = job->panels + panels_size(ctx, job->s);
-        pack_images(ctx, job->type, src, copy);
-        job->src = copy;
-    }
+    struct image_source part = *src;
+    size_t copied = copy_size(ctx, job->s, src, job->dst_w);
+    int step = images_at_once(ctx, job->type, src, job->dst_w);
     ctx_parallel(ctx, pack, job);
-    ctx_parallel(ctx, multiply, job);
+    for (int i = 0; i < src->n; i += step) {
+        job->images = part.n = src->n - i < step ? src->n - i : step;
+        if (copied > 0) {
+            float *copy = job->panels + panels_size(ctx, job->s);
+            pack_images(ctx, job->type, &part, copy);
+            job->src = copy;
+        }
+        ctx_parallel(ctx, multiply, job);
+        part.x += (ptrdiff_t)step * src->h * src->w * src->c;
+        job->dst += (ptrdiff_t)step * job->dst_h * job->dst_w * job->dst_c;
+    }
 }
 
 // x[n][h][w][c], w[o][kh][kw][c], bias[o] -> y[n][oh][ow][o]
@@ -271,12 +401,13 @@ void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, co
         winograd_forward(ctx, s, x, w, bias, relu, y);
         return;
     }
-    struct image_source src = forward_source(s);
+    int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    struct image_source src = forward_source(s, whole_lines(&ctx->type[s->type], s->n, ow));
     struct rows_job job = {.s = s, .w = w, .bias = bias, .dst = y, .relu = relu};
     int border = src.border, pad = s->pad - border;
     src.x = x;
     job.dst_h = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
-    job.dst_w = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    job.dst_w = ow;
     job.dst_c = s->o;
     axis_plan_forward(&job.y, s->h + 2 * border, job.dst_h, s->kh, s->stride, pad);
     axis_plan_forward(&job.x, s->w + 2 * border, job.dst_w, s->kw, s->stride, pad);
@@ -294,11 +425,12 @@ void cpu_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape 
         winograd_backward_data(ctx, s, dy, w, dx, accumulate);
         return;
     }
-    struct image_source src = data_source(s);
+    struct image_source src = data_source(s, whole_lines(&ctx->type[s->type], s->n, s->w));
     struct rows_job job = {.s = s, .w = w, .dst = dx, .accumulate = accumulate, .data = 1};
     src.x = dy;
     job.dst_h = s->h, job.dst_w = s->w, job.dst_c = s->c;
-    axis_plan_data(&job.y, s->h, src.h, s->kh, s->stride, s->pad);
-    axis_plan_data(&job.x, s->w, src.w, s->kw, s->stride, s->pad);
+    int pad = s->pad + src.border * s->stride; // dy begins so much later
+    axis_plan_data(&job.y, s->h, src.h + 2 * src.border, s->kh, s->stride, pad);
+    axis_plan_data(&job.x, s->w, src.w + 2 * src.border, s->kw, s->stride, pad);
     run(ctx, &job, &src);
 }

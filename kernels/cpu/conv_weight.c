@@ -73,7 +73,13 @@ static size_t padded_size(const struct weight_job *job) {
     return narrow(job->s) ? pack_images_words(job->type, &src) : 0;
 }
 
+static int by_rows(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    return ctx->type[s->type].spaced && !narrow(s);
+}
+
 size_t cpu_conv2d_weight_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    if (by_rows(ctx, s))
+        return conv_weight_rows_workspace(ctx, s);
     struct weight_job job = job_of(ctx, s);
     size_t pieces = (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
     size_t transposed = (size_t)s->kh * s->kw * s->c * s->o;
@@ -110,12 +116,6 @@ static void each_block(struct kernel_ctx *ctx, struct weight_job *job,
     }
 }
 
-// Output pixels whose source for one tap is inside: rectangle [y0, y1) x [x0, x1) of each image.
-struct tap_pixels {
-    int ky, kx, y0, y1, x0, x1;
-    int64_t count; // of an image
-};
-
 // [*begin, *end): outputs along one axis whose source for this tap is inside.
 static void valid_outputs(int in, int out, int tap, int stride, int pad, int *begin, int *end) {
     *begin = pad > tap ? (pad - tap + stride - 1) / stride : 0;
@@ -126,11 +126,12 @@ static void valid_outputs(int in, int out, int tap, int stride, int pad, int *be
         *begin = *end;
 }
 
-static struct tap_pixels tap_at(const struct weight_job *job, int tap) {
-    const struct conv2d_shape *s = job->s;
-    struct tap_pixels t = {.ky = tap / s->kw, .kx = tap % s->kw};
-    valid_outputs(s->h, job->oh, t.ky, s->stride, s->pad, &t.y0, &t.y1);
-    valid_outputs(s->w, job->ow, t.kx, s->stride, s->pad, &t.x0, &t.x1);
+struct conv_tap conv_tap_at(const struct conv2d_shape *s, int tap) {
+    struct conv_tap t = {.ky = tap / s->kw, .kx = tap % s->kw};
+    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+    int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    valid_outputs(s->h, oh, t.ky, s->stride, s->pad, &t.y0, &t.y1);
+    valid_outputs(s->w, ow, t.kx, s->stride, s->pad, &t.x0, &t.x1);
     t.count = (int64_t)(t.y1 - t.y0) * (t.x1 - t.x0);
     return t;
 }
@@ -160,7 +161,7 @@ struct piece {
 
 // Collects the next runs of a tap, from word *at of *line. Returns 0 at the end. The cuts depend on
 // the shape only.
-static int next_piece(const struct weight_job *job, const struct tap_pixels *t, int64_t *line,
+static int next_piece(const struct weight_job *job, const struct conv_tap *t, int64_t *line,
                       int *at, struct piece *p) {
     int pair = job->type->pair, begin = t->x0 / pair, end = (int)div_up(t->x1, pair);
     p->runs = p->words = 0;
@@ -185,7 +186,7 @@ static int next_piece(const struct weight_job *job, const struct tap_pixels *t, 
 }
 
 // Packs the input of the tap during the piece, columns [col, col + tile_cols) of c.
-static void pack_piece(const struct weight_job *job, const struct tap_pixels *t,
+static void pack_piece(const struct weight_job *job, const struct conv_tap *t,
                        const struct piece *p, int col, float *dst) {
     const struct conv2d_shape *s = job->s;
     int nr = job->ctx->isa->tile_cols, pair = job->type->pair;
@@ -208,11 +209,11 @@ static void pack_piece(const struct weight_job *job, const struct tap_pixels *t,
 
 // The tiles of one tap that one worker computes.
 struct tap_work {
-    struct tap_pixels pixels;
+    struct conv_tap pixels;
     int64_t begin, end;
 };
 
-static void do_tile(const struct weight_job *job, const struct tap_pixels *t, const struct piece *p,
+static void do_tile(const struct weight_job *job, const struct conv_tap *t, const struct piece *p,
                     int64_t o_tile, int col, const float *x) {
     const struct conv2d_shape *s = job->s;
     int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols;
@@ -246,7 +247,7 @@ static void do_tap(const struct weight_job *job, const struct tap_work *w, float
 }
 
 // A tap that never sees the image has no gradient.
-static void clear_tap(const struct weight_job *job, const struct tap_pixels *t, struct share o) {
+static void clear_tap(const struct weight_job *job, const struct conv_tap *t, struct share o) {
     const struct conv2d_shape *s = job->s;
     for (int64_t i = o.begin; i < o.end && !job->accumulate; i++)
         memset(job->dw + ((i * s->kh + t->ky) * s->kw + t->kx) * s->c, 0,
@@ -260,10 +261,10 @@ static void multiply(void *arg, int worker, int workers) {
     int64_t tiles = tiles_of(job), total = 0, at = 0;
     float *piece = job->pieces + (size_t)worker * piece_words * job->ctx->isa->tile_cols;
     for (int i = 0; i < s->kh * s->kw; i++)
-        total += tap_at(job, i).count * tiles;
+        total += conv_tap_at(s, i).count * tiles;
     struct share mine = share_of(total, worker, workers);
     for (int i = 0; i < s->kh * s->kw; i++) {
-        struct tap_work w = {.pixels = tap_at(job, i)};
+        struct tap_work w = {.pixels = conv_tap_at(s, i)};
         if (w.pixels.count == 0) {
             clear_tap(job, &w.pixels, share_of(s->o, worker, workers));
             continue;
@@ -352,6 +353,10 @@ void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shap
     }
     if (winograd_weight_wins(ctx, s)) {
         winograd_backward_weight(ctx, s, x, dy, dw, accumulate);
+        return;
+    }
+    if (by_rows(ctx, s)) {
+        conv_weight_rows(ctx, s, x, dy, dw, accumulate);
         return;
     }
     assert(cpu_conv2d_weight_workspace(ctx, s) <= ctx->work_bytes);

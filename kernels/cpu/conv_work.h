@@ -9,6 +9,18 @@
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
 size_t cpu_conv2d_weight_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
 
+// Output pixels whose source for one tap is inside: rectangle [y0, y1) x [x0, x1) of each image.
+struct conv_tap {
+    int ky, kx, y0, y1, x0, x1;
+    int64_t count; // of an image
+};
+struct conv_tap conv_tap_at(const struct conv2d_shape *s, int tap);
+
+// The weight gradient of spaced types (conv_weight_rows.c).
+size_t conv_weight_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
+void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
+                      const float *dy, float *dw, int accumulate);
+
 enum { conv_narrow_channels_max = 8 }; // of x: a pixel fills only part of a vector
 
 // By copied patches (conv_patch.c): filters that lie side by side, as a vision transformer's do,

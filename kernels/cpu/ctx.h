@@ -33,5 +33,14 @@ void ctx_mem_write(struct kernel_ctx *ctx, void *dst, const void *host_src, size
 void ctx_mem_read(struct kernel_ctx *ctx, void *host_dst, const void *src, size_t bytes);
 void ctx_parallel(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int workers),
                   void *arg);
+// A worker's tiles of a type are made between these two.
+static inline void ctx_open_tiles(const struct cpu_type *type) {
+    if (type->open)
+        type->open();
+}
+static inline void ctx_close_tiles(const struct cpu_type *type) {
+    if (type->close)
+        type->close();
+}
 
 #endif

@@ -49,7 +49,7 @@ static size_t panels_words(const struct kernel_ctx *ctx, const struct gemm_args 
 
 static size_t blocks_words(const struct kernel_ctx *ctx, const struct gemm_args *g) {
     if (is_flat(g))
-        return (size_t)g->m * ((size_t)g->k + pad_words);
+        return (size_t)div_up(g->m, spaced_rows) * spaced_rows * ((size_t)g->k + pad_words);
     return (size_t)ctx->workers * block_rows * block_stride;
 }
 
@@ -121,7 +121,7 @@ static void multiply_panel(const struct gemm_job *job, const struct a_block *blo
     int first = block->p0 == 0, last = block->p0 + block->depth == g->k;
     const float *a[tile_rows_max];
     float *c[tile_rows_max];
-    struct rows_tile t = {.a = a, .segs = 1, .b = b};
+    struct rows_tile t = {.a = a, .segs = 1, .a_step = block->stride, .b = b};
     t.k = (int)pack_words(job->type, block->depth);
     t.out = (struct tile_out){.c = c, .cols = g->n - col < nr ? g->n - col : nr};
     t.out.alpha = (float)g->alpha;
@@ -149,6 +149,7 @@ static void multiply(void *arg, int worker, int workers) {
     float *copy = job->blocks + (size_t)worker * block_rows * block_stride;
     if (panels.begin == panels.end)
         return;
+    ctx_open_tiles(job->type);
     for (int p0 = 0; p0 < g->k; p0 += block_depth) {
         int depth = g->k - p0 < block_depth ? g->k - p0 : block_depth;
         size_t skip = (size_t)(p0 / job->type->pair) * nr;
@@ -160,6 +161,7 @@ static void multiply(void *arg, int worker, int workers) {
                 multiply_panel(job, &block, j, job->panels + (size_t)j * job->k_words * nr + skip);
         }
     }
+    ctx_close_tiles(job->type);
 }
 
 static void copy_all_a(void *arg, int worker, int workers) {
@@ -174,6 +176,7 @@ static void multiply_flat(void *arg, int worker, int workers) {
     const struct gemm_args *g = job->g;
     float *piece = job->panels + (size_t)worker * piece_words(job->ctx);
     struct share panels = share_of(div_up(g->n, job->ctx->isa->tile_cols), worker, workers);
+    ctx_open_tiles(job->type);
     for (int64_t j = panels.begin; j < panels.end; j++)
         for (int p0 = 0; p0 < g->k; p0 += block_depth) {
             int depth = g->k - p0 < block_depth ? g->k - p0 : block_depth;
@@ -182,6 +185,7 @@ static void multiply_flat(void *arg, int worker, int workers) {
             pack_b(job, j, p0, depth, piece);
             multiply_panel(job, &block, j, piece);
         }
+    ctx_close_tiles(job->type);
 }
 
 // Chooses the grid of workers whose largest part is smallest, and among equals the one with the

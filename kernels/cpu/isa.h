@@ -13,11 +13,13 @@
 enum {
     tile_rows_max = 32, // of any type
     tile_cols_max = 32,
+    spaced_rows = 16, // see struct rows_tile
 };
 
 // The final operation on a finished tile: c = alpha * acc + beta * c + bias, then ReLU.
 struct tile_out {
-    float *const *c; // one pointer per row, at the tile's first column
+    float *const *c; // one pointer per row, at the tile's first column; NULL: not wanted (a
+                     // tile with an a_step only)
     int rows, cols;  // part of the tile that exists: 1..tile_rows, 1..tile_cols
     float alpha, beta;
     const float *bias; // at the tile's first column, or NULL
@@ -34,6 +36,9 @@ struct rows_tile {
     const float *b;        // first segment of the panel
     ptrdiff_t b_seg;       // from one segment of the panel to the next
     int segs, k;
+    // Not 0: the rows of A are a_step apart in each set of spaced_rows, and those of a last set
+    // that is not full can be read, too. A type that is `spaced` is fast then; others do not look.
+    ptrdiff_t a_step;
     struct tile_out out;
 };
 
@@ -118,6 +123,17 @@ struct cpu_type {
     // the same for a panel [k][tile_cols]. NULL: floats, taken as they are.
     void (*convert)(size_t n, const float *x, float *words);
     void (*convert_panel)(int k, const float *panel, float *words);
+    // A panel without a buffer of floats, or NULL: of k rows of src[k][stride], after `lead` rows
+    // of zeros (lead < pair).
+    void (*pack_copied)(int lead, int k, int cols, const float *src, ptrdiff_t stride,
+                        float *words);
+    int spaced; // `rows` takes an a_step, and the type has no `cols`
+    // Spaced types: src[k][stride] -> dst[column][words of k], `apart` words from one column to the
+    // next; columns of zeros fill up tile_cols.
+    void (*turn)(int k, int cols, const float *src, ptrdiff_t stride, float *dst, ptrdiff_t apart);
+    // Before the first tile of a thread's part of a product and after the last one, or NULL.
+    void (*open)(void);
+    void (*close)(void);
 };
 
 struct cpu_isa {
@@ -175,6 +191,8 @@ extern const struct cpu_type type_avx512_bf16, type_amx;
 int type_avx512_bf16_usable(void);
 void avx512_bf16_convert(size_t n, const float *x, float *words);
 void avx512_bf16_convert_panel(int k, const float *panel, float *words);
+void avx512_bf16_pack_copied(int lead, int k, int cols, const float *src, ptrdiff_t stride,
+                             float *words);
 int type_amx_usable(void);
 
 #endif

@@ -39,8 +39,16 @@ INLINE void written(void) {
     __asm__ volatile("" ::: "memory");
 }
 
-static void open_tiles(void) {
+// Takes as long as three steps of a product, so it is done for many tiles at once.
+static void amx_open(void) {
     _tile_loadconfig(&amx_config);
+}
+
+static void amx_close(void) {
+    _tile_release();
+}
+
+static void zero_sums(void) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -68,10 +76,9 @@ INLINE void copy_columns(const float *b, ptrdiff_t step, int n, int cols, float 
     }
 }
 
-// 16 x 16 words, of which n rows are read: to[i][p] = from[p][i]
-INLINE void transpose(const float *const *from, int n, vmask there, float (*to)[APART]) {
-    __m512 r[SIDE], t[SIDE];
-    UNROLLED for (int p = 0; p < SIDE; p++) r[p] = V_LOADM(from[p], p < n ? there : 0);
+// 16 x 16 words, in place.
+INLINE void transpose(__m512 *r) {
+    __m512 t[SIDE];
     UNROLLED for (int p = 0; p < SIDE; p += 2) {
         t[p] = _mm512_unpacklo_ps(r[p], r[p + 1]);
         t[p + 1] = _mm512_unpackhi_ps(r[p], r[p + 1]);
@@ -83,14 +90,16 @@ INLINE void transpose(const float *const *from, int n, vmask there, float (*to)[
     }
     // r[4q + i] has columns i, 4 + i, 8 + i and 12 + i of rows 4q to 4q + 3.
     UNROLLED for (int i = 0; i < 4; i++) {
-        __m512 a = _mm512_shuffle_f32x4(r[i], r[4 + i], 0x44);
-        __m512 b = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0x44);
-        __m512 c = _mm512_shuffle_f32x4(r[i], r[4 + i], 0xee);
-        __m512 d = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0xee);
-        V_STORE(to[i], _mm512_shuffle_f32x4(a, b, 0x88));
-        V_STORE(to[4 + i], _mm512_shuffle_f32x4(a, b, 0xdd));
-        V_STORE(to[8 + i], _mm512_shuffle_f32x4(c, d, 0x88));
-        V_STORE(to[12 + i], _mm512_shuffle_f32x4(c, d, 0xdd));
+        t[i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0x44);
+        t[4 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0x44);
+        t[8 + i] = _mm512_shuffle_f32x4(r[i], r[4 + i], 0xee);
+        t[12 + i] = _mm512_shuffle_f32x4(r[8 + i], r[12 + i], 0xee);
+    }
+    UNROLLED for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[4 + i], 0x88);
+        r[4 + i] = _mm512_shuffle_f32x4(t[i], t[4 + i], 0xdd);
+        r[8 + i] = _mm512_shuffle_f32x4(t[8 + i], t[12 + i], 0x88);
+        r[12 + i] = _mm512_shuffle_f32x4(t[8 + i], t[12 + i], 0xdd);
     }
 }
 
@@ -110,10 +119,10 @@ INLINE void load_columns(const float *b, ptrdiff_t step, const int nb) {
         _tile_loadd(7, b + SIDE, step * WORD);
 }
 
-INLINE void load_rows(const struct amx *m, int q, const int na) {
-    _tile_loadd(4, m->a[0] + q, sizeof m->a[0]);
+INLINE void load_rows(const float *low, const float *high, ptrdiff_t step, const int na) {
+    _tile_loadd(4, low, step * WORD);
     if (na == 2)
-        _tile_loadd(5, m->a[SIDE] + q, sizeof m->a[0]);
+        _tile_loadd(5, high, step * WORD);
 }
 
 INLINE void store_sums(struct amx *m, const struct tile_out *o, const int na, const int nb) {
@@ -124,22 +133,28 @@ INLINE void store_sums(struct amx *m, const struct tile_out *o, const int na, co
         _tile_stored(2, m->sum[SIDE], sizeof m->sum[0]);
     if (na == 2 && nb == 2)
         _tile_stored(3, m->sum[SIDE] + SIDE, sizeof m->sum[0]);
-    _tile_release();
     written();
     int whole = o->cols == nb * VL;
     vmask tail = V_MASK(o->cols - (nb - 1) * VL);
     for (int i = 0; i < o->rows; i++)
-        for (int j = 0; j < nb; j++)
+        for (int j = 0; j < nb && o->c[i]; j++)
             store_vec(o, o->c[i] + j * VL, o->bias ? o->bias + j * VL : NULL,
                       V_LOAD(m->sum[i] + j * VL), whole || j < nb - 1, tail);
 }
 
 INLINE void rows_n(const struct rows_tile *t, const int na, const int nb) {
     struct amx m;
-    open_tiles();
+    zero_sums();
     for (int s = 0; s < t->segs; s++) {
         const float *const *a = t->a + s * ROWS, *b = t->b + s * t->b_seg;
-        for (int p = 0; p < t->k; p += RUN) {
+        int there = t->a_step ? t->k / SIDE * SIDE : 0; // words that are loaded where they lie
+        const float *low = a[0], *high = na == 2 ? a[SIDE] : NULL;
+        for (int p = 0; p < there; p += SIDE, b += SIDE * COLS) {
+            load_columns(b, COLS, nb);
+            load_rows(low + p, high + p, t->a_step, na);
+            multiply(na, nb);
+        }
+        for (int p = there; p < t->k; p += RUN) {
             int n = t->k - p < RUN ? t->k - p : RUN;
             gather_rows(a, t->out.rows, p, n, m.a);
             for (int q = 0; q < n; q += SIDE, b += SIDE * COLS) {
@@ -148,7 +163,7 @@ INLINE void rows_n(const struct rows_tile *t, const int na, const int nb) {
                     copy_columns(b, COLS, n - q, COLS, m.b);
                 written();
                 load_columns(tail ? m.b[0] : b, COLS, nb);
-                load_rows(&m, q, na);
+                load_rows(m.a[0] + q, m.a[SIDE] + q, APART, na);
                 multiply(na, nb);
             }
         }
@@ -156,46 +171,41 @@ INLINE void rows_n(const struct rows_tile *t, const int na, const int nb) {
     store_sums(&m, &t->out, na, nb);
 }
 
-INLINE void cols_n(const struct cols_tile *t, const int na, const int nb) {
-    struct amx m;
-    vmask rows[2] = {V_MASK(na == 2 ? SIDE : t->out.rows),
-                     V_MASK(na == 2 ? t->out.rows - SIDE : 0)};
-    open_tiles();
-    for (int p = 0; p < t->k; p += SIDE) {
-        int n = t->k - p < SIDE ? t->k - p : SIDE, copied = n < SIDE || t->out.cols < nb * VL;
-        const float *b = t->b + p * t->b_step, *a[SIDE];
-        for (int i = 0; i < na; i++) {
-            for (int q = 0; q < SIDE; q++)
-                a[q] = t->a + t->a_at[q < n ? p + q : p] + i * SIDE;
-            transpose(a, n, rows[i], m.a + i * SIDE);
+static void amx_turn(int k, int cols, const float *src, ptrdiff_t stride, float *dst,
+                     ptrdiff_t apart) {
+    for (int p = 0; p < k; p += 2 * SIDE)
+        for (int j = 0; j < COLS; j += SIDE) {
+            int n = (k - p + 1) / 2;
+            vmask there = V_MASK(cols - j < 0 ? 0 : cols - j < SIDE ? cols - j : SIDE);
+            __m512 r[SIDE];
+            for (int w = 0; w < SIDE; w++) {
+                int at = p + 2 * w;
+                const float *low = src + (at < k ? at : 0) * stride + j;
+                __m512 first = V_LOADM(low, at < k ? there : 0);
+                const float *high = src + (at + 1 < k ? at + 1 : 0) * stride + j;
+                r[w] = avx512_pairs(first, V_LOADM(high, at + 1 < k ? there : 0));
+            }
+            transpose(r);
+            for (int i = 0; i < SIDE; i++)
+                V_STOREM(dst + (j + i) * apart + p / 2, V_MASK(n < SIDE ? n : SIDE), r[i]);
         }
-        if (copied)
-            copy_columns(b, t->b_step, n, t->out.cols, m.b);
-        written();
-        load_columns(copied ? m.b[0] : b, copied ? COLS : t->b_step, nb);
-        load_rows(&m, 0, na);
-        multiply(na, nb);
-    }
-    store_sums(&m, &t->out, na, nb);
 }
 
 // One function for each number of registers that the tile's rows and columns fill.
-#define TILE_FN(kind, na, nb)                                                                      \
-    static void kind##_##na##x##nb(const struct kind##_tile *t) {                                  \
-        kind##_n(t, na, nb);                                                                       \
+#define TILE_FN(na, nb)                                                                            \
+    static void rows_##na##x##nb(const struct rows_tile *t) {                                      \
+        rows_n(t, na, nb);                                                                         \
     }
-#define TILE_FNS(kind)                                                                             \
-    TILE_FN(kind, 1, 1)                                                                            \
-    TILE_FN(kind, 1, 2)                                                                            \
-    TILE_FN(kind, 2, 1)                                                                            \
-    TILE_FN(kind, 2, 2)                                                                            \
-    static void amx_##kind(const struct kind##_tile *t) {                                          \
-        static void (*const table[2][2])(const struct kind##_tile *) = {{kind##_1x1, kind##_1x2},  \
-                                                                        {kind##_2x1, kind##_2x2}}; \
-        table[t->out.rows > SIDE][t->out.cols > SIDE](t);                                          \
-    }
-TILE_FNS(rows)
-TILE_FNS(cols)
+TILE_FN(1, 1)
+TILE_FN(1, 2)
+TILE_FN(2, 1)
+TILE_FN(2, 2)
+
+static void amx_rows(const struct rows_tile *t) {
+    static void (*const table[2][2])(const struct rows_tile *) = {{rows_1x1, rows_1x2},
+                                                                  {rows_2x1, rows_2x2}};
+    table[t->out.rows > SIDE][t->out.cols > SIDE](t);
+}
 
 // The processor has AMX, and the system lets this process use it.
 int type_amx_usable(void) {
@@ -205,6 +215,14 @@ int type_amx_usable(void) {
            type_avx512_bf16_usable() && syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 }
 
-const struct cpu_type type_amx = {
-    2, ROWS, amx_rows, amx_cols, avx512_bf16_convert, avx512_bf16_convert_panel};
+const struct cpu_type type_amx = {.pair = 2,
+                                  .tile_rows = ROWS,
+                                  .rows = amx_rows,
+                                  .convert = avx512_bf16_convert,
+                                  .convert_panel = avx512_bf16_convert_panel,
+                                  .pack_copied = avx512_bf16_pack_copied,
+                                  .spaced = 1,
+                                  .turn = amx_turn,
+                                  .open = amx_open,
+                                  .close = amx_close};
 #endif

@@ -51,10 +51,29 @@ void avx512_bf16_convert_panel(int k, const float *panel, float *words) {
         }
 }
 
+void avx512_bf16_pack_copied(int lead, int k, int cols, const float *src, ptrdiff_t stride,
+                             float *words) {
+    vmask mask[NV] = {V_MASK(cols < VL ? cols : VL), V_MASK(cols < VL ? 0 : cols - VL)};
+    for (int p = -lead; p < k; p += 2, words += NR)
+        for (int j = 0; j < NV; j++) {
+            vec low = V_SET1(0.0F), high = low;
+            if (p >= 0)
+                low = load_part(src + p * stride + j * VL, cols == NR, mask[j]);
+            if (p + 1 < k)
+                high = load_part(src + (p + 1) * stride + j * VL, cols == NR, mask[j]);
+            V_STORE(words + j * VL, avx512_pairs(low, high));
+        }
+}
+
 int type_avx512_bf16_usable(void) {
     return __builtin_cpu_supports("avx512bf16") && isa_avx512.usable();
 }
 
-const struct cpu_type type_avx512_bf16 = {
-    2, MR, micro_rows, micro_cols, avx512_bf16_convert, avx512_bf16_convert_panel};
+const struct cpu_type type_avx512_bf16 = {.pair = 2,
+                                          .tile_rows = MR,
+                                          .rows = micro_rows,
+                                          .cols = micro_cols,
+                                          .convert = avx512_bf16_convert,
+                                          .convert_panel = avx512_bf16_convert_panel,
+                                          .pack_copied = avx512_bf16_pack_copied};
 #endif

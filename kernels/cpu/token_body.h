@@ -189,8 +189,16 @@ static void token_softmax_grad(int n, float scale, float lse, float dot, float *
         .name = label,                                                                             \
         .tile_cols = NR,                                                                           \
         .usable = probe,                                                                           \
-        .type[KERNEL_FLOAT] = {1, MR, micro_rows, micro_cols, NULL, NULL},                         \
-        .type[KERNEL_BF16] = {1, MR, micro_rows, micro_cols, micro_round, micro_round_panel},      \
+        .type[KERNEL_FLOAT] = {.pair = 1,                                                          \
+                               .tile_rows = MR,                                                    \
+                               .rows = micro_rows,                                                 \
+                               .cols = micro_cols},                                                \
+        .type[KERNEL_BF16] = {.pair = 1,                                                           \
+                              .tile_rows = MR,                                                     \
+                              .rows = micro_rows,                                                  \
+                              .cols = micro_cols,                                                  \
+                              .convert = micro_round,                                              \
+                              .convert_panel = micro_round_panel},                                 \
         .pack_transposed = micro_pack_transposed,                                                  \
         .pack_copied = micro_pack_copied,                                                          \
         .winograd_in = winograd_to_points,                                                         \

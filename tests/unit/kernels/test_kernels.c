@@ -210,6 +210,14 @@ static void test_conv(void) {
         {5, 1, 1, 8, 300, 1, 1, 1, 0},
         {11, 8, 8, 40, 33, 3, 3, 1, 1}, // more pixels than one pass of a weight gradient
         {11, 8, 8, 3, 33, 3, 3, 1, 1},
+        {40, 3, 4, 24, 40, 3, 3, 1, 1}, // rows of a tile are images: 32, 8
+        {48, 6, 6, 70, 9, 3, 3, 2, 1},  // 32, 16
+        {35, 8, 8, 300, 8, 3, 3, 1, 1}, // copied in two parts
+        {2, 42, 42, 160, 8, 3, 3, 1, 1},
+        {2, 9, 29, 40, 40, 3, 3, 1, 1}, // rows of a tile are parts of two lines
+        {3, 26, 26, 40, 24, 3, 3, 2, 1},
+        {2, 13, 13, 33, 34, 1, 1, 1, 0}, // or of a whole image
+        {16, 2, 3, 130, 66, 3, 3, 1, 1},
         {2, 18, 17, 3, 8, 31, 31, 1, 15}, // longer than the tables of the row form
         {2, 40, 40, 3, 9, 17, 5, 3, 4},
         {2, 50, 41, 5, 7, 3, 3, 20, 1},
