@@ -227,7 +227,7 @@ static int locate_images(const struct rows_job *job, const struct pixel_class *k
     return rows;
 }
 
-// Two parts of lines. What a part lacks to be full is read, but not written.
+// Two parts of lines. Places that a part lacks to be full are read, but not written.
 static int locate_lines(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
                         struct tile_rows *t) {
     int64_t parts = div_up(k->line, spaced_rows), all = k->rows / k->line * parts;
