@@ -305,6 +305,7 @@ static void test_check(void) {
     is_int(cas_check_object(&c, &k, large_hash, LARGE_BYTES, &most), CAS_FOUND_LATER,
            "an object is hashed for the first time");
     is_uint(most, 0, "the bytes that were hashed are taken off");
+    path = cas_object_path(&c, large_hash);
     must(chmod(path, 0644) == 0 && truncate(path, CAS_PIECE_BYTES + 1) == 0);
     is_int(check(&c, &k, STEP), CAS_ABSENT, "a shorter file does not count");
     ok(!k.open && !file_exists(path), "the shorter one goes");
