@@ -4,6 +4,7 @@
 #ifndef DTCTL_TESTS_UNIT_RUN_RESULTS_TREE_H
 #define DTCTL_TESTS_UNIT_RUN_RESULTS_TREE_H
 
+#include "base/str.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 
