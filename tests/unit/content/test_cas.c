@@ -288,7 +288,6 @@ static void test_check(void) {
     is_int(check(&c, &k, 0), CAS_PRESENT, "a known object is not hashed");
     cas_close(&c, false, &e);
     start(&c);
-    const char *path = cas_object_path(&c, large_hash);
     is_int(check(&c, &k, 0), CAS_FOUND_LATER, "nothing may be hashed");
     ok(!k.open, "nothing is opened then");
     for (bool later = true; later; steps++) {
@@ -305,7 +304,7 @@ static void test_check(void) {
     is_int(cas_check_object(&c, &k, large_hash, LARGE_BYTES, &most), CAS_FOUND_LATER,
            "an object is hashed for the first time");
     is_uint(most, 0, "the bytes that were hashed are taken off");
-    path = cas_object_path(&c, large_hash);
+    const char *path = cas_object_path(&c, large_hash);
     must(chmod(path, 0644) == 0 && truncate(path, CAS_PIECE_BYTES + 1) == 0);
     is_int(check(&c, &k, STEP), CAS_ABSENT, "a shorter file does not count");
     ok(!k.open && !file_exists(path), "the shorter one goes");
