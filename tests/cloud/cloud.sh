@@ -60,7 +60,7 @@ cloud_start() {
     CLOUD_ENV=(AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true
         AWS_ENDPOINT_URL="$CLOUD_API" TF_CLI_CONFIG_FILE="$WORK/terraform.rc" CHECKPOINT_DISABLE=1
         TF_IN_AUTOMATION=1)
-    cloud_daemon moto "$CLOUD_PYTHON" "$CLOUD/api.py" 5000
+    cloud_daemon moto env -u PYTHONDONTWRITEBYTECODE "$CLOUD_PYTHON" "$CLOUD/api.py" 5000
     if [ -n "${1-}" ]; then
         lab=0
     else
