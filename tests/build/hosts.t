@@ -30,10 +30,10 @@ ok 'a stopped host can be reached without ssh' on 2 true
 host_start 2
 ok 'a stopped host accepts logins again' wait_for 5 ssh_to 2 true
 
-ssh_to 1 'sleep 30' 2>/dev/null &
+ssh_to 1 'sleep 30.125' 2>/dev/null &
 sleeping=$!
 # shellcheck disable=SC2317 # called by wait_for
-host_sleeps() { [ -n "$(host_processes 1 '^sleep')" ]; }
+host_sleeps() { [ -n "$(host_processes 1 '30\.125')" ]; }
 wait_for 5 host_sleeps
 ssh_cut 1
 wait $sleeping

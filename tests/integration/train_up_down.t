@@ -18,7 +18,8 @@ is "$(cat "$(dtctl path)"/of-* | xargs)" '0 1' 'the results are here'
 like "$err" 'cluster default is up' 'the nodes are shown'
 like "$out" '2 nodes cleaned' 'the removal is reported'
 
-run dtctl train --up --down -- sh -c 'echo last >$DTCTL_OUTPUT_DIR/word; exit 3'
+run dtctl train --up --down -- sh -c '[ $RANK = 0 ] || exec sleep 60
+    echo last >$DTCTL_OUTPUT_DIR/word; exit 3'
 is "$status $(state)" '1 down' 'a failed run has its status, and the cluster is removed'
 is "$(cat "$(dtctl path)/word")" last 'the results of the failed run are here'
 run dtctl train --up --down --keep-on-failure 1h -- sh -c 'exit 3'

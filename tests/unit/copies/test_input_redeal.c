@@ -24,6 +24,7 @@ struct peer { // another node of the round
     struct watch watch;
     struct channel link;
     struct cas cas;
+    struct content_look look;
     struct content_sender sender;
     bool hostile;
     int asked;
@@ -103,7 +104,8 @@ static void open_peer(int i) {
         watch_start(loop, &p->watch, p->fd, LOOP_READ, on_accept, &e) < 0 ||
         cas_open(&p->cas, arena_printf(&arena, "%s/peer%d", folder, i), &e) < 0)
         bail_out("%s", e.text);
-    p->sender = (struct content_sender){.cas = &p->cas, .known = items, .known_count = FILES};
+    p->sender = (struct content_sender){
+        .loop = loop, .cas = &p->cas, .look = &p->look, .known = items, .known_count = FILES};
     state.ring[i] = (struct holder){
         .name = arena_printf(&arena, "peer%d", i), .address = "127.0.0.1", .port = port};
     state.count = i + 1;
