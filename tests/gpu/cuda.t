@@ -7,11 +7,12 @@ source "${0%/*}/shipped.sh"
 source "${0%/*}/../lib.sh"
 BUGS_MIN=10
 THREADS=256 # of a block, where cuda_blocks does not say
+SECONDS_MAX=300 # for a test program; the longest takes 50 s of a processor
 cuda_needed
 
 # right FOLDER SEED PROGRAM [FAMILY…]: runs a test program; its output in $out
 right() {
-    run env EMU_SEED="$2" timeout 100 "$GPU/test_cuda_$3" "$1" "${@:4}"
+    run env EMU_SEED="$2" timeout $SECONDS_MAX "$GPU/test_cuda_$3" "$1" "${@:4}"
 }
 
 shipped
