@@ -20,6 +20,7 @@ import json
 import math
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -82,11 +83,13 @@ def train(keys, ranks, folder):
     if ranks > 1:
         command = ["dtrun", "--standalone", "--nproc-per-node", str(ranks), "--no-python"] + command
     variables = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
+    out = os.path.join(folder, "dttrain-output")
+    shutil.rmtree(out, ignore_errors=True)  # metrics of another run would be read, too
     before = cpu_seconds()
     subprocess.run(command, cwd=folder, env=variables, check=True, timeout=RUN_SECONDS_MAX,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     cpu = (cpu_seconds() - before) * 1e3
-    with open(os.path.join(folder, "dttrain-output", "metrics.jsonl"), encoding="utf-8") as f:
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
         rows = [row for row in map(json.loads, f) if row["event"] == "train"]
     batch = keys["batch"] * ranks
     took = [batch / row["images_per_s"] * 1e3 for row in rows]

@@ -22,6 +22,7 @@ import importlib.util
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -148,6 +149,8 @@ class Ours:
         for key, value in settings.items():
             command += ["--set", f"train.{key}={value}"]
         variables = {k: v for k, v in os.environ.items() if k != "RANK"}
+        out = os.path.join(self.folder, "dttrain-output")
+        shutil.rmtree(out, ignore_errors=True)  # metrics of another run would be read, too
         before, start = cpu_seconds(resource.RUSAGE_CHILDREN), time.perf_counter()
         with subprocess.Popen(command, cwd=self.folder, env=variables, stdout=subprocess.PIPE,
                               text=True) as process:
@@ -157,8 +160,7 @@ class Ours:
         if process.returncode:
             sys.exit(f"bench_train.py: {' '.join(command)} ended with {process.returncode}")
         cpu = cpu_seconds(resource.RUSAGE_CHILDREN) - before
-        path = os.path.join(self.folder, "dttrain-output", "metrics.jsonl")
-        with open(path, encoding="utf-8") as f:
+        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
             rows = [json.loads(line) for line in f]
         return [batch / r["images_per_s"] * 1e3 for r in rows if r["event"] == "train"], cpu * 1e3
 
