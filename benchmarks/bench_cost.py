@@ -19,12 +19,12 @@ import argparse
 import json
 import math
 import os
-import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+
+import dttrain_runs
 
 CPUS = len(os.sched_getaffinity(0))
 SIDE = 32
@@ -42,7 +42,7 @@ SWEEPS = {
 def settings_of(sweep, x, folder):
     """Keys of [train] for a point, without its number of images."""
     keys = {"model": SEED_MODEL, "batch": 64, "threads": CPUS, "optimizer": "adam", "eval": "false",
-            "print_every": 1, "resume": "never", "epochs": 1, "flip": "false",
+            "print_every": 1, "epochs": 1, "flip": "false",
             "checkpoint_every_epochs": 0, "dataset": "shapes"}
     if sweep == "batch":
         keys["batch"] = x
@@ -51,54 +51,14 @@ def settings_of(sweep, x, folder):
     elif sweep == "ranks":
         keys.update(batch=64 // x, threads=1)
     else:
-        keys.update(model="mlp", batch=250, dataset="packed", data=packed(folder, x))
+        keys.update(model="mlp", batch=250, dataset="packed",
+                    data=dttrain_runs.packed(folder, SIDE, x))
     return keys
-
-
-def packed(folder, images):
-    """Pixels in a file, made once."""
-    path = os.path.join(folder, f"{images}.dtpack")
-    if not os.path.exists(path):
-        jpegs = os.path.join(folder, str(images))
-        for command in (["make-shapes", jpegs, "--images", str(images), "--test-images", "10",
-                         "--image-size", str(SIDE)],
-                        ["pack", jpegs, path, "--split", "train", "--image-size", str(SIDE)]):
-            subprocess.run(["dtctl", "data"] + command, check=True, stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL)
-    return path
-
-
-def words(keys):
-    return [word for key, value in keys.items() for word in ("--set", f"train.{key}={value}")]
-
-
-def cpu_seconds():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def train(keys, ranks, folder):
-    """Milliseconds of each step, of the epoch, and of a processor in all."""
-    command = ["dttrain"] + words(keys)
-    if ranks > 1:
-        command = ["dtrun", "--standalone", "--nproc-per-node", str(ranks), "--no-python"] + command
-    variables = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
-    out = os.path.join(folder, "dttrain-output")
-    shutil.rmtree(out, ignore_errors=True)  # metrics of another run would be read, too
-    before = cpu_seconds()
-    subprocess.run(command, cwd=folder, env=variables, check=True, timeout=RUN_SECONDS_MAX,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    cpu = (cpu_seconds() - before) * 1e3
-    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
-        rows = [row for row in map(json.loads, f) if row["event"] == "train"]
-    batch = keys["batch"] * ranks
-    took = [batch / row["images_per_s"] * 1e3 for row in rows]
-    return took, sum(took), cpu
 
 
 def predicted(keys, ranks, folder):
     out = subprocess.run(["dttrain", "--plan", "--json", "--ranks", str(ranks), "--ranks-per-node",
-                          str(ranks)] + words(keys), check=True, cwd=folder,
+                          str(ranks)] + dttrain_runs.words(keys), check=True, cwd=folder,
                          stdout=subprocess.PIPE, text=True, timeout=RUN_SECONDS_MAX).stdout
     return json.loads(out)["predicted_step_ms"]
 
@@ -114,18 +74,20 @@ class Point:
         self.predicted = predicted(self.keys, self.ranks, folder)
         steps = round(seconds * 1e3 / max(self.predicted, 1e-3))
         self.steps = max(STEPS_MIN, min(STEPS_MAX, steps))
-        _, _, self.start = self.run(1)
+        self.start = self.run(train_size=self.keys["batch"] * self.ranks).cpu_ms
 
-    def run(self, steps):
-        size = steps * self.keys["batch"] * self.ranks
-        return train(dict(self.keys, train_size=size), self.ranks, self.folder)
+    def run(self, **more):
+        return dttrain_runs.Run(os.path.join(self.folder, "run"), {**self.keys, **more},
+                                self.ranks, RUN_SECONDS_MAX)
 
     def measure(self):
         if self.sweep == "data":
-            _, value, cpu = train(self.keys, 1, self.folder)
+            run = self.run()
+            value, cpu = sum(run.step_ms()), run.cpu_ms
         else:
-            took, _, cpu = self.run(self.steps + 1)
-            value, cpu = statistics.median(took[1:]), (cpu - self.start) / self.steps
+            run = self.run(train_size=(self.steps + 1) * self.keys["batch"] * self.ranks)
+            value = statistics.median(run.step_ms()[1:])
+            cpu = (run.cpu_ms - self.start) / self.steps
         self.values.append(value)
         self.cpu.append(cpu)
 

@@ -22,12 +22,13 @@ import importlib.util
 import json
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+import dttrain_runs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WARM = 2
@@ -44,11 +45,6 @@ CASES = {
 PEERS = {"eager": (False, False, False), "channels_last": (True, False, False),
          "bf16": (True, True, False), "compile": (True, False, True)}
 TYPES = ("f32", "bf16")
-
-
-def cpu_seconds(who):
-    used = resource.getrusage(who)
-    return used.ru_utime + used.ru_stime
 
 
 def torch_model(case):
@@ -95,12 +91,12 @@ def peer(case, name, threads):
         step()
         print("ready" if i == WARM - 1 else "warm", flush=True)
     for line in sys.stdin:
-        took, before = [], cpu_seconds(resource.RUSAGE_SELF)
+        took, before = [], dttrain_runs.cpu_seconds(resource.RUSAGE_SELF)
         for _ in range(int(line)):
             start = time.perf_counter()
             step()
             took.append((time.perf_counter() - start) * 1e3)
-        cpu = (cpu_seconds(resource.RUSAGE_SELF) - before) / len(took) * 1e3
+        cpu = (dttrain_runs.cpu_seconds(resource.RUSAGE_SELF) - before) / len(took) * 1e3
         print(json.dumps({"ms": took, "cpu_ms": cpu}), flush=True)
 
 
@@ -136,45 +132,17 @@ class Ours:
 
     def run(self, steps):
         model, side, batch, optimizer, _ = CASES[self.case]
-        settings = {
-            "model": model, "batch": batch, "threads": self.threads, "optimizer": optimizer,
-            "dtype": self.dtype, "eval": "false", "print_every": 1, "resume": "never", "epochs": 1,
-            "flip": "false", "checkpoint_every_epochs": 0,
-        }
+        keys = {"model": model, "batch": batch, "threads": self.threads, "optimizer": optimizer,
+                "dtype": self.dtype, "eval": "false", "print_every": 1, "epochs": 1,
+                "flip": "false", "checkpoint_every_epochs": 0}
         if side == 32:
-            settings.update({"dataset": "shapes", "train_size": batch * steps})
+            keys.update({"dataset": "shapes", "train_size": batch * steps})
         else:
-            settings.update({"dataset": "packed", "data": self.packed(side, batch * steps)})
-        command = ["timeout", str(RUN_SECONDS_MAX), "dttrain"]
-        for key, value in settings.items():
-            command += ["--set", f"train.{key}={value}"]
-        variables = {k: v for k, v in os.environ.items() if k != "RANK"}
-        out = os.path.join(self.folder, "dttrain-output")
-        shutil.rmtree(out, ignore_errors=True)  # metrics of another run would be read, too
-        before, start = cpu_seconds(resource.RUSAGE_CHILDREN), time.perf_counter()
-        with subprocess.Popen(command, cwd=self.folder, env=variables, stdout=subprocess.PIPE,
-                              text=True) as process:
-            for line in process.stdout:
-                if self.start_ms is None and line.startswith("Epoch: [0][1/"):
-                    self.start_ms = (time.perf_counter() - start) * 1e3
-        if process.returncode:
-            sys.exit(f"bench_train.py: {' '.join(command)} ended with {process.returncode}")
-        cpu = cpu_seconds(resource.RUSAGE_CHILDREN) - before
-        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
-            rows = [json.loads(line) for line in f]
-        return [batch / r["images_per_s"] * 1e3 for r in rows if r["event"] == "train"], cpu * 1e3
-
-    def packed(self, side, images):
-        """Pixels of one size in a file, made once for each number of images."""
-        path = os.path.join(self.folder, f"{side}-{images}.dtpack")
-        if not os.path.exists(path):
-            jpegs = os.path.join(self.folder, f"{side}-{images}")
-            for command in (["make-shapes", jpegs, "--images", str(images), "--test-images", "10",
-                             "--image-size", str(side)],
-                            ["pack", jpegs, path, "--split", "train", "--image-size", str(side)]):
-                subprocess.run(["dtctl", "data"] + command, check=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return path
+            keys.update({"dataset": "packed",
+                         "data": dttrain_runs.packed(self.folder, side, batch * steps)})
+        run = dttrain_runs.Run(os.path.join(self.folder, "run"), keys, 1, RUN_SECONDS_MAX)
+        self.start_ms = self.start_ms or run.start_ms
+        return run.step_ms(), run.cpu_ms
 
     def steps(self, count):
         if self.base is None:

@@ -2,26 +2,18 @@
 """Whole runs of a recipe by several systems, in turns: a JSON line each, and one of the means."""
 import json
 import os
-import resource
 import statistics
 import subprocess
 import time
+
+import dttrain_runs
 
 UNITS = ("minutes", "cpu_minutes")
 
 
 def dttrain(folder, name, keys):
     """Trains with these keys of [train] below `folder`; the last evaluation's top-1 in %."""
-    out = os.path.join(folder, name)
-    command = ["dttrain"]
-    for key, value in {"resume": "never", **keys}.items():
-        command += ["--set", f"train.{key}={value}"]
-    variables = {k: v for k, v in os.environ.items() if k != "RANK"}
-    for kind in ("OUTPUT", "MODEL", "STATE", "CACHE"):
-        variables[f"DTCTL_{kind}_DIR"] = os.path.join(out, kind.lower())
-    subprocess.run(command, env=variables, check=True, stdout=subprocess.DEVNULL)
-    with open(os.path.join(out, "output/metrics.jsonl"), encoding="utf-8") as f:
-        return [row["acc1"] for row in map(json.loads, f) if row["event"] == "eval"][-1]
+    return dttrain_runs.Run(os.path.join(folder, name), keys).rows("eval")[-1]["acc1"]
 
 
 def peer(command):
@@ -31,13 +23,12 @@ def peer(command):
 
 
 def timed(facts, name, seed, run, price):
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start, before = time.monotonic(), used.ru_utime + used.ru_stime
+    start, before = time.monotonic(), dttrain_runs.cpu_seconds()
     acc1 = run(seed)
     minutes = (time.monotonic() - start) / 60
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_minutes = (dttrain_runs.cpu_seconds() - before) / 60
     row = {**facts, "what": name, "seed": seed, "minutes": round(minutes, 3),
-           "cpu_minutes": round((used.ru_utime + used.ru_stime - before) / 60, 3),
+           "cpu_minutes": round(cpu_minutes, 3),
            "acc1": round(acc1, 2), "cents": round(minutes / 60 * price * 100, 3)}
     print(json.dumps(row), flush=True)
     return row

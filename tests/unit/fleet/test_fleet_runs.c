@@ -89,7 +89,7 @@ static void test_ask(void) {
     is_int(fleet_runs_ask(&fleet, "a", &all, &e), 0, "nodes are asked for one run");
     is_str(fake_run(0)->line, "/p --node status --root /r --run a", "the line names it");
     is_int(fake_run_count(), 2, "a node that has failed is not asked");
-    is_uint(all.count, 2, "each of the others tells of it");
+    is_uint(all.count, 2, "each other node reports the run");
     fake_fleet_end();
 }
 
