@@ -5,14 +5,14 @@
     bench_cost.py [--sweep NAME] [--seconds S] [--rounds N] [--plot FILE.svg] [--from FILE.jsonl]
 
 Sweeps: batch (the seed's ResNet-18 with 8 to 256 images in a step), depth (a vision transformer of
-1 to 12 blocks), ranks (the seed's ResNet-18, 64 images in a step of all ranks, 1 to 8 ranks with
+1 to 12 blocks), ranks (the seed's ResNet-18, 64 images of each rank in a step, 1 to 8 ranks with
 one thread each on this computer), data (an epoch of an mlp over 2,000 to 128,000 images in a packed
 file). A sweep runs N times, up and down in turns; each point trains for about S seconds.
 
 One JSON line per point: value (milliseconds of a step; of the sweep data, of an epoch), cpu_value
 (the same of a processor), floor, and ratio = value / floor. The floor is the cost of the largest
-point per image or block; of ranks, the time of one rank, divided by the processors that the ranks
-can have; of data, the cost of an image in the smallest set. predicted: the step as `dttrain --plan`
+point per image or block; of ranks, one rank with as many threads, at most one a processor, that
+takes the same images in a step; of data, the cost of an image in the smallest set. predicted: the step as `dttrain --plan`
 predicts it. --plot draws all points; with --from, those of an earlier run.
 """
 import argparse
@@ -49,7 +49,7 @@ def settings_of(sweep, x, folder):
     elif sweep == "depth":
         keys.update(model=f"vit(dim=192,depth={x},heads=3,patch=4)", batch=32)
     elif sweep == "ranks":
-        keys.update(batch=64 // x, threads=1)
+        keys.update(threads=1)
     else:
         keys.update(model="mlp", batch=250, dataset="packed",
                     data=dttrain_runs.packed(folder, SIDE, x))
@@ -64,10 +64,15 @@ def predicted(keys, ranks, folder):
 
 
 class Point:
-    def __init__(self, sweep, x, seconds, folder):
+    """peer: one rank that does the work of x ranks, with as many threads."""
+
+    def __init__(self, sweep, x, seconds, folder, peer=False):
         self.sweep, self.x, self.folder, self.values, self.cpu = sweep, x, folder, [], []
-        self.ranks = x if sweep == "ranks" else 1
+        self.ranks = x if sweep == "ranks" and not peer else 1
         self.keys = settings_of(sweep, x, folder)
+        if peer:
+            self.keys.update(batch=self.keys["batch"] * x, threads=min(x, CPUS))
+        self.peer = Point(sweep, x, seconds, folder, True) if self.ranks > 1 else None
         self.predicted = None
         if sweep == "data":
             return
@@ -90,6 +95,8 @@ class Point:
             cpu = (run.cpu_ms - self.start) / self.steps
         self.values.append(value)
         self.cpu.append(cpu)
+        if self.peer:
+            self.peer.measure()
 
     def row(self):
         row = {"bench": "cost", "sweep": self.sweep, "x": self.x,
@@ -97,18 +104,17 @@ class Point:
                "cpu_value": round(statistics.median(self.cpu), 2), "cpus": CPUS}
         if self.predicted:
             row["predicted"] = round(self.predicted, 2)
+        if self.sweep == "ranks":
+            row["floor"] = round(statistics.median((self.peer or self).values), 2)
         return row
 
 
 def with_floors(sweep, rows):
     first, last = rows[0], rows[-1]
     for row in rows:
-        if sweep == "ranks":
-            row["floor"] = first["value"] / min(row["x"], CPUS)
-        else:
-            base = first if sweep == "data" else last
-            row["floor"] = base["value"] * row["x"] / base["x"]
-        row["floor"] = round(row["floor"], 2)
+        base = first if sweep == "data" else last
+        if sweep != "ranks":
+            row["floor"] = round(base["value"] * row["x"] / base["x"], 2)
         row["ratio"] = round(row["value"] / row["floor"], 2)
     return rows
 

@@ -91,7 +91,7 @@ static int read_scalar(struct option_reader *rd, const struct option_row *r, con
         [OPTION_PATH] = 1u << TOML_STRING,
         [OPTION_DURATION] = 1u << TOML_STRING | 1u << TOML_INT,
         [OPTION_BYTES] = 1u << TOML_STRING | 1u << TOML_INT,
-        [OPTION_CHOICE] = 1u << TOML_STRING,
+        [OPTION_CHOICE] = 1u << TOML_STRING | 1u << TOML_BOOL,
         [OPTION_COUNT] = 1u << TOML_STRING | 1u << TOML_INT,
         [OPTION_RANGE] = 1u << TOML_STRING | 1u << TOML_INT,
     };
@@ -99,6 +99,13 @@ static int read_scalar(struct option_reader *rd, const struct option_row *r, con
         return wrong_type(rd, v, name, type_text(rd, r));
     if (v->type == TOML_STRING)
         return read_text(rd, r, v, name, dest);
+    if (v->type == TOML_BOOL && r->type == OPTION_CHOICE) { // where true and false are two of it
+        struct err e;
+        const char *word = v->boolean ? "true" : "false";
+        return option_parse_scalar(rd->a, r, word, dest, &e) < 0
+                   ? wrong_type(rd, v, name, type_text(rd, r))
+                   : 0;
+    }
     if (v->type == TOML_BOOL) {
         *(bool *)dest = v->boolean;
         return 0;

@@ -77,7 +77,8 @@ static int check_local(const struct train_config *o, struct err *e) {
         const char *key, *why;
     } others[] = {
         {o->pipeline > 1, "pipeline", "each rank needs the whole model to train alone"},
-        {o->zero, "zero", "each rank needs the whole optimizer state to train alone"},
+        {o->zero == TRAIN_ZERO_ON, "zero",
+         "each rank needs the whole optimizer state to train alone"},
         {o->ema > 0, "ema", "each rank would have another average"},
         {o->lookahead > 0, "lookahead", "each rank would have other slow weights"},
     };
@@ -101,7 +102,7 @@ int train_parallel(const struct train_config *o, int world, struct train_paralle
                        "ranks, with --nodes or --nproc-per-node)",
                        out->pipe, world, world == 1 ? "" : "s",
                        (world / out->pipe + 1) * out->pipe);
-    if (o->zero && (o->ema > 0 || o->lookahead > 0))
+    if (o->zero == TRAIN_ZERO_ON && (o->ema > 0 || o->lookahead > 0))
         return err_set(e, ERR_CONFIG,
                        "train.%s does not go with train.zero: no rank has the whole average",
                        o->ema > 0 ? "ema" : "lookahead");
@@ -185,11 +186,13 @@ static const struct option_row rows[] = {
      .choices = train_placement_words,
      .help = "SageMaker's name of train.placement."},
     {.key = "train.zero",
-     .type = OPTION_BOOL,
+     .type = OPTION_CHOICE,
      AT(zero),
-     .text = "false",
+     .text = "auto",
+     .choices = train_zero_words,
      .help = "Each rank keeps the optimizer state of a part of the parameters and updates that "
-             "part (ZeRO stage 1): less memory, the same results."},
+             "part (ZeRO stage 1): less memory, the same results. auto: where all ranks are "
+             "processors of one node, and no average of weights is kept."},
     {.key = "train.local_steps",
      .type = OPTION_INT,
      AT(local_steps),

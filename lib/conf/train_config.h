@@ -96,7 +96,7 @@ struct train_config {
     const char *pipeline_schedule; // for train_pipe_order
     struct option_list cuts;       // layers that stages begin with; empty: by their work
     int placement;                 // enum train_placement
-    bool zero;                     // each rank updates a part
+    int zero;                      // enum train_zero: each rank updates a part
     int64_t local_steps; // of a rank between two averages; below 2: gradients are averaged
     double outer_lr, outer_momentum; // of the optimizer that applies those averages
     int recompute;                   // enum train_recompute

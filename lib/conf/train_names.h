@@ -112,6 +112,10 @@
 #define TRAIN_GRAPH_NAMES(X)                                                                       \
     X(TRAIN_GRAPH_AUTO, "auto") X(TRAIN_GRAPH_ON, "on") X(TRAIN_GRAPH_OFF, "off")
 
+// A TOML file may have true and false without quotes.
+#define TRAIN_ZERO_NAMES(X)                                                                        \
+    X(TRAIN_ZERO_AUTO, "auto") X(TRAIN_ZERO_ON, "true") X(TRAIN_ZERO_OFF, "false")
+
 // Collectives that are measured (--bench).
 #define TRAIN_BENCH_NAMES(X)                                                                       \
     X(TRAIN_BENCH_NONE, "none")                                                                    \
@@ -145,6 +149,7 @@
     X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)                                 \
     X(TRAIN_COLLECTIVES_NAMES, train_collectives, TRAIN_COLLECTIVES, train_collectives_words)      \
     X(TRAIN_GRAPH_NAMES, train_graph, TRAIN_GRAPHS, train_graph_words)                             \
+    X(TRAIN_ZERO_NAMES, train_zero, TRAIN_ZEROS, train_zero_words)                                 \
     X(TRAIN_BENCH_NAMES, train_bench, TRAIN_BENCHES, train_bench_words)                            \
     X(TRAIN_RECOMPUTE_NAMES, train_recompute, TRAIN_RECOMPUTES, train_recompute_words)             \
     X(TRAIN_DTYPE_NAMES, train_dtype, TRAIN_DTYPES, train_dtype_words)

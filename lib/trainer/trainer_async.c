@@ -145,7 +145,7 @@ static float *tail_of(const struct trainer *t) {
 void trainer_async_totals(struct step_run *r) {
     struct trainer *t = r->t;
     struct network *net = trainer_async_net(t);
-    bool joined = t->async.joined, counts = t->data_rank == 0 || t->options->zero;
+    bool joined = t->async.joined, counts = t->data_rank == 0 || t->zero;
     const struct step_totals_args a = {.step = t->async.step,
                                        .losses = net->losses,
                                        .nlosses = net->unfetched_pending,

@@ -52,7 +52,7 @@ static void look_at_bucket(const struct trainer *t, struct chunk *c, const struc
                            struct culprit *out) {
     const struct nn_model *m = c->net.model;
     size_t begin, end;
-    bucket_own(b, t->options->zero ? t->data_rank : 0, &begin, &end);
+    bucket_own(b, t->zero ? t->data_rank : 0, &begin, &end);
     for (int i = 0; i < m->params; i++) {
         const struct nn_param *p = &m->param[i];
         size_t from = p->begin > begin ? p->begin : begin, to = p->begin + p->count;

@@ -15,7 +15,7 @@ static bool is_alone(const struct trainer *t) {
 }
 
 void trainer_own_part(const struct trainer *t, const struct bucket *b, size_t *begin, size_t *end) {
-    bucket_own(b, t->options->zero ? t->data_rank : 0, begin, end);
+    bucket_own(b, t->zero ? t->data_rank : 0, begin, end);
 }
 
 static char *at_element(const struct chunk *c, char *buffer, size_t begin) {
@@ -74,7 +74,7 @@ static int finish(struct trainer *t, struct chunk *c, const struct bucket *b, in
 
 int trainer_average_start(struct trainer *t, struct chunk *c, struct bucket *b, int number,
                           struct err *e) {
-    bool parted = t->options->zero, bf16 = is_narrow(t);
+    bool parted = t->zero, bf16 = is_narrow(t);
     struct comm_call call = {.kind = parted ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE,
                              .type = bf16 ? COMM_BF16 : COMM_F32,
                              .op = COMM_MEAN,

@@ -138,6 +138,7 @@ struct trainer {
     } wait;
     struct comm *data;           // the ranks that have the same stages; comm where all have
     struct comm *link[STEP_OPS]; // for sends and receives; NULL: none
+    bool zero;                   // each rank updates a part of the parameters (ZeRO stage 1)
     bool apart;                  // the totals of a step do not travel behind the gradients
     bool planning;               // sizes alone are wanted: nothing is allocated or read
     int shards;                  // ranks that share out the data, or what config.shards pretends

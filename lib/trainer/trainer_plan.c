@@ -194,7 +194,7 @@ static void count_traffic(struct plan *p) {
         count_nodes(p, i, x);
         x->gradients = t->mesh.data > 1 ? m->param_elements * wire : 0;
         x->sent = x->gradients * (ranks - 1) / ranks;
-        x->sent += t->options->zero ? m->param_elements * real * (ranks - 1) / ranks : x->sent;
+        x->sent += t->zero ? m->param_elements * real * (ranks - 1) / ranks : x->sent;
         x->output = i < t->parts - 1 ? layer_elements(end, t->micro_batch) * real : 0;
     }
 }

@@ -134,7 +134,7 @@ static void print_run(const struct plan *p, struct strbuf *out) {
     if (t->mesh.pipe > 1)
         strbuf_addf(out, ", pipelines of %d ranks and %d stages, %s", t->mesh.pipe, t->parts,
                     t->options->pipeline_schedule);
-    strbuf_addf(out, "%s\n", t->options->zero ? ", sharded update" : "");
+    strbuf_addf(out, "%s\n", t->zero ? ", sharded update" : "");
     strbuf_addf(out, "step     %.0f images, %lld on each %s in %lld micro-batch%s of %d\n",
                 step_images(p), (long long)rank_images(p), t->mesh.pipe > 1 ? "pipeline" : "rank",
                 (long long)t->options->accumulate * t->micros,
@@ -204,7 +204,7 @@ static void print_traffic(const struct plan *p, struct strbuf *out) {
         const struct plan_traffic *x = &p->traffic[i];
         if (x->gradients)
             strbuf_addf(out, "stage %d: %s of %s in %d bucket%s, each of %d ranks sends %s\n",
-                        i + 1, t->options->zero ? "reduce-scatter and all-gather" : "all-reduce",
+                        i + 1, t->zero ? "reduce-scatter and all-gather" : "all-reduce",
                         bytes_text(&a, x->gradients), t->part[i].buckets.count,
                         t->part[i].buckets.count == 1 ? "" : "s", t->mesh.data,
                         bytes_text(&a, x->sent));

@@ -69,7 +69,7 @@ static void bucket_time(const struct plan *p, int part, const struct bucket *b,
         layer_time(p, i + shift, t->micro_batch, gpu, &forward, &backward);
         out->backward += backward + again_time(p, i + shift, gpu);
     }
-    double own = t->options->zero ? count / t->mesh.data : count;
+    double own = t->zero ? count / t->mesh.data : count;
     // Read p, g and states, write all but g.
     double touches = 3 + 2 * optimizer_inner(&t->chunk[0].optimizer);
     double touch_s = gpu ? real / gpu->memory_bytes_per_s : p->update_s / touches;
@@ -77,7 +77,7 @@ static void bucket_time(const struct plan *p, int part, const struct bucket *b,
     out->outer = count * OUTER_TOUCHES * touch_s;
     out->reduce = half_s(p, x, count * wire, gpu);
     out->gather = half_s(p, x, count * real, gpu);
-    if (!t->options->zero)
+    if (!t->zero)
         out->reduce *= 2; // a change travels as gradients do
 }
 

@@ -25,7 +25,7 @@ typedef int range_fn(struct trainer *t, const struct range *r, void *ctx, struct
 static int each_state(struct trainer *t, int stage, int kind, range_fn *fn, void *ctx,
                       struct err *e) {
     const struct bucket_list *list = &t->part[stage].buckets;
-    int owners = t->options->zero ? t->mesh.data : 1;
+    int owners = t->zero ? t->mesh.data : 1;
     for (int b = 0; b < list->count; b++)
         for (int i = 0; i < owners; i++) {
             struct range r = {.stage = stage,
@@ -117,7 +117,7 @@ static int scatter_range(struct trainer *t, const struct range *r, void *ctx, st
 }
 
 int trainer_gather(struct trainer *t, struct checkpoint_image *to, struct err *e) {
-    if (t->parts == 1 && !t->options->zero) { // every rank has everything
+    if (t->parts == 1 && !t->zero) { // every rank has everything
         if (to)
             checkpoint_image_take(to, &t->chunk[0].net);
         return 0;

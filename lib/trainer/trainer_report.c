@@ -266,7 +266,7 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
         json_str(j, "pipeline_schedule", o->pipeline_schedule);
         json_str(j, "placement", t->mesh.spread ? "spread" : "packed");
     }
-    if (o->zero)
+    if (t->zero)
         json_bool(j, "zero", true);
     if (t->round.steps)
         json_int(j, "local_steps", t->round.steps);

@@ -11,6 +11,16 @@ _Static_assert((int)PIPE_GPIPE == (int)TRAIN_PIPE_GPIPE && (int)PIPE_1F1B == (in
                    (int)PIPE_INTERLEAVED == (int)TRAIN_PIPE_INTERLEAVED,
                "the words of conf are the orders of programs");
 
+// Processors of one machine update faster when each rank updates a part: the optimizer moves more
+// bytes than the collectives do. Over networks, and between devices, the user chooses.
+static bool is_sharded(const struct trainer *t) {
+    const struct train_config *o = t->options;
+    if (o->zero != TRAIN_ZERO_AUTO)
+        return o->zero == TRAIN_ZERO_ON;
+    return !t->config->device && t->config->comm.nodes == 1 && t->mesh.data > 1 &&
+           t->round.steps == 0 && o->ema <= 0 && o->lookahead <= 0;
+}
+
 int trainer_stages_choose(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     struct train_parallel p;
@@ -28,7 +38,8 @@ int trainer_stages_choose(struct trainer *t, struct err *e) {
     t->pipe_rank = mesh_pipe_rank(&t->mesh, t->rank);
     t->round.steps = o->local_steps > 1 ? o->local_steps : 0;
     t->round.same = true;
-    t->apart = t->round.steps || p.pipe > 1 || o->zero || o->wire != TRAIN_WIRE_F32;
+    t->zero = is_sharded(t);
+    t->apart = t->round.steps || p.pipe > 1 || t->zero || o->wire != TRAIN_WIRE_F32;
     return 0;
 }
 
@@ -47,7 +58,7 @@ int trainer_stages_cut(struct trainer *t, struct err *e) {
         bucket_cut(&p->buckets, &p->model,
                    bytes < BUCKET_FIRST_BYTES ? bytes : (size_t)BUCKET_FIRST_BYTES, bytes);
         p->states = p->model.param_elements;
-        if (o->zero)
+        if (t->zero)
             p->states = bucket_part(&p->buckets, t->mesh.data);
     }
     free(first);

@@ -290,7 +290,7 @@ static int run_norm(struct step_run *r, const struct step_item *it, struct err *
 static int add_totals(struct step_run *r, struct err *e) {
     enum { SQUARES = TAIL_SAVE + 1, TOTALS };
     struct trainer *t = r->t;
-    bool counts = t->data_rank == 0 || t->options->zero; // else another rank has the same squares
+    bool counts = t->data_rank == 0 || t->zero; // else another rank has the same squares
     double sums[TOTALS] = {[SQUARES] = counts ? r->squares : 0};
     int64_t since = clock_mono_ns();
     trainer_set_requests(r);
@@ -489,7 +489,7 @@ int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micr
     struct step_spec spec = {.micros = (int)((micros + round - 1) / round * round),
                              .order = t->order,
                              .chunks = t->chunks,
-                             .parted = t->options->zero,
+                             .parted = t->zero,
                              .forward = forward,
                              .alone = t->round.steps > 0 && !forward};
     for (int c = 0; c < t->chunks; c++)

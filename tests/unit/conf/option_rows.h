@@ -21,7 +21,7 @@ struct all {
     int64_t integer, duration, bytes, count;
     double real, open;
     const char *string, *path;
-    int choice;
+    int choice, ternary;
     struct option_range range;
     struct option_list list, paths, rest, set;
     struct option_ints ints;
@@ -32,6 +32,7 @@ struct all {
 };
 
 static const char *const colors[] = {"red", "green", "blue", NULL};
+static const char *const ternary_words[] = {"auto", "true", "false", NULL};
 
 static int thing_from_text(struct arena *a, const char *text, void *element, struct err *e) {
     struct thing *t = element;
@@ -145,6 +146,12 @@ static const struct option_row rows[] = {
      .check = check_short,
      .help = "H."},
     {.key = "t.path", .flag = "path", .type = OPTION_PATH, AT(path), .help = "H."},
+    {.key = "t.ternary",
+     .type = OPTION_CHOICE,
+     AT(ternary),
+     .text = "auto",
+     .choices = ternary_words,
+     .help = "H."},
     {.key = "t.choice",
      .flag = "choice",
      .type = OPTION_CHOICE,

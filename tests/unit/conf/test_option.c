@@ -43,6 +43,7 @@ static const struct {
     {"t.real", "1", "1.0"},
     {"t.string", "a\"b", "\"a\\\"b\""},
     {"t.choice", "red", "\"red\""},
+    {"t.ternary", "true", "\"true\""},
     {"t.range", "2:5", "\"2:5\""},
     {"t.range", "4", "4"},
     {"t.range", "", "\"\""},
@@ -172,6 +173,21 @@ static void test_file(void) {
            "an unknown table is refused");
     is_str(file("[t]\nstring = \"a\\u0000b\"\n"),
            "dir/f.toml:2:10: t.string: the string contains a NUL", "NUL");
+}
+
+// A choice whose words are those of a boolean takes one, too.
+static void test_file_ternary(void) {
+    static const char *const words[] = {"true", "false", "'auto'"};
+    static const int want[] = {1, 2, 0};
+    for (int i = 0; i < 3; i++) {
+        is_str(file(arena_printf(&a, "[t]\nternary = %s\n", words[i])), "", "a file may have %s",
+               words[i]);
+        is_int(v.ternary, want[i], "the value is that word");
+    }
+    is_str(
+        file("[t]\nchoice = true\n"),
+        "dir/f.toml:2:10: t.choice: expected one of \"red\", \"green\", \"blue\", found a boolean",
+        "a boolean that is none of the words is refused");
 }
 
 // A file must refuse the same values as flags.
@@ -342,6 +358,7 @@ int main(void) {
     test_values();
     test_wrong_values();
     test_file();
+    test_file_ternary();
     test_file_numbers();
     test_many_problems();
     test_env();

@@ -108,7 +108,7 @@ static void test_excluded(void) {
         struct train_parallel p;
         struct err e = {0};
         o.pipeline = rows[i].pipeline, o.local_steps = rows[i].local_steps;
-        o.zero = rows[i].zero, o.ema = rows[i].ema;
+        o.zero = rows[i].zero ? TRAIN_ZERO_ON : TRAIN_ZERO_AUTO, o.ema = rows[i].ema;
         o.lookahead = (__typeof__(o.lookahead))rows[i].lookahead;
         is_int(train_parallel(&o, 0, &p, &e), rows[i].why[0] ? -1 : 0,
                "the settings of row %zu are judged", i);

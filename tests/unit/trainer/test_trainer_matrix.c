@@ -18,7 +18,8 @@ struct cell {
 static const struct cell cells[] = {
     {"microbatches", 1, 1, {"train.batch=24", "train.microbatches=4"}},
     {"accumulate", 1, 1, {"train.batch=6", "train.accumulate=4"}},
-    {"dp2", 2, 1, {"train.batch=12"}},
+    {"dp2", 2, 1, {"train.batch=12", "train.zero=false"}},
+    {"dp2-auto", 2, 1, {"train.batch=12"}},
     {"dp3", 3, 3, {"train.batch=8"}},
     {"dp4", 4, 2, {"train.batch=6"}},
     {"gpipe2", 2, 1, {"train.batch=24", "train.pipeline=2", "train.pipeline_schedule=gpipe"}},
