@@ -133,14 +133,14 @@ static void say_hello(struct trainer *t) {
                                       : "");
     say_shares(t);
     trainer_say(
-        t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s, batch %lld on each rank",
+        t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s%s, batch %lld on each rank",
         t->world, t->world == 1 ? "" : "s", t->cores.threads, t->cores.threads == 1 ? "" : "s",
         t->cores.pinned  ? ""
         : t->cores.quota ? ", as many as the quota of this group allows, not pinned"
         : t->cores.busy  ? ", not pinned: others use this machine"
                          : ", not pinned",
         t->chunk[0].net.k->name, t->chunk[0].net.k->isa(t->chunk[0].net.ctx), collectives_of(t),
-        (long long)o->batch);
+        t->zero ? ", sharded update" : "", (long long)o->batch);
     say_device(t);
     if (t->cores.threads > t->cores.most)
         log_warn("more threads than CPUs: each operation waits for the last of them",
