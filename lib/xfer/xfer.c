@@ -82,11 +82,10 @@ void xfer_cancel(struct xfer *x) {
     x->cancelled = true;
     if (!x->ended)
         x->stop(x);
-    bool delivering = x->ended && x->in_callback; // deliver() will free it
     x->ended = true;
     timer_stop(&x->tick);
     timer_stop(&x->finish);
-    if (!x->in_callback && !delivering)
+    if (!x->in_callback) // else who calls it back frees it
         x->destroy(x);
 }
 

@@ -36,7 +36,7 @@ static void fail(struct push *p, const struct err *e) {
 // Closes an additional connection; the main one takes over its work.
 static void conn_close(struct push_conn *c) {
     if (c->has_stream) {
-        if (c->state != CONN_FINISHED && !c->push->x.ended)
+        if (c->state != CONN_FINISHED)
             xfer_send_stream_return(&c->stream);
         c->push->closed_bytes += c->stream.retired;
         xfer_send_stream_fini(&c->stream);
@@ -117,7 +117,7 @@ static bool fill(struct push_conn *c) {
 }
 
 static void pump(struct push_conn *c) {
-    while (!c->push->x.ended && c->channel.run && xfer_channel_flush(&c->channel)) {
+    while (xfer_channel_flush(&c->channel)) {
         size_t before = c->channel.out.len;
         if (!fill(c))
             return;
@@ -310,23 +310,21 @@ static void conn_fail(struct push_conn *c, const struct err *e) {
 
 static void on_output(struct transport_run *r, void *ctx, const void *data, size_t len) {
     struct push_conn *c = ctx;
-    struct push *p = c->push;
     struct xfer_frame f;
     struct err e;
     size_t used = 0;
     int rc = 1;
     (void)r;
     strbuf_add(&c->channel.in, data, len);
-    while (!p->x.ended && c->channel.run &&
-           (rc = xfer_wire_take(&c->channel.unpacker, c->channel.in.data + used,
-                                c->channel.in.len - used, &f, &e)) > 0) {
+    while (c->channel.run && (rc = xfer_wire_take(&c->channel.unpacker, c->channel.in.data + used,
+                                                  c->channel.in.len - used, &f, &e)) > 0) {
         used += f.wire_bytes;
         if (take_frame(c, &f, &e) < 0) {
             rc = -1;
             break;
         }
     }
-    if (p->x.ended || !c->channel.run)
+    if (!c->channel.run) // a push that has ended has closed it
         return;
     strbuf_consume(&c->channel.in, used);
     if (rc < 0)
