@@ -139,7 +139,7 @@ static int merge(struct fleet *f, struct run *run, const struct parts *p, const 
 // with nothing, because its disk is another one by now.
 static bool has_state(struct context *s, const struct run *run, const struct parts *p, size_t count,
                       const char *node) {
-    struct file_measure m = {0};
+    struct file_measure m;
     for (size_t i = 0; i < count; i++)
         if (str_eq(p->names[i], node)) {
             file_measure(file_join(s->arena, p->folders[i], "state"), &m);
