@@ -173,7 +173,8 @@ static int hash_some(struct cas_donor_work *w, uint64_t *most) {
     uint64_t before = w->part.hashed;
     if (w->part.size <= CAS_SMALL_BYTES_MAX) {
         spend(most, w->part.size);
-        return hash_cache_file(w->part.fd, w->part.size, w->file->hash, &ignored) < 0 ? -1 : 1;
+        return hash_cache_file(w->part.fd, w->part.size, w->file->hash, NULL, &ignored) < 0 ? -1
+                                                                                            : 1;
     }
     int rc = cas_part_hash(&w->part, *most, &ignored);
     spend(most, w->part.hashed - before);

@@ -261,14 +261,16 @@ void hash_cache_unshare(struct hash_cache *c) {
     free(s);
 }
 
-int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES], struct err *e) {
+int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES],
+                    const struct content_ticks *ticks, struct err *e) {
     // Not more than needed: for many small files, allocation costs more than hashing.
     size_t room = size < READ_BYTES ? (size_t)size : READ_BYTES;
     unsigned char *buf = heap_realloc(NULL, room);
     struct hash h;
     uint64_t done = 0;
     hash_init(&h);
-    while (done < size) {
+    int rc = 0;
+    while (rc == 0 && done < size) {
         size_t want = size - done < room ? (size_t)(size - done) : room;
         ssize_t n = pread(fd, buf, want, (off_t)done);
         if (n < 0 && errno == EINTR)
@@ -280,8 +282,9 @@ int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES], struc
         }
         hash_add(&h, buf, (size_t)n);
         done += (uint64_t)n;
+        rc = content_tick_call(ticks, (uint64_t)n, e);
     }
     hash_final(&h, hash);
     free(buf);
-    return 0;
+    return rc;
 }

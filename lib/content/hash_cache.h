@@ -18,6 +18,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "content/content_tick.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,6 +64,8 @@ void hash_cache_fini(struct hash_cache *c);
 
 int64_t hash_cache_now_ns(void);
 // SHA-256 of an open file's first `size` bytes; ERR_HASH when it is shorter.
-int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES], struct err *e);
+// ticks: between pieces; or NULL.
+int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES],
+                    const struct content_ticks *ticks, struct err *e);
 
 #endif

@@ -43,8 +43,16 @@ static void work_fail(struct work *w, const struct err *e) {
     atomic_store(&w->stop, true);
 }
 
+// One file may be most of the work.
+static int on_piece(void *ctx, uint64_t bytes, struct err *e) {
+    struct work *w = ctx;
+    atomic_fetch_add(&w->bytes_done, bytes);
+    return atomic_load(&w->stop) ? err_set(e, ERR_INTERRUPTED, "stopped") : 0;
+}
+
 static int hash_one(struct work *w, size_t k, struct err *e) {
     struct manifest_entry *n = &w->m->entries[w->todo[k]];
+    const struct content_ticks ticks = {on_piece, w};
     auto_close int fd = open(n->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat *st = &w->stats[k];
     if (fd < 0)
@@ -55,7 +63,7 @@ static int hash_one(struct work *w, size_t k, struct err *e) {
         return err_set(e, ERR_FORMAT, "'%s' is not a file any more", n->source);
     n->size = (uint64_t)st->st_size;
     n->mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-    if (hash_cache_file(fd, n->size, n->hash, e) < 0)
+    if (hash_cache_file(fd, n->size, n->hash, &ticks, e) < 0)
         return err_wrap(e, "'%s'", n->source);
     n->hashed = true;
     return 0;
@@ -67,7 +75,6 @@ static void *hash_thread(void *arg) {
     for (size_t k; !atomic_load(&w->stop) && (k = atomic_fetch_add(&w->next, 1)) < w->count;) {
         if (hash_one(w, k, &e) < 0)
             work_fail(w, &e);
-        atomic_fetch_add(&w->bytes_done, w->m->entries[w->todo[k]].size);
     }
     pthread_mutex_lock(&w->lock);
     w->running--;

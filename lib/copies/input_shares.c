@@ -103,7 +103,7 @@ static bool same_file(struct place *p, struct cas *c, const struct manifest_entr
     if (!hash_cache_get(c->hashes, &st, real)) {
         int64_t now_ns = hash_cache_now_ns();
         auto_close int fd = tree_open_existing(p, n->path);
-        if (fd < 0 || hash_cache_file(fd, n->size, real, &ignored) < 0)
+        if (fd < 0 || hash_cache_file(fd, n->size, real, NULL, &ignored) < 0)
             return false;
         hash_cache_put(c->hashes, &st, real, now_ns);
     }

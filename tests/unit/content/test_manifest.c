@@ -194,6 +194,35 @@ static int stop_at_once(void *ctx, uint64_t done, uint64_t total) {
     return 1;
 }
 
+// At the first bytes.
+static uint64_t stopped_at;
+static int stop_soon(void *ctx, uint64_t done, uint64_t total) {
+    (void)ctx;
+    (void)total;
+    stopped_at = done;
+    return done > 0;
+}
+
+// A file of many bytes is no longer silence than many files.
+static void test_one_large(void) {
+    const uint64_t LEN = (uint64_t)3 << 30;
+    struct arena a = {0};
+    struct err e = {0};
+    put("one/large", "", 0644);
+    if (truncate(file_join(&a, folder, "one/large"), (off_t)LEN) < 0)
+        bail_out("truncate");
+    struct manifest *m = manifest_new();
+    ok(manifest_add_path(m, file_join(&a, folder, "one"), "", NULL, &e) == 0, "a file is listed");
+    int rc = manifest_hash(m, NULL, stop_soon, NULL, &e);
+    ok(stopped_at > 0 && stopped_at < LEN,
+       "a large file's progress is told in the middle: %llu MiB",
+       (unsigned long long)stopped_at >> 20);
+    ok(rc < 0 && e.code == ERR_INTERRUPTED, "a large file is given up in the middle");
+    manifest_free(m);
+    (void)file_remove_tree(file_join(&a, folder, "one"), &e);
+    arena_fini(&a);
+}
+
 static void test_threads(void) {
     struct err e;
     struct manifest *m;
@@ -292,6 +321,7 @@ int main(void) {
     test_order();
     test_cache();
     test_threads();
+    test_one_large();
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
     return done_testing();
 }
