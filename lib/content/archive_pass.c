@@ -10,10 +10,6 @@
 
 enum { PIECE_BYTES = 1 << 20, DISK_BLOCK_BYTES = 4096 };
 
-static int pass_tick(const struct archive_pass *p, struct err *e) {
-    return p->tick ? p->tick(p->ctx, e) : 0;
-}
-
 // ---- reading ------------------------------------------------------------------------------------
 
 int archive_pass_refuse(const struct archive_pass *p, struct err *e, const char *why) {
@@ -52,7 +48,7 @@ int archive_pass_next(struct archive_pass *p, struct err *e) {
     if (r <= 0)
         return r;
     p->name = archive_pass_plain(p->entry.path);
-    return check_name(p, e) < 0 || pass_tick(p, e) < 0 ? -1 : 1;
+    return check_name(p, e) < 0 || content_tick_call(&p->ticks, 0, e) < 0 ? -1 : 1;
 }
 
 int archive_pass_count(struct archive_pass *p, struct err *e) {
@@ -80,7 +76,7 @@ static int fill(void *ctx, int fd, struct err *e) {
     while (rc == 0 && left) {
         size_t n = left < room ? (size_t)left : room;
         rc = tar_read(&p->tar, piece, n, e) < 0 || file_write_all(fd, piece, n, e) < 0 ||
-                     pass_tick(p, e) < 0
+                     content_tick_call(&p->ticks, n, e) < 0
                  ? -1
                  : 0;
         left -= n;

@@ -7,6 +7,7 @@
 #define CONTENT_ARCHIVE_PASS_H
 
 #include "base/err.h"
+#include "content/content_tick.h"
 #include "content/tar.h"
 #include "content/tree_writer.h"
 
@@ -16,21 +17,16 @@
 enum { ARCHIVE_ENTRIES_MAX = 4000000, ARCHIVE_DEPTH_MAX = 128 /* nested folders */ };
 #define ARCHIVE_BYTES_MAX (UINT64_C(1) << 40) // of all files, unpacked
 
-// Called between members and between pieces of large files; -1 with an error ends the work. The
-// caller may pass NULL.
-typedef int archive_tick(void *ctx, struct err *e);
-
 struct archive_total {
     uint64_t entries, bytes; // bytes: of all files
     uint64_t disk_bytes;     // estimate of what they take on a disk
 };
 
-struct archive_pass { // zeroed but for tick and ctx; then the caller opens tar
+struct archive_pass { // zeroed but for ticks; then the caller opens tar
     struct tar tar;
     struct tar_entry entry;
     const char *name; // of the entry, without "./" in front and "/" at the end; "": the archive
-    archive_tick *tick;
-    void *ctx;
+    struct content_ticks ticks; // between members and between pieces of large files
     struct archive_total total;
 };
 

@@ -121,18 +121,18 @@ static int check(struct check *c, struct err *e) {
     return r < 0 ? -1 : conclude(c, e);
 }
 
-int env_archive_check_input(struct tar_input *in, struct env_archive *out, archive_tick *tick,
+int env_archive_check_input(struct tar_input *in, struct env_archive *out, content_tick *tick,
                             void *ctx, struct err *e) {
-    struct check c = {.pass = {.tick = tick, .ctx = ctx}, .out = out};
+    struct check c = {.pass = {.ticks = {tick, ctx}}, .out = out};
     tar_open_input(&c.pass.tar, in);
     int rc = check(&c, e);
     tar_close(&c.pass.tar);
     return rc;
 }
 
-int env_archive_check(const char *path, struct env_archive *out, archive_tick *tick, void *ctx,
+int env_archive_check(const char *path, struct env_archive *out, content_tick *tick, void *ctx,
                       struct err *e) {
-    struct check c = {.pass = {.tick = tick, .ctx = ctx}, .out = out};
+    struct check c = {.pass = {.ticks = {tick, ctx}}, .out = out};
     if (tar_open(&c.pass.tar, path, e) < 0)
         return -1;
     int rc = check(&c, e);
@@ -159,8 +159,8 @@ static int unpack(struct unpack *u, const char *dest, struct err *e) {
 }
 
 int env_archive_unpack(const char *path, const struct env_archive *facts, const char *dest,
-                       archive_tick *tick, void *ctx, struct err *e) {
-    struct unpack u = {.pass = {.tick = tick, .ctx = ctx}, .facts = facts, .place = PLACE_CLOSED};
+                       content_tick *tick, void *ctx, struct err *e) {
+    struct unpack u = {.pass = {.ticks = {tick, ctx}}, .facts = facts, .place = PLACE_CLOSED};
     if (tar_open(&u.pass.tar, path, e) < 0)
         return -1;
     int rc = unpack(&u, dest, e);

@@ -27,15 +27,15 @@ struct env_archive {
 };
 
 // ERR_FORMAT, ERR_LIMIT; errors name the archive and the member.
-int env_archive_check(const char *path, struct env_archive *out, archive_tick *tick, void *ctx,
+int env_archive_check(const char *path, struct env_archive *out, content_tick *tick, void *ctx,
                       struct err *e);
 // The same for an input, which is closed.
-int env_archive_check_input(struct tar_input *in, struct env_archive *out, archive_tick *tick,
+int env_archive_check_input(struct tar_input *in, struct env_archive *out, content_tick *tick,
                             void *ctx, struct err *e);
 // Unpacks an archive that was checked to the folder dest, which does not exist. The folder appears
 // as a whole, after its content is on the disk; a process that is killed before leaves folders
 // beside it whose names begin with that of dest and PLACE_NEW (tree_writer.h).
 int env_archive_unpack(const char *path, const struct env_archive *facts, const char *dest,
-                       archive_tick *tick, void *ctx, struct err *e);
+                       content_tick *tick, void *ctx, struct err *e);
 
 #endif

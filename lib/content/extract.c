@@ -14,8 +14,7 @@ enum { LOCK_WAIT_MS = 24 * 3600 * 1000 }; // for another run with the same input
 
 struct extract {
     const char *from, *dest;
-    archive_tick *tick;
-    void *ctx;
+    struct content_ticks ticks;
     struct arena arena;
     struct manifest *files;
     struct member_names names;  // the owner is the number of the archive in files, and 1
@@ -132,7 +131,7 @@ static int check_member(struct extract *x, struct archive_pass *p, const char *b
 typedef int on_member(struct extract *x, struct archive_pass *p, const char *below, struct err *e);
 
 static int each_member(struct extract *x, const char *path, on_member *f, struct err *e) {
-    struct archive_pass p = {.tick = x->tick, .ctx = x->ctx, .total = x->total};
+    struct archive_pass p = {.ticks = x->ticks, .total = x->total};
     const char *below = folder_of(x, path);
     int r = tar_open(&p.tar, file_join(&x->arena, x->from, path), e);
     if (r == 0)
@@ -179,8 +178,9 @@ static int write_entry(struct extract *x, const struct manifest_entry *n, struct
         return tree_link(&x->place, n, e);
     if (extract_is_archive(n->path))
         return each_member(x, n->path, write_member, e);
-    return (x->tick && x->tick(x->ctx, e) < 0) ? -1
-                                               : tree_file(&x->place, n, n->source, false, &st, e);
+    return content_tick_call(&x->ticks, 0, e) < 0
+               ? -1
+               : tree_file(&x->place, n, n->source, false, &st, e);
 }
 
 static int each_entry(struct extract *x,
@@ -217,11 +217,10 @@ static int extract(struct extract *x, struct err *e) {
     return file_sync_disk(x->place.staging, e) < 0 ? -1 : tree_switch(&x->place, e);
 }
 
-int extract_tree(const char *from, const char *dest, archive_tick *tick, void *ctx, struct err *e) {
+int extract_tree(const char *from, const char *dest, content_tick *tick, void *ctx, struct err *e) {
     struct extract x = {.from = from,
                         .dest = dest,
-                        .tick = tick,
-                        .ctx = ctx,
+                        .ticks = {tick, ctx},
                         .files = manifest_new(),
                         .place = PLACE_CLOSED};
     int rc = extract(&x, e);
@@ -243,7 +242,7 @@ static int sweep(struct arena *a, const char *dest, struct err *e) {
     return file_entries_close(&in, rc, e);
 }
 
-int extract_once(const char *from, const char *dest, const char *locks, archive_tick *tick,
+int extract_once(const char *from, const char *dest, const char *locks, content_tick *tick,
                  void *ctx, bool *made, struct err *e) {
     struct arena a = {0};
     auto_close int lock_fd = -1;

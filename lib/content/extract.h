@@ -19,10 +19,10 @@ int extract_check_name(const char *path, struct err *e);
 // dest does not exist. It appears as a whole, after its content is on the disk; a process that is
 // killed before leaves folders beside it whose names begin with that of dest and PLACE_NEW.
 // Everything is checked before the first file is written. Errors name archive and member.
-int extract_tree(const char *from, const char *dest, archive_tick *tick, void *ctx, struct err *e);
+int extract_tree(const char *from, const char *dest, content_tick *tick, void *ctx, struct err *e);
 // The same unless dest is there, which is complete then. The lock is a file in `locks`: one process
 // unpacks, others wait for its tree. Removes what an attempt that was killed has left.
-int extract_once(const char *from, const char *dest, const char *locks, archive_tick *tick,
+int extract_once(const char *from, const char *dest, const char *locks, content_tick *tick,
                  void *ctx, bool *made, struct err *e);
 
 #endif

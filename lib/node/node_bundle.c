@@ -38,7 +38,8 @@ char **node_setup_env(struct arena *a, const struct job_pair *first, int first_c
     return env;
 }
 
-static int tick(void *ctx, struct err *e) {
+static int tick(void *ctx, uint64_t bytes, struct err *e) {
+    (void)bytes;
     (void)ctx;
     return setup_program_check(e);
 }

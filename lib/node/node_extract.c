@@ -8,8 +8,9 @@
 #include "node/setup_program.h"
 #include "sys/file.h"
 
-static int tick(void *ctx, struct err *e) {
+static int tick(void *ctx, uint64_t bytes, struct err *e) {
     (void)ctx;
+    (void)bytes;
     return setup_program_check(e);
 }
 

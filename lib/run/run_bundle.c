@@ -2,6 +2,7 @@
 // The operator's side of env.bundle; lib/node/node_bundle.c is the node's.
 #include "content/env_archive.h"
 #include "fleet/hashing.h"
+#include "fleet/local_work.h"
 #include "run/run_start.h"
 #include "sys/file.h"
 
@@ -29,8 +30,13 @@ int run_start_bundle_check(const struct config *c, struct err *e) {
     return rc < 0 ? err_wrap(e, "%s", config_where(c, KEY)) : 0;
 }
 
-static int on_tick(void *ctx, struct err *e) {
-    return context_check(ctx, e);
+static int check_archive(struct context *c, const char *path, struct env_archive *facts,
+                         struct err *e) {
+    struct local_work w;
+    local_work_begin(&w, c, "check");
+    int rc = env_archive_check(path, facts, w.ticks.tick, w.ticks.ctx, e);
+    local_work_end(&w);
+    return rc;
 }
 
 // Reads all of the archive as nodes will, before they get it; once for each content: the newest one
@@ -47,7 +53,7 @@ static int check_whole(struct run_start *l, const char *hex, struct err *e) {
     if (file_read(c->arena, mark, HASH_HEX_BYTES, &known, &len, &ignored) == 0 &&
         len == strlen(hex) && memcmp(known, hex, len) == 0)
         return 0;
-    if (env_archive_check(l->bundle, &facts, on_tick, c, e) < 0)
+    if (check_archive(c, l->bundle, &facts, e) < 0)
         return -1;
     return file_write_atomic(mark, hex, strlen(hex), 0600, e);
 }
@@ -90,7 +96,7 @@ int run_start_bundle_show(struct run_start *l, struct err *e) {
                 str_human_bytes(size, (uint64_t)st.st_size));
     if (!c->config->dry_run)
         return 0;
-    if (env_archive_check(l->bundle, &facts, on_tick, c, e) < 0)
+    if (check_archive(c, l->bundle, &facts, e) < 0)
         return err_wrap(e, "%s", config_where(c->config, KEY));
     screen_note(c->screen, "           %llu files and folders, %s unpacked",
                 (unsigned long long)facts.total.entries, str_human_bytes(size, facts.total.bytes));

@@ -211,7 +211,7 @@ static bool holds(const char *line) {
     return shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) == 0;
 }
 
-static int unpack(const char *dest, archive_tick *tick, void *ctx) {
+static int unpack(const char *dest, content_tick *tick, void *ctx) {
     struct env_archive f;
     const char *path = in("archive");
     e = (struct err){0};
@@ -258,7 +258,8 @@ static void test_unpack(void) {
     ok(holds("[ \"$(ls)\" = \"$(printf 'archive\\nenv')\" ]"), "nothing else is left");
 }
 
-static int stop_later(void *ctx, struct err *why) {
+static int stop_later(void *ctx, uint64_t bytes, struct err *why) {
+    (void)bytes;
     int *left = ctx;
     return --*left > 0 ? 0 : err_set(why, ERR_INTERRUPTED, "stopped by the test");
 }

@@ -17,7 +17,7 @@ static bool holds(const char *line) {
     return shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) == 0;
 }
 
-static int extract(archive_tick *tick, void *ctx) {
+static int extract(content_tick *tick, void *ctx) {
     e = (struct err){0};
     return extract_tree(file_join(&arena, folder, "in"), file_join(&arena, folder, "out"), tick,
                         ctx, &e);
@@ -92,7 +92,8 @@ static void test_refused(void) {
             "are free (try: dtctl data ls", "'a.tar'");
 }
 
-static int stop_later(void *ctx, struct err *why) {
+static int stop_later(void *ctx, uint64_t bytes, struct err *why) {
+    (void)bytes;
     int *left = ctx;
     return --*left > 0 ? 0 : err_set(why, ERR_INTERRUPTED, "stopped by the test");
 }
