@@ -180,7 +180,7 @@ static int write_entry(struct extract *x, const struct manifest_entry *n, struct
         return each_member(x, n->path, write_member, e);
     return content_tick_call(&x->ticks, 0, e) < 0
                ? -1
-               : tree_file(&x->place, n, n->source, false, &st, e);
+               : tree_file(&x->place, n, n->source, TREE_SHARE, &st, e);
 }
 
 static int each_entry(struct extract *x,
@@ -210,6 +210,7 @@ static int extract(struct extract *x, struct err *e) {
         file_disk_free(x->from, &x->free_bytes, e) < 0 || each_entry(x, check_entry, e) < 0 ||
         tree_open(&x->place, x->dest, true, e) < 0)
         return -1;
+    x->place.ticks = x->ticks;
     if (each_entry(x, write_entry, e) < 0)
         return e->code == ERR_SYS ? cannot_write(x, e) : -1;
     if (!x->place.ready)

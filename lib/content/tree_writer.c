@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes files, folders and links below one destination folder.
-#include "content/tree_writer.h"
+#include "content/tree_writer_impl.h"
 
 #include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { OPEN_FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
-enum { COPY_BYTES = 1 << 20 };
 
 int tree_open(struct place *p, const char *dest, bool replace, struct err *e) {
     *p = PLACE_CLOSED;
@@ -134,7 +130,7 @@ static int remembered(struct place_parent *m, int base, const char *path, bool m
 }
 
 // The parent in the staging folder, created if necessary.
-static int parent(struct place *p, const char *path, const char **name, struct err *e) {
+int tree_parent(struct place *p, const char *path, const char **name, struct err *e) {
     if (get_ready(p, e) < 0)
         return -1;
     int fd = remembered(&p->last, p->fd, path, true, name);
@@ -167,11 +163,11 @@ ssize_t tree_read_link(struct place *p, const char *path, char *buf, size_t room
 
 // ---- files ------------------------------------------------------------------------------------
 
-static void temporary_name(struct place *p, char name[64]) {
-    snprintf(name, 64, PLACE_UNFINISHED "%s-%lu", p->token, p->serial++);
+void tree_temporary_name(struct place *p, char name[TREE_TEMPORARY_BYTES]) {
+    snprintf(name, TREE_TEMPORARY_BYTES, PLACE_UNFINISHED "%s-%lu", p->token, p->serial++);
 }
 
-static int fail(struct place *p, int dir, const char *temporary, const char *path, struct err *e) {
+int tree_fail(struct place *p, int dir, const char *temporary, const char *path, struct err *e) {
     int error = errno;
     (void)unlinkat(dir, temporary, 0);
     errno = error;
@@ -179,34 +175,34 @@ static int fail(struct place *p, int dir, const char *temporary, const char *pat
 }
 
 // Fills the times for utimensat: the mtime of the entry, atime unchanged.
-static void get_times(struct timespec times[2], const struct manifest_entry *n) {
+void tree_times(struct timespec times[2], const struct manifest_entry *n) {
     times[0] = (struct timespec){.tv_nsec = UTIME_OMIT};
     times[1] = (struct timespec){n->mtime_ns / 1000000000, n->mtime_ns % 1000000000};
 }
 
 // Sets mode and time, then renames to the final name. Closes fd. A file created under its final
 // name usually has the right mode, unless a umask or default ACL changed it.
-static int finish(struct place *p, int dir, int fd, const char *temporary, const char *name,
-                  const struct manifest_entry *n, struct stat *st, struct err *e) {
+int tree_finish(struct place *p, int dir, int fd, const char *temporary, const char *name,
+                const struct manifest_entry *n, struct stat *st, struct err *e) {
     struct timespec times[2];
     bool renamed = temporary != name;
     int rc = 0;
-    get_times(times, n);
+    tree_times(times, n);
     if ((renamed && fchmod(fd, n->mode) < 0) || (n->mtime_ns > 0 && futimens(fd, times) < 0) ||
         (renamed && renameat(dir, temporary, dir, name) < 0) || fstat(fd, st) < 0 ||
         ((st->st_mode & 07777) != n->mode && (fchmod(fd, n->mode) < 0 || fstat(fd, st) < 0)))
-        rc = fail(p, dir, temporary, n->path, e);
+        rc = tree_fail(p, dir, temporary, n->path, e);
     close(fd);
     return rc;
 }
 
 // A private staging folder allows the final name at once.
-static int create(struct place *p, int dir, const struct manifest_entry *n, const char *name,
-                  char temporary[64], const char **used) {
+int tree_create(struct place *p, int dir, const struct manifest_entry *n, const char *name,
+                char temporary[TREE_TEMPORARY_BYTES], const char **used) {
     if (p->replace) {
         *used = name;
     } else {
-        temporary_name(p, temporary);
+        tree_temporary_name(p, temporary);
         *used = temporary;
     }
     return openat(dir, *used, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, n->mode);
@@ -214,12 +210,12 @@ static int create(struct place *p, int dir, const struct manifest_entry *n, cons
 
 int tree_write(struct place *p, const struct manifest_entry *n, tree_fill *fill, void *ctx,
                struct stat *st, struct err *e) {
-    char temporary[64];
+    char temporary[TREE_TEMPORARY_BYTES];
     const char *name, *used;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
-    int fd = create(p, dir, n, name, temporary, &used);
+    int fd = tree_create(p, dir, n, name, temporary, &used);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot write '%s/%s'", p->dest, n->path);
     if (fill(ctx, fd, e) < 0) {
@@ -227,7 +223,7 @@ int tree_write(struct place *p, const struct manifest_entry *n, tree_fill *fill,
         (void)unlinkat(dir, used, 0);
         return err_wrap(e, "'%s/%s'", p->dest, n->path);
     }
-    return finish(p, dir, fd, used, name, n, st, e);
+    return tree_finish(p, dir, fd, used, name, n, st, e);
 }
 
 struct piece {
@@ -246,116 +242,9 @@ int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data
     return tree_write(p, n, fill_piece, &piece, st, e);
 }
 
-// For file systems that cannot copy in the kernel.
-static int copy_by_hand(int from, int to) {
-    char *buf = heap_alloc(COPY_BYTES);
-    struct err ignored;
-    ssize_t n;
-    while ((n = read(from, buf, COPY_BYTES)) > 0)
-        if (file_write_all(to, buf, (size_t)n, &ignored) < 0)
-            break;
-    free(buf);
-    return n == 0 ? 0 : -1;
-}
-
-static int copy_content(int from, int to) {
-    ssize_t n;
-    while ((n = copy_file_range(from, NULL, to, NULL, COPY_BYTES, 0)) > 0)
-        ;
-    if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP))
-        return copy_by_hand(from, to);
-    return n < 0 ? -1 : 0;
-}
-
-// Hard links share one mode and time, which must not change for other users of the file.
-static bool may_share(const char *from, const struct manifest_entry *n,
-                      const struct timespec times[2]) {
-    struct stat now;
-    if (lstat(from, &now) < 0)
-        return false;
-    return now.st_nlink == 1 ||
-           ((now.st_mode & 07777) == (n->mode & 0555) && now.st_mtim.tv_sec == times[1].tv_sec &&
-            now.st_mtim.tv_nsec == times[1].tv_nsec);
-}
-
-static int share(struct place *p, int dir, const char *name, const struct manifest_entry *n,
-                 const char *from, struct stat *st) {
-    char temporary[64];
-    struct timespec times[2];
-    get_times(times, n);
-    if (!may_share(from, n, times))
-        return -1;
-    temporary_name(p, temporary);
-    if (linkat(AT_FDCWD, from, dir, temporary, 0) < 0)
-        return -1;
-    if (utimensat(dir, temporary, times, AT_SYMLINK_NOFOLLOW) == 0 &&
-        fchmodat(dir, temporary, n->mode & 0555, 0) == 0 &&
-        renameat(dir, temporary, dir, name) == 0 &&
-        fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW) == 0) {
-        (void)unlinkat(dir, temporary, 0); // rename() is a no-op between two links to one file
-        return fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW);
-    }
-    (void)unlinkat(dir, temporary, 0);
-    return -1;
-}
-
-int tree_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
-              struct stat *st, struct err *e) {
-    char temporary[64];
-    const char *name, *used;
-    int dir = parent(p, n->path, &name, e);
-    if (dir < 0)
-        return -1;
-    if (take) {
-        temporary_name(p, temporary);
-        if (renameat(AT_FDCWD, from, dir, temporary) < 0)
-            return err_errno(e, ERR_SYS, "cannot move '%s' to '%s/%s'", from, p->dest, n->path);
-        int fd = openat(dir, temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-        return fd < 0 ? fail(p, dir, temporary, n->path, e)
-                      : finish(p, dir, fd, temporary, name, n, st, e);
-    }
-    auto_close int source = open(from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (source < 0)
-        return err_errno(e, ERR_SYS, "cannot open '%s'", from);
-    int fd = create(p, dir, n, name, temporary, &used);
-    if (fd < 0)
-        return err_errno(e, ERR_SYS, "cannot write '%s/%s'", p->dest, n->path);
-    if (ioctl(fd, FICLONE, source) < 0) {
-        if (n->size >= PLACE_LINK_BYTES_MIN) {
-            close(fd);
-            (void)unlinkat(dir, used, 0);
-            if (share(p, dir, name, n, from, st) == 0)
-                return 0;
-            fd = create(p, dir, n, name, temporary, &used);
-        }
-        if (fd < 0 || copy_content(source, fd) < 0) {
-            if (fd >= 0)
-                close(fd);
-            return fail(p, dir, used, n->path, e);
-        }
-        file_write_back(fd, 0, 0);
-    }
-    return finish(p, dir, fd, used, name, n, st, e);
-}
-
-int tree_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
-              struct err *e) {
-    struct stat st;
-    const char *name;
-    int dir = parent(p, n->path, &name, e);
-    if (dir < 0)
-        return -1;
-    if (renameat(AT_FDCWD, from, dir, name) == 0)
-        return 0;
-    if (errno != EXDEV)
-        return err_errno(e, ERR_SYS, "cannot move '%s' to '%s/%s'", from, p->dest, n->path);
-    *copied = true;
-    return n->kind == MANIFEST_LINK ? tree_link(p, n, e) : tree_file(p, n, from, false, &st, e);
-}
-
 int tree_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
     const char *name, *old_name;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
     int old = dest_parent(p, n->path, &old_name);
@@ -369,7 +258,7 @@ int tree_keep(struct place *p, const struct manifest_entry *n, struct stat *st, 
 
 int tree_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
     const char *name;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
     auto_close int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -380,7 +269,7 @@ int tree_mode(struct place *p, const struct manifest_entry *n, struct stat *st, 
 
 int tree_remove(struct place *p, const struct manifest_entry *n, struct err *e) {
     const char *name;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
     if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
@@ -390,7 +279,7 @@ int tree_remove(struct place *p, const struct manifest_entry *n, struct err *e) 
 
 int tree_folder(struct place *p, const struct manifest_entry *n, struct err *e) {
     const char *name;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     int fd = dir < 0 ? -1 : enter(dir, name, true);
     if (dir >= 0 && fd < 0)
         return err_errno(e, ERR_SYS, "cannot make the folder '%s/%s'", p->dest, n->path);
@@ -402,7 +291,7 @@ int tree_folder(struct place *p, const struct manifest_entry *n, struct err *e) 
 int tree_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e) {
     struct stat st;
     const char *name;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (st.st_mode & 07777) == n->mode)
@@ -414,32 +303,32 @@ int tree_folder_mode(struct place *p, const struct manifest_entry *n, struct err
 }
 
 int tree_link(struct place *p, const struct manifest_entry *n, struct err *e) {
-    char temporary[64];
+    char temporary[TREE_TEMPORARY_BYTES];
     const char *name;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
-    temporary_name(p, temporary);
+    tree_temporary_name(p, temporary);
     if (symlinkat(n->target, dir, temporary) < 0 || renameat(dir, temporary, dir, name) < 0)
-        return fail(p, dir, temporary, n->path, e);
+        return tree_fail(p, dir, temporary, n->path, e);
     return 0;
 }
 
 int tree_hard_link(struct place *p, const struct manifest_entry *n, const char *first,
                    struct err *e) {
-    char temporary[64];
+    char temporary[TREE_TEMPORARY_BYTES];
     const char *name, *first_name;
     struct stat st;
-    int dir = parent(p, n->path, &name, e);
+    int dir = tree_parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
     auto_close int from = walk(p->fd, first, false, &first_name);
     if (from < 0 || fstatat(from, first_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return err_set(e, ERR_NOT_FOUND, "'%s' is a link to '%s', which is no file before it",
                        n->path, first);
-    temporary_name(p, temporary);
+    tree_temporary_name(p, temporary);
     if (linkat(from, first_name, dir, temporary, 0) < 0 || renameat(dir, temporary, dir, name) < 0)
-        return fail(p, dir, temporary, n->path, e);
+        return tree_fail(p, dir, temporary, n->path, e);
     (void)unlinkat(dir, temporary, 0); // rename() is a no-op between two links to one file
     return 0;
 }

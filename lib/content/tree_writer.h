@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "content/content_tick.h"
 #include "content/manifest.h"
 #include "sys/file.h"
 
@@ -39,6 +40,7 @@ struct place {
     struct place_parent last, dest_last; // folder used last, below fd and below dest_fd
     unsigned long serial;                // of the next unfinished file
     int mark_fd;                         // without replace: tree_unfinished_begin; -1: none
+    struct content_ticks ticks;          // the caller's, while tree_file and tree_move copy
     char token[PLACE_TOKEN_LENGTH + 1];
 };
 
@@ -62,10 +64,24 @@ int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data
 typedef int tree_fill(void *ctx, int fd, struct err *e);
 int tree_write(struct place *p, const struct manifest_entry *n, tree_fill *fill, void *ctx,
                struct stat *st, struct err *e);
-// Places the content of another file. The file is moved (take), else cloned, else hard-linked (a
-// large file on a file system without cloning, read-only), else copied.
-int tree_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
+// Places the content of another file: the file itself is moved (TREE_TAKE), or it is cloned. On a
+// file system without cloning, a large file is hard-linked, read-only (TREE_SHARE), or it is
+// copied.
+enum tree_from { TREE_TAKE, TREE_SHARE, TREE_COPY };
+int tree_file(struct place *p, const struct manifest_entry *n, const char *from, enum tree_from how,
               struct stat *st, struct err *e);
+// tree_file in steps, for an event loop. Each call copies up to *most bytes and takes them off.
+// 1: placed, 0: call again, with the same arguments.
+struct tree_copy { // zeroed at first
+    bool open;
+    int from, to;
+    const char *path; // of the entry
+    char temporary[64];
+};
+int tree_file_step(struct place *p, struct tree_copy *c, const struct manifest_entry *n,
+                   const char *from, enum tree_from how, uint64_t *most, struct stat *st,
+                   struct err *e);
+void tree_copy_close(struct place *p, struct tree_copy *c); // removes what is not placed yet
 // Moves the file or link at `from`. From another file system it is copied: *copied is set, and the
 // caller removes the original once the destination is synced.
 int tree_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,

@@ -158,7 +158,7 @@ static int place_file(struct place *p, struct cas *c, const struct manifest_entr
     if (rc == 0)
         rc = n->size <= CAS_SMALL_BYTES_MAX
                  ? tree_bytes(p, n, small, (size_t)n->size, &st, e)
-                 : tree_file(p, n, cas_object_path(c, n->hash), false, &st, e);
+                 : tree_file(p, n, cas_object_path(c, n->hash), TREE_SHARE, &st, e);
     cas_forget_paths(c);
     if (rc == 0)
         hash_cache_put(c->hashes, &st, n->hash, HASH_CACHE_OWN);

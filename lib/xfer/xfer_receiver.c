@@ -35,6 +35,7 @@ void xfer_receive_close(struct receive *r) {
     if (r->old_open)
         cas_part_close(&r->old);
     cas_check_close(&r->check);
+    tree_copy_close(&r->place, &r->copy);
     tree_close(&r->place);
     if (r->cas.dir && xfer_receive_save(r, &e) < 0)
         log_warn("cannot keep the cache of hashes", "error=\"%s\"", e.text);

@@ -70,6 +70,8 @@ struct receive {
     bool part_open, verifying;
     struct cas_part old; // a large file at the destination that is being compared
     bool old_open;
+    struct tree_copy copy;  // of the entry at the cursor
+    const char *placing;    // its content, which is verified; NULL: not yet
     struct cas_check check; // of an object of the store that is hashed again
     bool donor_works;       // on the content at the cursor
     uint64_t most;          // may be hashed or copied in this step

@@ -85,33 +85,48 @@ int xfer_receive_verify(struct receive *r, size_t i, struct err *e) {
     return 0;
 }
 
-// Finishes all files with one content, so that the part is verified once. 0: continue in the next
-// step.
-static int finish_large(struct receive *r, size_t i, struct err *e) {
-    const char *path = NULL;
-    struct err why;
-    int rc = verified(r, i, &path, &why);
-    if (rc == 0)
-        return 0;
-    if (rc < 0 && why.code != ERR_HASH && why.code != ERR_NOT_FOUND) {
-        *e = why;
-        return err_wrap(e, "'%s'", r->m->entries[i].path);
-    }
+// Places all files of entry i's content. A fetched file is one of its own, since its user may write
+// to it. 1: done, 0: continue in the next step.
+static int place_large(struct receive *r, size_t i, struct err *e) {
     for (uint32_t k = (uint32_t)i + 1; k; k = r->same[k - 1]) {
         struct stat st;
         size_t at = k - 1;
         if (r->states[at] != ENTRY_NEEDED && r->states[at] != ENTRY_STORED)
             continue;
-        if (rc < 0) {
-            if (!r->config.peers || r->phase != RECEIVE_CONTENT) // else it stays needed
-                xfer_receive_bad(r, at, &why);
-            continue;
-        }
-        bool take = !r->config.keep && !wanted_later(r, at);
-        if (tree_file(&r->place, &r->m->entries[at], path, take, &st, e) < 0)
-            return -1;
+        enum tree_from how = r->config.keep        ? TREE_SHARE
+                             : wanted_later(r, at) ? TREE_COPY
+                                                   : TREE_TAKE;
+        int rc = tree_file_step(&r->place, &r->copy, &r->m->entries[at], r->placing, how, &r->most,
+                                &st, e);
+        if (rc <= 0)
+            return rc;
         placed(r, at, &st);
     }
+    r->placing = NULL;
+    return 1;
+}
+
+// Finishes all files with one content, so that the part is verified once. 0: continue in the next
+// step.
+static int finish_large(struct receive *r, size_t i, struct err *e) {
+    struct err why;
+    if (r->placing)
+        return place_large(r, i, e);
+    int rc = verified(r, i, &r->placing, &why);
+    if (rc > 0)
+        return place_large(r, i, e);
+    r->placing = NULL;
+    if (rc == 0)
+        return 0;
+    if (why.code != ERR_HASH && why.code != ERR_NOT_FOUND) {
+        *e = why;
+        return err_wrap(e, "'%s'", r->m->entries[i].path);
+    }
+    if (r->config.peers && r->phase == RECEIVE_CONTENT) // it stays needed
+        return 1;
+    for (uint32_t k = (uint32_t)i + 1; k; k = r->same[k - 1])
+        if (r->states[k - 1] == ENTRY_NEEDED || r->states[k - 1] == ENTRY_STORED)
+            xfer_receive_bad(r, k - 1, &why);
     return 1;
 }
 
@@ -139,19 +154,20 @@ static int finish_entry(struct receive *r, size_t i, struct err *e) {
     case ENTRY_SAME:
     case ENTRY_MODE: return finish_same(r, i, e) < 0 ? -1 : 1;
     case ENTRY_STORED:
-    case ENTRY_NEEDED: {
-        int rc =
-            xfer_receive_is_small(n) ? (finish_small(r, i, e) < 0 ? -1 : 1) : finish_large(r, i, e);
-        xfer_receive_spend(r, n->size); // a copy, on most file systems
-        return rc;
-    }
+    case ENTRY_NEEDED:
+        if (!xfer_receive_is_small(n))
+            return finish_large(r, i, e);
+        xfer_receive_spend(r, n->size);
+        return finish_small(r, i, e) < 0 ? -1 : 1;
     default: return 1;
     }
 }
 
 int xfer_receive_place(struct receive *r, size_t i, struct err *e) {
-    return r->config.keep && r->m->entries[i].size < PLACE_LINK_BYTES_MIN ? finish_entry(r, i, e)
-                                                                          : 0;
+    if (!r->config.keep || r->m->entries[i].size >= PLACE_LINK_BYTES_MIN)
+        return 0;
+    r->most = UINT64_MAX; // little: all at once
+    return finish_entry(r, i, e);
 }
 
 // The sender discards its data after the result. All files must therefore survive a power failure,

@@ -3,6 +3,8 @@
 // interrupted at all kinds of places, and continue; and invalid frames.
 #include "tests/unit/xfer/memory.h"
 
+#include <fcntl.h>
+
 // ---- tests ------------------------------------------------------------------------------------
 
 static void test_whole(const struct manifest *m, bool replace, bool keep, bool compress) {
@@ -406,6 +408,40 @@ static void test_steps(void) {
     manifest_free(m);
 }
 
+// Files of one content that a user may write to, each with a mode and a time of its own.
+static void test_alike(void) {
+    enum { FILES = 3, LEN = RECEIVE_STEP_BYTES + (9 << 20), SPARE = 1 << 20 };
+    static const char *const names[FILES] = {"alike/a", "alike/b", "alike/c"};
+    char *p = heap_alloc(LEN);
+    for (int i = 0; i < FILES; i++) {
+        struct timespec times[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
+        put(names[i], p, LEN, i ? 0640 : 0600);
+        if (utimensat(AT_FDCWD, path_of(names[i]), times, 0) < 0)
+            bail_out("utimensat");
+    }
+    free(p);
+    struct manifest *m = scan("alike");
+    for (int keep = 0; keep < 2; keep++) {
+        struct run t = {0};
+        bool apart = true, like = true;
+        step_bytes_max = 0;
+        is_int(transfer(&t, m, keep ? "pushed/alike" : "fetched/alike",
+                        keep ? "alike-store" : "fetched/.part", false, keep),
+               0, "files of one content come: %s", t.err.text);
+        (void)plan_bytes(&t);
+        ok(step_bytes_max <= RECEIVE_STEP_BYTES + SPARE, "a step copies little: %llu KiB",
+           (unsigned long long)step_bytes_max >> 10);
+        for (int i = 0; i < FILES && !keep; i++) {
+            struct stat st = stat_of(arena_printf(&arena, "fetched/%s", names[i]));
+            apart &= st.st_nlink == 1;
+            like &= (st.st_mode & 0777) == (i ? 0640U : 0600U) && st.st_mtim.tv_sec == 1000 + i;
+        }
+        ok(apart, "a fetched file shares its bytes with no other one");
+        ok(like, "a fetched file has its own mode and time");
+    }
+    manifest_free(m);
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
@@ -425,6 +461,7 @@ int main(void) {
     test_limits();
     test_strays();
     test_steps();
+    test_alike();
     test_left_behind(m);
     test_update(true, true);
     test_update(true, false);
