@@ -11,6 +11,7 @@
 
 enum {
     PROGRESS_MS = 100,
+    LOOK_BYTES = 32 << 20,  // hashed between two calls of on_progress
     SPARE_BYTES = 64 << 20, // of the disk
 };
 
@@ -238,12 +239,29 @@ static int fill(struct work *w, struct slot *s, struct err *e) {
 
 // ---- before and around --------------------------------------------------------------------------
 
+// An object may have to be hashed again, which takes long: on_progress is called meanwhile.
+static int has_object(struct work *w, const unsigned char *hash, uint64_t size, struct err *e) {
+    struct object_get *g = w->g;
+    struct cas_check k = {0};
+    enum cas_found found;
+    for (;;) {
+        uint64_t most = LOOK_BYTES;
+        found = cas_check_object(g->store, &k, hash, size, &most);
+        if (found != CAS_FOUND_LATER)
+            return found == CAS_PRESENT;
+        if (g->on_progress(g->ctx, w->done, w->total, e) < 0)
+            break;
+    }
+    cas_check_close(&k);
+    return -1;
+}
+
 // No store has content of no bytes, and nothing has to be read of it.
-static bool has_content(const struct object_get *g, const unsigned char *hash, uint64_t size) {
+static int has_content(struct work *w, const unsigned char *hash, uint64_t size, struct err *e) {
     if (size == 0)
-        return true;
-    return size <= OBJECT_SMALL_BYTES_MAX ? cas_has_small(g->store, hash, size)
-                                          : cas_has_object(g->store, hash, size);
+        return 1;
+    return size <= OBJECT_SMALL_BYTES_MAX ? cas_has_small(w->g->store, hash, size)
+                                          : has_object(w, hash, size, e);
 }
 
 // 1: the store has the object, 0: it has not. Content that another node has read and given to this
@@ -252,7 +270,10 @@ static int is_there(struct work *w, size_t i, unsigned char hash[HASH_BYTES], st
     struct object_get *g = w->g;
     const struct object_want *want = &g->wants[i];
     const unsigned char *found = want->etag[0] ? known_find(g->known, want->id) : NULL;
-    if (want->hashed && has_content(g, want->hash, want->size)) {
+    int has = want->hashed ? has_content(w, want->hash, want->size, e) : 0;
+    if (has < 0)
+        return -1;
+    if (has) {
         memcpy(hash, want->hash, HASH_BYTES);
         bool known = !want->etag[0] || (found && memcmp(found, hash, HASH_BYTES) == 0);
         return known || known_add(g->known, want->id, hash, e) == 0 ? 1 : -1;
@@ -260,7 +281,7 @@ static int is_there(struct work *w, size_t i, unsigned char hash[HASH_BYTES], st
     if (!found)
         return 0;
     memcpy(hash, found, HASH_BYTES);
-    return has_content(g, hash, want->size);
+    return has_content(w, hash, want->size, e);
 }
 
 static int look(struct work *w, struct err *e) {
@@ -268,10 +289,11 @@ static int look(struct work *w, struct err *e) {
     unsigned char hash[HASH_BYTES];
     char need[STR_HUMAN_BYTES_MAX], has[STR_HUMAN_BYTES_MAX];
     uint64_t missing = 0, free_bytes;
+    for (size_t i = 0; i < g->count; i++)
+        w->total += g->wants[i].size;
     for (size_t i = 0; i < g->count; i++) {
         const struct object_want *want = &g->wants[i];
         uint32_t units = 0;
-        w->total += want->size;
         int there = is_there(w, i, hash, e);
         if (there < 0)
             return -1;

@@ -17,7 +17,7 @@ struct object_get {
     // Both may end the work with a negative result.
     int (*on_object)(void *ctx, size_t i, const unsigned char hash[HASH_BYTES], struct err *e);
     int (*on_progress)(void *ctx, uint64_t done, uint64_t total,
-                       struct err *e); // 10 times a second
+                       struct err *e); // 10 times a second, and while objects are hashed again
     void *ctx;
     uint64_t bytes_read; // result: from the servers
 };

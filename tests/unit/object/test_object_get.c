@@ -4,7 +4,9 @@
 #include "object/object_get.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/bytes_read.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,12 +106,31 @@ static int on_object(void *ctx, size_t i, const unsigned char hash[HASH_BYTES], 
     return 0;
 }
 
+static bool stored;           // the store has the large object, with an unknown stat
+static int silent_calls = -1; // of on_progress, before one that ends the work; -1: none does
+static uint64_t read_before, most_read;
+
 static int on_progress(void *ctx, uint64_t done, uint64_t all, struct err *e) {
+    uint64_t now = bytes_read();
     (void)ctx;
     (void)done;
-    (void)e;
     total = all;
-    return 0;
+    most_read = now - read_before > most_read ? now - read_before : most_read;
+    read_before = bytes_read();
+    return silent_calls-- == 0 ? err_set(e, ERR_NET, "the operator is gone") : 0;
+}
+
+static void store_large(struct cas *store, struct object_want *want) {
+    struct arena a = {0};
+    struct err e;
+    const char *path = cas_object_path(store, hash_of_large);
+    must(file_make_dirs(file_dir(&a, path), 0755, &e) == 0);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
+    must(fd >= 0 && ftruncate(fd, (off_t)LARGE_BYTES) == 0);
+    close(fd);
+    memcpy(want->hash, hash_of_large, HASH_BYTES);
+    want->hashed = true;
+    arena_fini(&a);
 }
 
 static int get(const char *etag, struct err *e) {
@@ -128,6 +149,10 @@ static int get(const char *etag, struct err *e) {
     char path[64];
     snprintf(path, sizeof path, "%s/known", dir);
     must(known_open(&known, path, e) == 0);
+    if (stored)
+        store_large(&store, &wants[0]);
+    most_read = 0;
+    read_before = bytes_read();
     struct object_get g = {.store = &store,
                            .known = &known,
                            .wants = wants,
@@ -163,6 +188,24 @@ static void ends_with_a_failure(void) {
     held_fails = false;
 }
 
+// An object whose stat is unknown, as after a reboot, is hashed before anything is read.
+static void tells_while_it_looks(void) {
+    enum { LOOK_BYTES = 32 * MIB };
+    struct err e = {0};
+    stored = true;
+    held_until = 1;
+    is_int(get("not-an-md5", &e), 0, "an object is in the store: %s", e.text);
+    is_uint(given, 0, "the server gives nothing of it again");
+    ok(most_read > MIB && most_read <= LOOK_BYTES + MIB,
+       "progress is shown while an object is hashed: %d MiB", (int)(most_read / MIB));
+    silent_calls = 0;
+    is_int(get("not-an-md5", &e), -1, "progress that cannot be told ends the look");
+    is_str(e.text, "the operator is gone", "the error is its own");
+    is_int(steps, 0, "no request is made then");
+    silent_calls = -1;
+    stored = false;
+}
+
 // The kernel refuses a thread to a user who has a process already.
 static void works_without_threads(void) {
     enum { NOBODY = 65534 };
@@ -190,6 +233,7 @@ int main(void) {
     steps_go_on("ec8bb3b24d5b0f1b5bdf8c8f0f541ee6", "SHA-256 and MD5, ranges answered with 200");
     says_200 = false;
     ends_with_a_failure();
+    tells_while_it_looks();
     works_without_threads();
     spoilt = 1;
     is_int(get("ec8bb3b24d5b0f1b5bdf8c8f0f541ee6", &e), -1, "wrong bytes are refused");
