@@ -6,6 +6,7 @@
 #include "content/tree_merge.h"
 #include "fleet/fleet_runs.h"
 #include "fleet/fleet_transfer.h"
+#include "fleet/local_work.h"
 #include "run/monitor.h"
 #include "run/results/output_published.h"
 #include "run/results/results_archive.h"
@@ -103,7 +104,11 @@ static int merge(struct context *s, const struct fetch_flags *f, const struct fl
             folders[count] = dests[i];
             names[count++] = fleet->nodes[i].info->name;
         }
-    return count ? tree_merge(f->to, folders, names, e) : 0;
+    struct local_work w;
+    local_work_begin(&w, s, "merge");
+    int result = count ? tree_merge(f->to, folders, names, &w.ticks, e) : 0;
+    local_work_end(&w);
+    return result;
 }
 
 static int fetch_paths(struct context *s, const struct fetch_flags *f, struct err *e) {

@@ -134,6 +134,7 @@ struct scan {
     struct arena arena;
     struct ignore ignore;
     bool ignore_default, own_too;
+    struct content_ticks ticks;
     const char *top;    // local
     const char *prefix; // at the destination
 };
@@ -194,6 +195,8 @@ static int scan_folder(struct scan *s, int fd, const char *below, struct err *e)
 static int scan_child(struct scan *s, int dir_fd, const char *name, const char *below,
                       struct err *e) {
     struct stat st;
+    if (content_tick_call(&s->ticks, 0, e) < 0)
+        return -1;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot look at '%s'", below);
     if ((!s->own_too && strcmp(name, own_folder) == 0) ||
@@ -267,6 +270,8 @@ int manifest_add_path(struct manifest *m, const char *local_path, const char *pa
         return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "'%s'", local_path);
     s.ignore_default = rules && rules->ignore_default;
     s.own_too = rules && rules->own_too;
+    if (rules)
+        s.ticks = rules->ticks;
     if (!s.own_too && refuse_own(local_path, e) < 0)
         return -1;
     if (!S_ISDIR(st.st_mode)) {

@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "content/content_tick.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,9 +61,10 @@ struct manifest {
 // Folders named ".dtctl" are always excluded, since they hold keys of nodes and the state of
 // clusters. own_too includes them for files to and from nodes.
 struct manifest_rules {
-    bool ignore_default;       // ".git", and the .dtctlignore of each folder (ignore.h)
-    bool own_too;              // also ".dtctl"
-    const char *const *ignore; // additional patterns, NULL-terminated; NULL: none
+    bool ignore_default;        // ".git", and the .dtctlignore of each folder (ignore.h)
+    bool own_too;               // also ".dtctl"
+    const char *const *ignore;  // additional patterns, NULL-terminated; NULL: none
+    struct content_ticks ticks; // the caller's, while folders are read
 };
 
 struct manifest *manifest_new(void);

@@ -53,7 +53,8 @@ static void fetch(const struct scenario *c, int version) {
                              arena_printf(&a, "%s/incoming/node1", root), NULL};
     put_record(c->too_early ? version : 0);
     receive(&a, version);
-    if (tree_merge(out, folders, nodes, &e) < 0 || file_sync_disk(out, &e) < 0)
+    if (tree_merge(out, folders, nodes, &(struct content_ticks){0}, &e) < 0 ||
+        file_sync_disk(out, &e) < 0)
         bail_out("%s", e.text);
     put_record(version);
     arena_fini(&a);

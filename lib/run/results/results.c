@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "content/tree_merge.h"
+#include "fleet/local_work.h"
 #include "run/results/output_published.h"
 #include "run/results/results_claim.h"
 #include "run/results/results_kinds.h"
@@ -24,7 +25,8 @@ struct collect {
     const bool *gone;
     bool beside; // merged files are here, and not all of their nodes give them again to compare
     int rank0;   // index of the only node whose output and model are fetched; -1: all nodes' are
-    bool live;   // files that came while the run went on may be used
+    const struct content_ticks *ticks; // while parts are put together
+    bool live;                         // files that came while the run went on may be used
     struct collect_result *result;
 };
 
@@ -82,29 +84,31 @@ struct parts {
 };
 
 // Merges the trainer's files. A later merge overwrites an earlier one.
-static int overlay(struct run *run, const struct parts *p, struct err *e) {
+static int overlay(struct run *run, const struct parts *p, const struct collect *c, struct err *e) {
     for (size_t i = p->count; i-- > 0;) {
         const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
-        if (tree_merge(run->output_dir, folder, name, e) < 0)
+        if (tree_merge(run->output_dir, folder, name, c->ticks, e) < 0)
             return -1;
     }
     return 0;
 }
 
-static int move_folder(const char *from, const char *to, const char *node, struct err *e) {
+static int move_folder(const struct collect *c, const char *from, const char *to, const char *node,
+                       struct err *e) {
     const char *const folder[] = {from, NULL}, *const name[] = {node, NULL};
-    return tree_merge(to, folder, name, e);
+    return tree_merge(to, folder, name, c->ticks, e);
 }
 
 // Moves each state to state/NODE, from where a resumed run returns it to the same node.
-static int move_states(struct context *s, struct run *run, const struct parts *p, struct err *e) {
+static int move_states(struct context *s, struct run *run, const struct parts *p,
+                       const struct collect *c, struct err *e) {
     struct arena *a = s->arena;
     for (size_t i = 0; i < p->count; i++) {
         const char *from = file_join(a, p->folders[i], "state");
         const char *to = file_join(a, file_join(a, run->output_dir, "state"), p->names[i]);
         if (rmdir(from) == 0 || file_is_absent(from)) // an empty folder is no state
             continue;
-        if (file_remove_tree(to, e) < 0 || move_folder(from, to, p->names[i], e) < 0)
+        if (file_remove_tree(to, e) < 0 || move_folder(c, from, to, p->names[i], e) < 0)
             return -1;
     }
     return 0;
@@ -117,20 +121,20 @@ static int merge(struct fleet *f, struct run *run, const struct parts *p, const 
     struct context *s = f->context;
     struct arena *a = s->arena;
     const char *rank0 = c->rank0 < 0 ? NULL : f->nodes[c->rank0].info->name;
-    if (move_states(s, run, p, e) < 0)
+    if (move_states(s, run, p, c, e) < 0)
         return -1;
     if (rank0)
         return p->count && str_eq(p->names[0], rank0)
-                   ? move_folder(p->folders[0], run->output_dir, rank0, e)
+                   ? move_folder(c, p->folders[0], run->output_dir, rank0, e)
                    : 0;
     if (run->merge != CONFIG_MERGE_BY_NODE && !c->beside)
         return results_collisions_split(a, p->folders, p->names, p->count, run->output_dir,
-                                        &c->result->collisions, e) < 0
+                                        c->ticks, &c->result->collisions, e) < 0
                    ? -1
-                   : tree_merge(run->output_dir, p->folders, p->names, e);
+                   : tree_merge(run->output_dir, p->folders, p->names, c->ticks, e);
     for (size_t i = 0; i < p->count; i++)
-        if (move_folder(p->folders[i], file_join(a, run->output_dir, p->names[i]), p->names[i], e) <
-            0)
+        if (move_folder(c, p->folders[i], file_join(a, run->output_dir, p->names[i]), p->names[i],
+                        e) < 0)
             return -1;
     return 0;
 }
@@ -250,12 +254,22 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
         return 0;
     if (results_claim(f->context, run, e) < 0)
         return -1;
-    int result = run->native ? overlay(run, &p, e) : merge(f, run, &p, c, e);
+    int result = run->native ? overlay(run, &p, c, e) : merge(f, run, &p, c, e);
     // Sync first: the record then says "fetched", which allows nodes to delete their copies.
     if (result == 0 && p.count)
         result = file_sync_disk(run->output_dir, e);
     for (size_t i = own; result == 0 && i < p.count; i++) // older ones must not come after them
         result = state_published_remove(f->context, run, p.names[i], e);
+    return result;
+}
+
+// An interrupted one is done again by the next fetch.
+static int put_together_here(struct fleet *f, struct run *run, struct collect *c, struct err *e) {
+    struct local_work w;
+    local_work_begin(&w, f->context, "merge");
+    c->ticks = &w.ticks;
+    int result = put_together(f, run, c, e);
+    local_work_end(&w);
     return result;
 }
 
@@ -429,7 +443,7 @@ int results_collect(struct fleet *f, struct run *run, const struct run_history *
     if (result == 0 && !run->native && (run->bring & RESULT_STATE))
         result = state_copies_fetch(f, run, e);
     if (result == 0)
-        result = put_together(f, run, &c, e);
+        result = put_together_here(f, run, &c, e);
     run->left = find_left(run, out);
     // Keep the incoming part of a lost node: no other copy exists.
     if (result == 0 && out->complete && run->lost_count == 0)

@@ -6,6 +6,7 @@
 #include "run/results/results_collisions.h"
 
 #include "content/manifest.h"
+#include "content/same_content.h"
 #include "sys/file.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ROUNDS_MAX = 8, COMPARE_BYTES = 64 * 1024 };
+enum { ROUNDS_MAX = 8 };
 
 struct node_part {
     const char *folder, *name;
@@ -23,26 +24,17 @@ struct node_part {
     size_t at; // offset of the walk
 };
 
-static int same_content(const char *x, const char *y, bool *same, struct err *e) {
-    static char bytes[2][COMPARE_BYTES];
-    auto_close int a = open(x, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    auto_close int b = open(y, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    *same = true;
-    if (a < 0 || b < 0)
-        return err_errno(e, ERR_SYS, "cannot read '%s'", a < 0 ? x : y);
-    for (off_t at = 0;;) {
-        ssize_t n = pread(a, bytes[0], COMPARE_BYTES, at),
-                m = pread(b, bytes[1], COMPARE_BYTES, at);
-        if (n < 0 || m < 0)
-            return err_errno(e, ERR_SYS, "cannot read '%s'", n < 0 ? x : y);
-        *same = n == m && memcmp(bytes[0], bytes[1], (size_t)n) == 0;
-        if (!*same || n == 0)
-            return 0;
-        at += n;
-    }
-}
+struct split {
+    struct arena *a;
+    struct node_part *parts;
+    size_t count;
+    const char *dest;
+    const struct content_ticks *ticks;
+    struct results_collisions *out;
+};
 
-static int same(const struct node_part *a, const struct node_part *b, bool *out, struct err *e) {
+static int same(const struct split *s, const struct node_part *a, const struct node_part *b,
+                bool *out, struct err *e) {
     const struct manifest_entry *x = &a->m->entries[a->at], *y = &b->m->entries[b->at];
     *out = x->kind == y->kind;
     if (!*out || x->kind == MANIFEST_FOLDER)
@@ -50,7 +42,7 @@ static int same(const struct node_part *a, const struct node_part *b, bool *out,
     *out = x->kind == MANIFEST_LINK ? strcmp(x->target, y->target) == 0 : x->size == y->size;
     if (!*out || x->kind == MANIFEST_LINK)
         return 0;
-    return same_content(x->source, y->source, out, e);
+    return same_content(x->source, y->source, s->ticks, out, e);
 }
 
 // Creates the parent folders of a path in a part. *free_way: no file is in the way.
@@ -93,9 +85,9 @@ static int set_apart(struct arena *a, const struct node_part *p, const char *pat
 
 // An earlier merge of fewer nodes may have put a file at PATH. It is removed if it equals the file
 // that is now at NODE/PATH, so that the layout does not depend on the order of arrival.
-static int drop_copy(struct arena *a, const char *dest, const char *path, const char *now,
-                     struct err *e) {
-    const char *earlier = file_join(a, dest, path);
+static int drop_copy(const struct split *s, const char *path, const char *now, struct err *e) {
+    struct arena *a = s->a;
+    const char *dest = s->dest, *earlier = file_join(a, dest, path);
     struct stat x, y;
     bool equal = false;
     for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/'))
@@ -105,7 +97,7 @@ static int drop_copy(struct arena *a, const char *dest, const char *path, const 
     if (lstat(earlier, &x) < 0 || lstat(now, &y) < 0 || !S_ISREG(x.st_mode) ||
         !S_ISREG(y.st_mode) || x.st_size != y.st_size)
         return 0;
-    if (same_content(earlier, now, &equal, e) < 0)
+    if (same_content(earlier, now, s->ticks, &equal, e) < 0)
         return -1;
     if (equal && unlink(earlier) < 0)
         return err_errno(e, ERR_SYS, "cannot remove '%s'", earlier);
@@ -140,32 +132,34 @@ static bool has(const struct node_part *p, const char *path) {
     return p->at < p->m->count && strcmp(p->m->entries[p->at].path, path) == 0;
 }
 
-static int differs(const struct node_part *parts, size_t count, const char *path, bool *out,
-                   struct err *e) {
+static int differs(const struct split *s, const char *path, bool *out, struct err *e) {
     const struct node_part *first = NULL;
     *out = false;
-    for (size_t i = 0; i < count && !*out; i++) {
+    for (size_t i = 0; i < s->count && !*out; i++) {
         bool equal = true;
-        if (!has(&parts[i], path))
+        if (!has(&s->parts[i], path))
             continue;
-        if (first && same(first, &parts[i], &equal, e) < 0)
+        if (first && same(s, first, &s->parts[i], &equal, e) < 0)
             return -1;
-        first = first ? first : &parts[i];
+        first = first ? first : &s->parts[i];
         *out = !equal;
     }
     return 0;
 }
 
-static int walk(struct arena *a, struct node_part *parts, size_t count, const char *dest,
-                struct results_collisions *out, struct err *e) {
+static int walk(struct split *s, struct err *e) {
+    struct arena *a = s->a;
+    struct node_part *parts = s->parts;
+    struct results_collisions *out = s->out;
     const char *moved = NULL; // the folder moved last; its contents moved with it
-    for (const char *path; (path = next_path(parts, count));) {
+    for (const char *path; (path = next_path(parts, s->count));) {
         bool apart = false;
-        if (!is_below(path, moved) && differs(parts, count, path, &apart, e) < 0)
+        if (content_tick_call(s->ticks, 0, e) < 0 ||
+            (!is_below(path, moved) && differs(s, path, &apart, e) < 0))
             return -1;
         if (apart)
             moved = path;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < s->count; i++) {
             const char *to = NULL;
             if (!has(&parts[i], path))
                 continue;
@@ -174,7 +168,7 @@ static int walk(struct arena *a, struct node_part *parts, size_t count, const ch
             if (strcmp(path, node) == 0 || is_below(path, node))
                 to = path;
             else if (apart && (set_apart(a, &parts[i], path, &to, e) < 0 ||
-                               drop_copy(a, dest, path, file_join(a, folder, to), e) < 0))
+                               drop_copy(s, path, file_join(a, folder, to), e) < 0))
                 return -1;
             else if (apart)
                 drop_empty(a, folder, path);
@@ -187,33 +181,36 @@ static int walk(struct arena *a, struct node_part *parts, size_t count, const ch
     return 0;
 }
 
-static int split_once(struct arena *a, struct node_part *parts, size_t count, const char *dest,
-                      struct results_collisions *out, struct err *e) {
+static int split_once(struct split *s, struct err *e) {
+    const struct manifest_rules rules = {.ticks = *s->ticks};
+    struct node_part *parts = s->parts;
     int result = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         parts[i].m = manifest_new();
         parts[i].at = 0;
-        if (result == 0 && (manifest_add_path(parts[i].m, parts[i].folder, "", NULL, e) < 0 ||
+        if (result == 0 && (manifest_add_path(parts[i].m, parts[i].folder, "", &rules, e) < 0 ||
                             manifest_sort(parts[i].m, e) < 0))
             result = -1;
     }
     if (result == 0)
-        result = walk(a, parts, count, dest, out, e);
-    for (size_t i = 0; i < count; i++)
+        result = walk(s, e);
+    for (size_t i = 0; i < s->count; i++)
         manifest_free(parts[i].m);
     return result;
 }
 
 int results_collisions_split(struct arena *a, const char *const *folders, const char *const *names,
-                             size_t count, const char *dest, struct results_collisions *out,
-                             struct err *e) {
+                             size_t count, const char *dest, const struct content_ticks *ticks,
+                             struct results_collisions *out, struct err *e) {
     struct node_part *parts = arena_new(a, struct node_part, count + 1);
+    struct split s = {
+        .a = a, .parts = parts, .count = count, .dest = dest, .ticks = ticks, .out = out};
     *out = (struct results_collisions){0};
     for (size_t i = 0; i < count; i++)
         parts[i] = (struct node_part){.folder = folders[i], .name = names[i]};
     for (int round = 0; count > 1 && round < ROUNDS_MAX; round++) {
         size_t before = out->apart;
-        if (split_once(a, parts, count, dest, out, e) < 0)
+        if (split_once(&s, e) < 0)
             return -1;
         if (out->apart == before)
             return 0;

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "content/content_tick.h"
 
 #include <stddef.h>
 
@@ -24,7 +25,7 @@ struct results_collisions {
 // folder that the parts will be merged into. Copies of differing files that an earlier merge of
 // fewer nodes left in dest are removed.
 int results_collisions_split(struct arena *a, const char *const *folders, const char *const *names,
-                             size_t count, const char *dest, struct results_collisions *out,
-                             struct err *e);
+                             size_t count, const char *dest, const struct content_ticks *ticks,
+                             struct results_collisions *out, struct err *e);
 
 #endif

@@ -5,6 +5,7 @@
 #include "content/tree_merge.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/bytes_read.h"
 #include "tests/unit/shell.h"
 
 #include <sys/stat.h>
@@ -23,12 +24,14 @@ static bool holds(const char *line) {
     return shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) == 0;
 }
 
+static struct content_ticks ticks;
+
 static int merge(const char *dest, const char *a, const char *b, struct err *e) {
     const char *folders[] = {file_join(&arena, folder, a), b ? file_join(&arena, folder, b) : NULL,
                              NULL};
     const char *const nodes[] = {"alpha", "beta", NULL};
     *e = (struct err){0};
-    return tree_merge(file_join(&arena, folder, dest), folders, nodes, e);
+    return tree_merge(file_join(&arena, folder, dest), folders, nodes, &ticks, e);
 }
 
 static void test_links(void) {
@@ -89,6 +92,54 @@ static void test_together(void) {
        "equal files become one");
 }
 
+// ---- steps --------------------------------------------------------------------------------------
+
+static uint64_t read_before, most_read, told_bytes;
+static size_t ticks_count, ticks_max; // ticks_max: the tick that ends the work
+
+static int on_tick(void *ctx, uint64_t bytes, struct err *e) {
+    uint64_t now = bytes_read();
+    (void)ctx;
+    most_read = now - read_before > most_read ? now - read_before : most_read;
+    told_bytes += bytes;
+    read_before = bytes_read();
+    return ++ticks_count == ticks_max ? err_set(e, ERR_INTERRUPTED, "enough") : 0;
+}
+
+static int merge_in_steps(const char *dest, const char *b, size_t ticks_to_end, struct err *e) {
+    ticks = (struct content_ticks){.tick = on_tick};
+    most_read = told_bytes = ticks_count = 0;
+    ticks_max = ticks_to_end;
+    read_before = bytes_read();
+    int rc = merge(dest, "s1", b, e);
+    ticks = (struct content_ticks){0};
+    return rc;
+}
+
+// The caller of a merge is called between entries and between pieces of files.
+static void test_steps(void) {
+    enum { LARGE = 5000000, ENTRIES = 40, SPARE = 64 << 10 };
+    struct err e;
+    prepare("mkdir -p s1/d s2/d && for i in $(seq 38); do echo $i >s1/d/$i; done &&"
+            "cp s1/d/7 s2/d && head -c 5000000 /dev/urandom >s1/large && cp s1/large s2");
+    is_int(merge_in_steps("stepped", "s2", 1, &e), -1, "the first call ends a merge");
+    is_int(e.code, ERR_INTERRUPTED, "the error is that of the call");
+    ok(holds("[ ! -e stepped ]"), "nothing is moved before all is compared");
+    is_int(merge_in_steps("stepped", "s2", 0, &e), 0, "a merge is completed%s", e.text);
+    ok(most_read <= CONTENT_TICK_BYTES + SPARE, "little is read between two calls: %llu KiB",
+       (unsigned long long)most_read >> 10);
+    is_uint(told_bytes, 2 * LARGE + 4, "the bytes that were compared are told");
+    size_t all = ticks_count;
+    ok(all >= (size_t)3 * ENTRIES + 2 * LARGE / CONTENT_TICK_BYTES,
+       "each entry is a call when it is listed, compared and moved: %zu", all);
+    prepare("mv stepped s1 && rm -f s1/large && head -c 5000000 /dev/zero >s1/large &&"
+            "cp -r s1 copy && mkdir -p s2 && cp s1/large s2");
+    is_int(merge_in_steps("again", "s2", all - 10, &e), -1, "a late call ends another merge");
+    ok(holds("[ -e again/d/1 ] && [ -e s2/large ]"), "some files are moved by then");
+    is_int(merge_in_steps("again", "s2", 0, &e), 0, "a further merge takes what is left%s", e.text);
+    ok(holds("diff -r copy again"), "all files are there");
+}
+
 static void test_file_systems(void) {
     struct stat a, b;
     struct err e;
@@ -98,8 +149,14 @@ static void test_file_systems(void) {
     }
     prepare("mkdir -p far/d && echo 1 >far/d/one && ln -s d/one far/link && chmod 750 far/d/one &&"
             "touch -d @1000000000 far/d/one && head -c 17000000 /dev/zero >far/large");
+    ticks = (struct content_ticks){.tick = on_tick};
+    most_read = ticks_max = 0;
+    read_before = bytes_read();
     is_int(merge(file_join(&arena, other, "out"), "far", NULL, &e), 0,
            "the destination is on another file system%s", e.text);
+    ticks = (struct content_ticks){0};
+    ok(most_read <= CONTENT_TICK_BYTES + (64 << 10), "little is copied between two calls: %llu KiB",
+       (unsigned long long)most_read >> 10);
     ok(holds(arena_printf(&arena,
                           "cd %s/out && [ \"$(cat link)\" = 1 ] && "
                           "[ \"$(stat -c '%%a %%Y' d/one)\" = '750 1000000000' ] &&"
@@ -117,6 +174,7 @@ int main(void) {
     test_links();
     test_own();
     test_together();
+    test_steps();
     test_file_systems();
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
     arena_fini(&arena);

@@ -48,6 +48,8 @@ static const struct {
     {"nothing at all", "", "", "", "", "", "", 0, NULL},
 };
 
+static const struct content_ticks none = {0};
+
 static void test_collisions(void) {
     static const char *const names[] = {"n0", "n1"};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -56,7 +58,7 @@ static void test_collisions(void) {
         put_all("n0", CASES[i].n0);
         put_all("n1", CASES[i].n1);
         put_all("dest", CASES[i].dest);
-        is_int(results_collisions_split(&a, folders, names, 2, in("dest", "."), &out, &e), 0,
+        is_int(results_collisions_split(&a, folders, names, 2, in("dest", "."), &none, &out, &e), 0,
                "%s: the parts are split", CASES[i].about);
         is_tree("n0", CASES[i].to_n0, CASES[i].about);
         is_tree("n1", CASES[i].to_n1, CASES[i].about);
@@ -73,16 +75,16 @@ static void test_refused(void) {
     struct results_collisions out;
     put_all("n0", "a=1");
     put_all("n1", "a=2");
-    is_int(results_collisions_split(&a, folders, alike, 1, in("dest", "."), &out, &e), 0,
+    is_int(results_collisions_split(&a, folders, alike, 1, in("dest", "."), &none, &out, &e), 0,
            "one part has no collisions");
     is_tree("n0", "a=1", "one part stays");
-    is_int(results_collisions_split(&a, folders, alike, 2, in("dest", "."), &out, &e), -1,
+    is_int(results_collisions_split(&a, folders, alike, 2, in("dest", "."), &none, &out, &e), -1,
            "two nodes of one name are refused");
     has_str(e.text, "the files of two nodes would have one name: 'n/a'", "the error has the path");
-    is_int(results_collisions_split(&a, folders, alike, 0, in("dest", "."), &out, &e), 0,
+    is_int(results_collisions_split(&a, folders, alike, 0, in("dest", "."), &none, &out, &e), 0,
            "no part at all is split");
     folders[1] = in("n1", "absent");
-    is_int(results_collisions_split(&a, folders, alike, 2, in("dest", "."), &out, &e), -1,
+    is_int(results_collisions_split(&a, folders, alike, 2, in("dest", "."), &none, &out, &e), -1,
            "a part that is not there is refused");
     clear();
 }
