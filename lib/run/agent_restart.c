@@ -170,25 +170,37 @@ static void drop_state(struct agent_restart_node *x) {
     x->state = NULL;
 }
 
-// The newest state of a command that was fetched from the machine before this one. Without it the
-// node begins anew. Nodes of the native trainer have the state of the others.
-static void take_state(struct agent_restart_node *x) {
+static void begins_without(struct agent_restart_node *x, const struct err *e) {
+    log_warn("a new node begins without the state that was fetched", "node=%s reason=\"%s\"",
+             x->node->node->info->name, e->text);
+    drop_state(x);
+}
+
+static void on_state(struct hashing *h, const struct err *e) {
+    struct agent_restart_node *x = container_of(h, struct agent_restart_node, hashing);
+    if (e->code)
+        begins_without(x, e);
+    send_next(x);
+}
+
+// Takes the newest state of a command that was fetched from the machine before this one. Without it
+// the node begins anew. Nodes of the native trainer have the state of the others. True: send_next
+// follows when the state is hashed.
+static bool take_state(struct agent_restart_node *x) {
     const struct follow *f = x->restart->follow;
+    struct context *s = f->context;
     const char *name = x->node->node->info->name;
     struct err e = {0};
     drop_state(x);
-    const char *folder = f->run->native ? NULL : state_published_newest(f->context, f->run, name);
+    const char *folder = f->run->native ? NULL : state_published_newest(s, f->run, name);
     if (!folder)
-        return;
+        return false;
     x->state = manifest_new();
-    if (manifest_add_path(x->state, file_join(f->context->arena, folder, "state"),
-                          run_node_dir(f->context->arena, f->run->id, "state"),
-                          &(struct manifest_rules){0}, &e) == 0 &&
-        manifest_hash(x->state, NULL, NULL, NULL, &e) == 0)
-        return;
-    log_warn("a new node begins without the state that was fetched", "node=%s reason=\"%s\"", name,
-             e.text);
-    drop_state(x);
+    if (hashing_follow(&x->hashing, s, x->state, file_join(s->arena, folder, "state"),
+                       run_node_dir(s->arena, f->run->id, "state"), on_state, &e) == 0)
+        return true;
+    begins_without(x, &e);
+    return false;
 }
 
 // Sends the parts of run_start_send one after the other, with what nodes read of the inputs behind
@@ -255,8 +267,8 @@ static void on_pause(struct timer *t) {
     x->sent = 0;
     x->has_objects = false;
     if (x->is_new) {
-        take_state(x);
-        send_next(x);
+        if (!take_state(x))
+            send_next(x);
     } else {
         start_agent(x);
     }
@@ -265,7 +277,7 @@ static void on_pause(struct timer *t) {
 static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     struct agent_restart *r = ctx;
     struct agent_restart_node *x = &r->nodes[n->index];
-    if (x->pause.loop || x->xfer || x->setup.run || inputs_of(x)->busy ||
+    if (x->pause.loop || x->xfer || x->setup.run || inputs_of(x)->busy || x->hashing.context ||
         x->agent.run) // a restart is already in progress
         return true;
     if (is_new) // another machine, which has tries of its own
@@ -302,6 +314,7 @@ void agent_restart_close(struct agent_restart *r) {
         if (r->nodes[i].xfer)
             xfer_cancel(r->nodes[i].xfer);
         r->nodes[i].xfer = NULL;
+        hashing_cancel(&r->nodes[i].hashing);
         drop_state(&r->nodes[i]);
         node_setup_close(&r->nodes[i].setup);
         agent_start_close(&r->nodes[i].agent);

@@ -15,6 +15,7 @@
 #define RUN_AGENT_RESTART_H
 
 #include "fleet/agent_start.h"
+#include "fleet/hashing.h"
 #include "follow/follow.h"
 #include "run/inputs/input_again.h"
 #include "run/run_setup.h"
@@ -35,6 +36,7 @@ struct agent_restart_node {
     struct follow_node *node;
     bool is_new;            // the node has no files of the run
     struct manifest *state; // of state.every, for a new node; NULL: none
+    struct hashing hashing; // of the state
     struct xfer *xfer;      // transfer in progress; NULL: none
     size_t sent;            // parts sent so far
     bool has_objects;       // of inputs from servers
