@@ -205,7 +205,8 @@ static void blocks(void) {
                64, padded);
     warp_gives("an mbarrier hands a bulk copy over",
                "setp.ne.s32 %p, %t, 0; add.s32 %g, %s, 2048; @%p bra I;\n"
-               "mbarrier.init.shared.b64 [%g], 1; I: bar.sync 0; @%p bra W;\n"
+               "mbarrier.init.shared.b64 [%g], 1; fence.mbarrier_init.release.cluster;\n"
+               "I: bar.sync 0; @%p bra W;\n"
                "mbarrier.arrive.expect_tx.shared.b64 %x, [%g], 512;\n"
                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%in], "
                "512, [%g];\n"

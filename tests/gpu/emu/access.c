@@ -29,23 +29,33 @@ static u8 *local_bytes(struct warp *w, u64 offset, u32 bytes, int lane) {
 static u64 in_window(u64 *address, enum space *s) {
     u64 window = *address & WINDOW_MASK;
     if (*s == SP_GENERIC || window) {
-        *s = window == SHARED_WINDOW ? SP_SHARED : window == LOCAL_WINDOW ? SP_LOCAL : SP_GLOBAL;
+        *s = window == SHARED_WINDOW  ? SP_SHARED
+             : window == LOCAL_WINDOW ? SP_LOCAL
+             : window == PARAM_WINDOW ? SP_PARAM
+                                      : SP_GLOBAL;
         *address &= ~WINDOW_MASK;
     }
     return *address;
+}
+
+static u8 *param_bytes(struct warp *w, u64 offset, u32 bytes) {
+    if (offset > w->b->k->param_bytes || bytes > w->b->k->param_bytes - offset)
+        fault("read behind the parameters");
+    return (u8 *)(uintptr_t)w->b->launch->params + offset;
 }
 
 u8 *space_read(struct warp *w, enum space s, u64 address, u32 bytes, int lane) {
     in_window(&address, &s);
     return s == SP_SHARED  ? shared_read(w, address, bytes, (u32)lane)
            : s == SP_LOCAL ? local_bytes(w, address, bytes, lane)
+           : s == SP_PARAM ? param_bytes(w, address, bytes)
                            : global_read(w, address, bytes);
 }
 
 u8 *space_write(struct warp *w, enum space s, u64 address, u32 bytes, int lane) {
+    in_window(&address, &s);
     if (s == SP_CONST || s == SP_PARAM)
         fault("write to constant memory");
-    in_window(&address, &s);
     return s == SP_SHARED  ? shared_write(w, address, bytes, (u32)lane)
            : s == SP_LOCAL ? local_bytes(w, address, bytes, lane)
                            : global_write(w, address, bytes);
@@ -265,7 +275,10 @@ static void red(struct warp *w, const struct insn *i, u32 mask) {
 
 // ---- addresses ---------------------------------------------------------------------------------
 static void cvta(struct warp *w, const struct insn *i, u32 mask) {
-    u64 window = i->space == SP_SHARED ? SHARED_WINDOW : i->space == SP_LOCAL ? LOCAL_WINDOW : 0;
+    u64 window = i->space == SP_SHARED  ? SHARED_WINDOW
+                 : i->space == SP_LOCAL ? LOCAL_WINDOW
+                 : i->space == SP_PARAM ? PARAM_WINDOW
+                                        : 0;
     bool to = HAS(TO);
     EACH(u64 a = lane_value(w, &i->op[1], 0, l);
          set_lane(w, &i->op[0], 0, l, to ? a - window : a + window));
@@ -303,6 +316,6 @@ const struct op ops_access[] = {
     ATOM(TYPE(B32) | TYPE(B64), BITWISE),
     {"atom", TYPE(B32) | TYPE(B64), 0, ATOMIC_MODS, "dms", atom, 0, MOD(EXCH)},
     {"atom", TYPE(B32) | TYPE(B64), 0, ATOMIC_MODS, "dmss", atom, 0, MOD(CAS)},
-    {"cvta", TYPE(U64) | TYPE(U32), 0, MOD(TO), "ds", cvta, 0, SPACES | MOD(CONST)},
+    {"cvta", TYPE(U64) | TYPE(U32), 0, MOD(TO), "ds", cvta, 0, SPACES | MOD(CONST) | MOD(PARAM)},
     {0},
 };

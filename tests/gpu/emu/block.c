@@ -51,11 +51,17 @@ static void fence(struct warp *w, const struct insn *i, u32 mask) {
     (void)w, (void)i, (void)mask;
 }
 
-// In divergent code the fence orders what only some lanes wrote, which is not modelled.
+// In divergent code the fence orders what only some lanes wrote, which is modelled of mbarriers
+// alone.
 static void proxy_fence(struct warp *w, const struct insn *i, u32 mask) {
     (void)i;
+    mbarrier_fence(w, mask);
     if (mask == w->live)
         clock_fence(w);
+}
+static void init_fence(struct warp *w, const struct insn *i, u32 mask) {
+    (void)i;
+    mbarrier_fence(w, mask);
 }
 
 static void nanosleep(struct warp *w, const struct insn *i, u32 mask) {
@@ -80,7 +86,7 @@ const struct op ops_block[] = {
     {"fence", 0, 0, FENCE_MODS, "", fence, 0, SCOPES},
     {"fence", 0, 0, SCOPES | MOD(GLOBAL) | MOD(SHARED), "", fence, 0, MOD(ASYNC)},
     {"fence", 0, 0, MOD(SHARED) | MOD(PROXY), "", proxy_fence, 0, MOD(ASYNC)},
-    {"fence", 0, 0, MOD(RELEASE), "", fence, 0, MOD(MBARRIER_INIT)},
+    {"fence", 0, 0, MOD(RELEASE) | MOD(CLUSTER), "", init_fence, 0, MOD(MBARRIER_INIT)},
     {"nanosleep", TYPE(U32), 0, 0, "s", nanosleep, F_MAY_STOP, 0},
     {0},
 };

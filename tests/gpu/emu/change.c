@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // change.c: changes of kernels that a test must notice. A barrier, a wait and a fence is taken away
-// alone. Branches, selections, minima, and predicates that are joined belong to a condition of the
-// source: all that a kernel has of one kind at one place of the source change together, since the
-// compiler makes several of one condition. Each has two changes: the branch is never taken or
-// always, the result is the first operand or the second.
+// alone; a wait for an mbarrier then says at once that its phase is complete. Branches, selections,
+// minima, and predicates that are joined belong to a condition of the source: all that a kernel has
+// of one kind at one place of the source change together, since the compiler makes several of one
+// condition. Each has two changes: the branch is never taken or always, the result is the first
+// operand or the second.
 #include "emu.h"
 
 #include <stdio.h>
@@ -129,7 +130,7 @@ void ptx_change(struct ptx_module *m, unsigned change) {
         if (i->flow == F_BRANCH && which == 0)
             i->flow = F_NEXT, i->run = nothing;
         else if (m->group[group].kind == K_WAIT)
-            i->run = nothing;
+            i->run = mbarrier_is_wait(i) ? mbarrier_pass : nothing;
         else if (i->flow != F_BRANCH)
             i->run = which ? copy_second : copy_first;
         i->guard = -1;

@@ -168,7 +168,8 @@ static void element(struct parser *p, struct operand *o, u32 n, bool wide) {
     }
 }
 
-static void address(struct parser *p, struct operand *o) {
+// [a] or [a+4]; `open`: what follows the address has the other bracket.
+static void address(struct parser *p, struct operand *o, bool open) {
     u64 v;
     take_sign(p, "[");
     element(p, o, 0, true);
@@ -183,7 +184,8 @@ static void address(struct parser *p, struct operand *o) {
             parse_fail(p, "the offset '%s' is not a number", p->word[p->at - 1]);
         o->imm = (s64)v;
     }
-    take_sign(p, "]");
+    if (!open)
+        take_sign(p, "]");
 }
 
 enum { LIST_MAX = 256 };
@@ -196,8 +198,8 @@ static void operand(struct parser *p, struct operand *o, char form, bool wide) {
             parse_fail(p, "more than %d branches", LABELS_MAX);
         o->kind = O_LABEL;
         p->wanted[p->n_wanted++] = (struct label){word(p), p->k->n};
-    } else if (form == 'm') {
-        address(p, o);
+    } else if (form == 'm' || form == 'a') {
+        address(p, o, form == 'a');
     } else if (is_next(p, "{")) {
         o->n = 0;
         do {
@@ -207,6 +209,8 @@ static void operand(struct parser *p, struct operand *o, char form, bool wide) {
             element(p, o, o->n++, wide);
         } while (is_next(p, ","));
         take_sign(p, "}");
+        if (form == 'c')
+            take_sign(p, "]");
     } else {
         if (is_next(p, "!")) {
             p->at++;
@@ -244,13 +248,11 @@ static bool letter_is_wide(char form, const struct insn *i) {
 
 static void check_operand(struct parser *p, const struct insn *i, const struct operand *o,
                           char form, u32 nth) {
-    static const char *const wants[128] = {['p'] = "a predicate",
-                                           ['m'] = "an address",
-                                           ['l'] = "a label",
-                                           ['i'] = "a number",
-                                           ['P'] = "a predicate"};
+    static const char *const wants[128] = {
+        ['p'] = "a predicate", ['m'] = "an address", ['c'] = "coordinates",
+        ['l'] = "a label",     ['i'] = "a number",   ['P'] = "a predicate"};
     bool predicates = form == 'p' || ((form == 'd' || form == 's') && i->type == T_PRED);
-    bool good = form == 'm' || form == 'l' ||
+    bool good = form == 'm' || form == 'a' || form == 'l' ||
                 (predicates ? o->kind == O_PREDICATE || o->sink : o->kind == O_REGISTERS);
     if (form == 'i' || form == 'P')
         good = o->is_imm || (form == 'P' && o->kind == O_PREDICATE);
@@ -259,7 +261,9 @@ static void check_operand(struct parser *p, const struct insn *i, const struct o
                    predicates        ? "a predicate"
                    : wants[(u8)form] ? wants[(u8)form]
                                      : "a register");
-    if (strchr("pPmlix", form) || predicates || o->sink)
+    if (form == 'c' && o->n != 2)
+        parse_fail(p, "operand %u of '%s' has %u coordinates", nth, i->name, o->n);
+    if (strchr("pPmalix", form) || predicates || o->sink)
         return;
     if (o->wide != letter_is_wide(form, i))
         parse_fail(p, "operand %u of '%s' has %d bits", nth, i->name, o->wide ? 64 : 32);
@@ -365,9 +369,9 @@ static enum space space_of(const struct insn *i) {
                          : SP_GENERIC;
 }
 
-static const struct op *const tables[] = {ops_integer, ops_float,    ops_half,  ops_convert,
-                                          ops_access,  ops_warp,     ops_block, ops_async,
-                                          ops_tensor,  ops_warpgroup};
+static const struct op *const tables[] = {ops_integer,  ops_float, ops_half,   ops_convert,
+                                          ops_access,   ops_warp,  ops_block,  ops_async,
+                                          ops_mbarrier, ops_bulk,  ops_tensor, ops_warpgroup};
 
 static bool fits(const struct op *o, const struct insn *i, const char *name, size_t len) {
     if (strlen(o->name) != len || memcmp(o->name, name, len) != 0)

@@ -19,7 +19,9 @@ enum {
     LANES = 32,
     OPERANDS_MAX = 8,
     WARPS_MAX = PTX_THREADS_MAX / LANES,
-    CLOCKS = 2 * WARPS_MAX,
+    AGENT = WARPS_MAX, // the writer of what bulk copies bring
+    ACTORS = WARPS_MAX + 1,
+    CLOCKS = 2 * ACTORS,
     BARRIERS = 16,
     NAME_MAX_BYTES = 256,
     SECTOR = 32, // bytes
@@ -83,7 +85,8 @@ enum type type_named(const char *name);
     X(TEST_WAIT, "test_wait") X(PARITY, "parity") X(NOINC, "noinc") X(BULK, "bulk") \
     X(COMPLETE_TX, "complete_tx") X(MBARRIER, "mbarrier") X(PROXY, "proxy") X(HINT, "hint") \
     X(MBARRIER_INIT, "mbarrier_init") X(SHIFTAMT, "shiftamt") X(FENCE, "fence") \
-    X(MMA_ASYNC, "mma_async") X(M64, "m64")
+    X(MMA_ASYNC, "mma_async") X(M64, "m64") X(CLUSTER, "cluster") X(TENSOR, "tensor") \
+    X(D2, "2d") X(TENSORMAP, "tensormap")
 // clang-format on
 
 enum modifier {
@@ -102,6 +105,7 @@ enum space { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_PARAM, SP_CONST };
 // Generic addresses of shared and local memory.
 #define SHARED_WINDOW ((u64)1 << 60)
 #define LOCAL_WINDOW  ((u64)2 << 60)
+#define PARAM_WINDOW  ((u64)3 << 60)
 #define WINDOW_MASK   ((u64)0xf << 60)
 
 enum operand_kind { O_NONE, O_REGISTERS, O_PREDICATE, O_ADDRESS, O_LABEL };
@@ -149,8 +153,8 @@ struct insn {
 // operands, and what executes it. Letters of operands: d register of the type's size, s the same or
 // an immediate, e and t like these of the second type, D register of twice the size, w of 4 bytes,
 // q of 8, i immediate, x registers of any size, p predicate, P the same or an
-// immediate, m address, l label, ? before what may
-// be left out.
+// immediate, m address, a and c the address and the coordinates of [a, {x, y}], l label, ? before
+// what may be left out.
 struct op {
     const char *name;
     u32 types, types2;
@@ -161,7 +165,7 @@ struct op {
     modifiers needs; // of these modifiers one at least
 };
 extern const struct op ops_integer[], ops_float[], ops_half[], ops_convert[], ops_access[],
-    ops_warp[], ops_block[], ops_async[], ops_tensor[], ops_warpgroup[];
+    ops_warp[], ops_block[], ops_async[], ops_mbarrier[], ops_bulk[], ops_tensor[], ops_warpgroup[];
 
 // ---- a module -------------------------------------------------------------------------------
 struct ptx_kernel {
@@ -241,12 +245,23 @@ struct lanes { // lanes of a warp that are at the same instruction
     u32 pc, mask;
 };
 
-struct copy { // bytes under way to shared memory
+struct copy { // of cp.async, under way to shared memory; of no bytes: an arrival behind the others
     u32 to, bytes, from_bytes;
     u64 from;
-    u32 group;    // cp.async: number of its commit_group
-    s32 mbarrier; // of the block, or -1
+    u32 group;    // number of its commit_group
+    u32 mbarrier; // offset of that of an arrival
     u32 lane;     // that started it
+};
+
+// Rows of a bulk copy under way to shared memory, where they lie one behind the other, turned as in
+// wgmma (16 bytes wide: not turned). `there` bytes from byte `before` on of the rows from
+// rows_before on exist; all others become zeros.
+struct bulk {
+    u32 to, rows, row_bytes, width;
+    u64 from, pitch; // of row 0, be it there or not
+    u32 before, there, rows_before, rows_there;
+    u32 mbarrier; // its offset
+    struct warp *w;
 };
 
 struct warp {
@@ -259,8 +274,8 @@ struct warp {
     u32 carry; // lanes whose condition code holds a carry
     u8 stop;
     u32 barrier; // that it waits at
-    // The time of each warp up to which it has seen every access; and behind these, the time up
-    // to which it knows that a fence followed the writes of each warp: wgmma may read them.
+    // The time of each actor up to which it has seen every access; and behind these, the time up
+    // to which it knows that a fence followed the writes of each: the async proxy may access them.
     u32 clock[CLOCKS];
     u32 floor; // what it has seen of every warp, or an earlier time
     u32 span;  // number of the time since its lanes last waited for each other
@@ -270,6 +285,7 @@ struct warp {
     u32 n_products, products_cap, product_groups;
     u32 issued;       // instructions of wgmma, counted with the other warps of its four
     bool fenced_sums; // has executed a wgmma.fence
+    s64 awaits;       // offset of the mbarrier whose phase was not complete at its last wait, or -1
     u8 *sums;         // what is known of each register; NULL where there is no wgmma.mma_async
     const struct insn *at;
 };
@@ -283,8 +299,10 @@ struct barrier {
 struct mbarrier {
     u64 address;
     u32 expected, pending;
-    s64 bytes; // that are still to arrive
+    s64 bytes; // that are still to arrive: the tx-count
     u32 phase;
+    u32 warp, lanes; // that initialised it
+    bool fenced;     // and a fence followed: the async proxy may use it
     u32 clock[CLOCKS], published[CLOCKS];
 };
 
@@ -304,8 +322,9 @@ struct block {
     struct barrier barrier[BARRIERS];
     struct mbarrier *mbarrier;
     u32 n_mbarriers, mbarriers_cap;
-    struct copy *bulk; // cp.async.bulk under way
+    struct bulk *bulk; // under way
     u32 n_bulk, bulk_cap;
+    bool has_bulk; // has started one
     struct warpgroup warpgroup[WARPS_MAX / 4 + 1];
     u64 rng;
     u64 progress; // counts what lets a waiting warp continue
@@ -320,6 +339,9 @@ _Noreturn __attribute__((format(printf, 1, 2))) void fault(const char *fmt, ...)
 u32 random_below(u64 *state, u32 n);
 extern struct ptx_counts counts;
 
+// Appends to a list, whose capacity grows.
+void *grown(void *list, u32 n, u32 *cap, size_t bytes);
+
 // Offsets are into shared memory; each checks bounds, alignment, and the shadow.
 // lane: that accesses them; LANES: all of the warp together.
 u8 *shared_read(struct warp *w, u64 offset, u32 bytes, u32 lane);
@@ -328,6 +350,15 @@ u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane);
 // An asynchronous write begins (its bytes are in flight), and is complete.
 void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane);
 void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane);
+// The same of a bulk copy, which belongs to the async proxy: generic writes need a fence before it.
+// The time of what has arrived is that of the AGENT.
+void shared_bulk_begins(struct warp *w, u32 offset, u32 bytes, u32 lane);
+void shared_bulk_arrived(u32 offset, u32 bytes, u32 time);
+u32 shadow_time(void); // a new one
+// An mbarrier is initialised, used by a thread that must have seen that, and no more.
+void shared_mbarrier_begins(struct warp *w, u64 offset, u32 bytes, u32 lane);
+void shared_mbarrier_used(struct warp *w, u64 offset, u32 bytes, u32 lane);
+void shared_mbarrier_ends(struct warp *w, u64 offset, u32 bytes, u32 lane);
 // A wgmma begins to read, and has read.
 void shared_product_begins(struct warp *w, u32 offset, u32 bytes);
 void shared_product_ends(struct warp *w, u32 offset, u32 bytes);
@@ -336,7 +367,7 @@ void shadow_clear(struct block *b); // before each block
 void clock_join(u32 *to, const u32 *from);
 void clock_learn(struct warp *w, const u32 *from);
 void clock_tick(struct warp *w);
-void clock_fence(struct warp *w); // wgmma may read all writes that w has seen
+void clock_fence(struct warp *w); // the async proxy may access all writes that w has seen
 void span_begin(struct warp *w);  // the lanes of the warp have waited for each other
 
 u8 *global_read(struct warp *w, u64 address, u32 bytes);
@@ -356,10 +387,18 @@ void count_global(const u64 *address, u32 mask, u32 bytes);
 void count_shared(const u64 *address, u32 mask, u32 bytes);
 
 void async_complete(struct warp *w, struct copy *c);
-bool bulk_complete_one(struct block *b); // false: none is under way
-void async_end(struct warp *w);          // checks that a warp that ends waited for its copies
+bool async_complete_arrival(struct block *b); // behind cp.async; false: none is under way
+bool bulk_complete_one(struct block *b);      // false: none is under way
+void async_end(struct warp *w);               // checks that a warp that ends waited for its copies
 struct mbarrier *mbarrier_at(struct block *b, u64 offset);
-void mbarrier_turn(struct block *b, struct mbarrier *m);
+// The same for a thread that uses it; the lanes of mask must agree about operand k.
+struct mbarrier *mbarrier_used(struct warp *w, const struct insn *i, int k, u32 mask);
+void mbarrier_arrive(struct warp *w, struct mbarrier *m, u32 n, bool releases);
+void mbarrier_bytes(struct block *b, struct mbarrier *m, s64 n); // added to the tx-count
+void mbarrier_fence(struct warp *w, u32 mask); // the async proxy may use those these lanes made
+void mbarrier_deadlock(struct block *b);       // faults where a warp waits for one
+void mbarrier_pass(struct warp *w, const struct insn *i, u32 mask); // a wait that does not wait
+bool mbarrier_is_wait(const struct insn *i);
 
 // wgmma: finds the registers of sums of a kernel; before an instruction that touches one; and at
 // the end of a block.

@@ -79,6 +79,19 @@ void ptx_copied(uint64_t to, uint64_t from, size_t bytes);
 // Base and size of the allocation that holds address; 0 where none does.
 uint64_t ptx_allocation(uint64_t address, size_t *bytes);
 
+// A matrix as cp.async.bulk.tensor.2d copies boxes of it: element [y][x] is at address + y pitch +
+// x bytes. Elements outside of dim come as zeros. Chunks of a box's rows are turned in shared
+// memory.
+struct ptx_tensor {
+    uint64_t address, dim[2], pitch; // dim: columns, rows; pitch: in bytes
+    uint32_t box[2], bytes;          // of an element
+    uint32_t swizzle;                // bytes: 0, 32, 64, 128
+};
+enum { PTX_TENSOR_MAP_BYTES = 128 };
+// Writes the map, for a kernel's parameters. -1, and why in text, where cuTensorMapEncodeTiled
+// refuses it or the interpreter does not know it.
+int ptx_tensor_map(void *to, const struct ptx_tensor *t, char *text);
+
 // Changes of a kernel of the module, each of which takes away a barrier or wait, or half of a
 // condition of the source (.loc: nvcc -lineinfo). They are numbered from 0; this is their number.
 unsigned ptx_changes(struct ptx_module *m);

@@ -12,6 +12,7 @@
 
 #define INSNS_OF_BLOCK_MAX ((u64)1 << 32) // a block that executes more does not end
 enum { TURN_INSNS_MAX = 400, POLL_INSNS_MAX = 64, FRUITLESS_MAX = 100000 };
+enum { BULK_TURNS = 4 }; // with an odd seed bulk copies arrive early, too, one in so many turns
 
 struct ptx_counts counts;
 static jmp_buf failed;
@@ -32,6 +33,16 @@ void fault(const char *fmt, ...) {
     else
         snprintf(failed_text, PTX_TEXT_MAX, "%s", what);
     longjmp(failed, 1);
+}
+
+void *grown(void *list, u32 n, u32 *cap, size_t bytes) {
+    if (n < *cap)
+        return list;
+    *cap = *cap ? 2 * *cap : 64;
+    list = realloc(list, *cap * bytes);
+    if (!list)
+        abort();
+    return list;
 }
 
 u32 random_below(u64 *state, u32 n) {
@@ -184,6 +195,7 @@ static void begin_warp(struct warp *w, u32 threads) {
     w->n_copies = w->committed = 0;
     w->n_products = w->product_groups = w->issued = 0;
     w->fenced_sums = false;
+    w->awaits = -1;
     if (w->sums)
         memcpy(w->sums, k->sums, k->reg_bytes / (4 * LANES) + 1);
     w->at = NULL;
@@ -216,6 +228,7 @@ static void release(struct block *b) {
 }
 
 static _Noreturn void stuck(struct block *b, const char *why) {
+    mbarrier_deadlock(b);
     for (u32 n = 0; n < b->n_warps; n++)
         if (b->warp[n].live) {
             running = &b->warp[n];
@@ -237,10 +250,11 @@ static struct warp *pick(struct block *b) {
         return NULL;
     if (n_ready == 0)
         stuck(b, "deadlock: every warp waits at a barrier");
-    bool yields = true;
-    for (u32 n = 0; n < n_ready; n++)
-        yields &= ready[n]->stop == STOP_YIELD;
-    return b->launch->seed || yields ? ready[random_below(&b->rng, n_ready)] : ready[0];
+    u32 first = 0; // that does not only wait
+    while (first < n_ready && ready[first]->stop == STOP_YIELD)
+        first++;
+    return b->launch->seed || first == n_ready ? ready[random_below(&b->rng, n_ready)]
+                                               : ready[first];
 }
 
 static void run_block(struct block *b, u32 threads) {
@@ -248,6 +262,7 @@ static void run_block(struct block *b, u32 threads) {
     shadow_clear(b);
     b->synchronised = false;
     b->n_mbarriers = b->n_bulk = 0;
+    b->has_bulk = false;
     for (u32 n = 0; n <= WARPS_MAX / 4; n++)
         b->warpgroup[n].n = 0;
     memset(b->barrier, 0, sizeof b->barrier);
@@ -264,10 +279,13 @@ static void run_block(struct block *b, u32 threads) {
         if (b->progress != before || w->stop == STOP_BARRIER || !w->live ||
             (turn > POLL_INSNS_MAX && w->stop != STOP_YIELD))
             fruitless = 0;
-        else if (++fruitless > 2 * b->n_warps && bulk_complete_one(b))
+        else if (++fruitless > 2 * b->n_warps &&
+                 (async_complete_arrival(b) || bulk_complete_one(b)))
             fruitless = 0;
+        if (b->launch->seed % 2 && b->n_bulk && random_below(&b->rng, BULK_TURNS) == 0)
+            bulk_complete_one(b);
         if (fruitless > FRUITLESS_MAX)
-            stuck(b, "deadlock: every warp waits for an mbarrier that nobody completes");
+            stuck(b, "deadlock: every warp polls for what does not come");
         if (executed > (b->launch->insns_max ? b->launch->insns_max : INSNS_OF_BLOCK_MAX))
             fault("the block does not end");
     }

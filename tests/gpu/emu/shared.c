@@ -12,8 +12,8 @@
 // zeros. A time of an earlier block is one that every warp has seen.
 static struct {
     u32 wrote[SHARED_ROOM];           // time of the last write, by byte
-    u8 writer[SHARED_ROOM];           // its warp
-    u8 state[SHARED_ROOM];            // 0 unwritten, 1 written, 2 or more: copies in flight
+    u8 writer[SHARED_ROOM];           // its warp, or AGENT
+    u8 state[SHARED_ROOM];            // see below
     u8 atomic[SHARED_ROOM];           // the last write was an atomic
     u32 read[WARPS_MAX][SHARED_ROOM]; // time of each warp's last read, by byte
     u32 last_read[SHARED_ROOM];       // the latest of these
@@ -24,10 +24,10 @@ static struct {
     u32 settled[SHARED_ROOM / 4];     // by word, a span: only its lanes have read it since
     u16 products[SHARED_ROOM];        // unfinished ones of wgmma that read it, by byte
 } shadow;
-enum { UNWRITTEN, WRITTEN, IN_FLIGHT };
-#define TIME_MAX ((u32)1 << 31) // that a block begins with
-#define SPAN_MAX ((u32)1 << 25) // with which a block begins
-#define LANE_MAX 64             // of the number of a lane, or LANES
+enum { UNWRITTEN, WRITTEN, IN_FLIGHT, MBARRIER = 4 }; // IN_FLIGHT: a copy to there is under way
+#define TIME_MAX ((u32)1 << 31)                       // that a block begins with
+#define SPAN_MAX ((u32)1 << 25)                       // with which a block begins
+#define LANE_MAX 64                                   // of the number of a lane, or LANES
 
 // Clocks continue from block to block, and every warp begins with having seen all of the past.
 void shadow_clear(struct block *b) {
@@ -63,7 +63,7 @@ void clock_tick(struct warp *w) {
     advance(w);
 }
 void clock_fence(struct warp *w) {
-    memcpy(w->clock + WARPS_MAX, w->clock, WARPS_MAX * sizeof *w->clock);
+    memcpy(w->clock + ACTORS, w->clock, ACTORS * sizeof *w->clock);
     advance(w);
 }
 void clock_learn(struct warp *w, const u32 *from) {
@@ -72,6 +72,8 @@ void clock_learn(struct warp *w, const u32 *from) {
     clock_join(w->clock, from);
     for (u32 q = 0; q < w->b->n_warps; q++)
         floor = w->clock[q] < floor ? w->clock[q] : floor;
+    if (w->b->has_bulk && w->clock[AGENT] < floor)
+        floor = w->clock[AGENT];
     w->floor = floor;
 }
 
@@ -92,6 +94,8 @@ INLINED void arrived(const char *what, u64 offset, u32 bytes) {
     u32 worst = 0;
     for (u32 n = 0; n < bytes; n++)
         worst |= state[n];
+    if (worst & MBARRIER)
+        fault("%s at shared offset %llu, where an mbarrier is", what, (unsigned long long)offset);
     if (worst & IN_FLIGHT)
         fault("%s at shared offset %llu of bytes in flight: their asynchronous copy was not waited "
               "for",
@@ -111,8 +115,12 @@ INLINED void not_in_product(const char *what, u64 offset, u32 bytes) {
 static void find_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
                               bool atomic) {
     for (u64 n = offset; n < offset + bytes; n++)
-        if (shadow.wrote[n] > w->clock[shadow.writer[n]] && shadow.writer[n] != w->id &&
-            !(atomic && shadow.atomic[n]))
+        if (shadow.writer[n] == AGENT && shadow.wrote[n] > w->clock[AGENT])
+            fault("race: %s at shared offset %llu, where a bulk copy has arrived, and its mbarrier "
+                  "was not waited for",
+                  what, (unsigned long long)n);
+        else if (shadow.wrote[n] > w->clock[shadow.writer[n]] && shadow.writer[n] != w->id &&
+                 !(atomic && shadow.atomic[n]))
             fault("race: %s at shared offset %llu, which warp %u wrote without a barrier between",
                   what, (unsigned long long)n, shadow.writer[n]);
 }
@@ -280,17 +288,19 @@ void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane) {
     written(w, offset, bytes, lane, false);
 }
 
-static void find_unfenced(const struct warp *w, u32 offset, u32 bytes) {
+static void find_unfenced(const struct warp *w, const char *what, u32 offset, u32 bytes) {
     for (u32 n = offset; n < offset + bytes; n++)
-        if (shadow.wrote[n] > w->clock[WARPS_MAX + shadow.writer[n]])
-            fault("wgmma.mma_async reads shared offset %u, which warp %u wrote, and no "
-                  "fence.proxy.async followed",
-                  n, shadow.writer[n]);
+        if (shadow.state[n] == WRITTEN && shadow.writer[n] != AGENT &&
+            shadow.wrote[n] > w->clock[ACTORS + shadow.writer[n]])
+            fault("%s shared offset %u, which warp %u wrote, and no fence.proxy.async followed",
+                  what, n, shadow.writer[n]);
 }
 
 void shared_product_begins(struct warp *w, u32 offset, u32 bytes) {
     const char *what = "read by wgmma.mma_async";
     u32 floor = UINT32_MAX, later = 0, unwritten = 0;
+    const u32 *wrote = shadow.wrote + offset;
+    const u8 *writer = shadow.writer + offset;
     within(w, what, offset, bytes);
     arrived(what, offset, bytes);
     for (u32 n = 0; n < bytes; n++)
@@ -300,11 +310,11 @@ void shared_product_begins(struct warp *w, u32 offset, u32 bytes) {
     no_write_unseen(w, what, offset, bytes, false);
     no_lane_apart(w, what, "wrote", shadow.wrote_in, offset, bytes, LANES);
     for (u32 q = 0; q < w->b->n_warps; q++)
-        floor = w->clock[WARPS_MAX + q] < floor ? w->clock[WARPS_MAX + q] : floor;
+        floor = w->clock[ACTORS + q] < floor ? w->clock[ACTORS + q] : floor;
     for (u32 n = 0; n < bytes; n++)
-        later |= shadow.wrote[offset + n] > floor;
+        later |= (wrote[n] > floor) & (writer[n] != AGENT);
     if (later)
-        find_unfenced(w, offset, bytes);
+        find_unfenced(w, "wgmma.mma_async reads", offset, bytes);
     for (u32 n = 0; n < bytes; n++)
         shadow.products[offset + n]++;
 }
@@ -316,4 +326,41 @@ void shared_product_ends(struct warp *w, u32 offset, u32 bytes) {
         shadow.read[w->id][n] = now;
         shadow.last_read[n] = shadow.last_read[n] > now ? shadow.last_read[n] : now;
     }
+}
+
+// ---- bulk copies and mbarriers -----------------------------------------------------------------
+void shared_bulk_begins(struct warp *w, u32 offset, u32 bytes, u32 lane) {
+    within(w, "bulk copy", offset, bytes & -bytes);
+    within(w, "bulk copy", offset + bytes - 1, 1);
+    find_unfenced(w, "a bulk copy overwrites", offset, bytes);
+    shared_begin(w, offset, bytes, lane);
+}
+
+u32 shadow_time(void) {
+    return ++shadow.latest;
+}
+
+void shared_bulk_arrived(u32 offset, u32 bytes, u32 time) {
+    for (u32 n = offset; n < offset + bytes; n++) {
+        shadow.wrote[n] = time;
+        shadow.wrote_in[n] = 0; // of no span
+    }
+    memset(shadow.writer + offset, AGENT, bytes);
+    memset(shadow.state + offset, WRITTEN, bytes);
+    memset(shadow.atomic + offset, 0, bytes);
+}
+
+void shared_mbarrier_begins(struct warp *w, u64 offset, u32 bytes, u32 lane) {
+    shared_write(w, offset, bytes, lane);
+    memset(shadow.state + offset, MBARRIER, bytes);
+}
+
+void shared_mbarrier_used(struct warp *w, u64 offset, u32 bytes, u32 lane) {
+    no_write_unseen(w, "use of an mbarrier", offset, bytes, false);
+    no_lane_apart(w, "use of an mbarrier", "initialised", shadow.wrote_in, offset, bytes, lane);
+}
+
+void shared_mbarrier_ends(struct warp *w, u64 offset, u32 bytes, u32 lane) {
+    shared_mbarrier_used(w, offset, bytes, lane);
+    memset(shadow.state + offset, UNWRITTEN, bytes);
 }

@@ -40,16 +40,6 @@ struct product { // that was not waited for
     u32 group; // number of its commit_group
 };
 
-static void *grown(void *list, u32 n, u32 *cap, size_t bytes) {
-    if (n < *cap)
-        return list;
-    *cap = *cap ? 2 * *cap : 64;
-    list = realloc(list, *cap * bytes);
-    if (!list)
-        abort();
-    return list;
-}
-
 // ---- registers ---------------------------------------------------------------------------------
 static void product(struct warp *w, const struct insn *i, u32 mask);
 
