@@ -13,29 +13,33 @@ static const struct large_rule {
                           [CUDA_DATA] = {128, 128, 64},
                           [CUDA_WEIGHT] = {128, 128, 128}};
 
-// Types that have large tiles. A word of a packed operand has so many bytes. hopper: with wgmma.
+// Types that have large tiles. A word of a packed operand has so many bytes. hopper: with wgmma;
+// tma: and with operands by tensor maps.
 static const struct large_type {
     int bytes;
-    enum cuda_kernel pack, product[CUDA_PRODUCTS], hopper[CUDA_PRODUCTS];
+    enum cuda_kernel pack, product[CUDA_PRODUCTS], hopper[CUDA_PRODUCTS], tma;
 } types[KERNEL_TYPES] = {
     [KERNEL_BF16] = {2,
                      CUDA_KERNEL_pack_bf16,
                      {CUDA_KERNEL_gemm_large_bf16, CUDA_KERNEL_conv_forward_large_bf16,
                       CUDA_KERNEL_conv_data_large_bf16, CUDA_KERNEL_conv_weight_large_bf16},
                      {CUDA_KERNEL_gemm_hopper_bf16, CUDA_KERNEL_conv_forward_hopper_bf16,
-                      CUDA_KERNEL_conv_data_hopper_bf16, CUDA_KERNEL_conv_weight_hopper_bf16}},
+                      CUDA_KERNEL_conv_data_hopper_bf16, CUDA_KERNEL_conv_weight_hopper_bf16},
+                     CUDA_KERNEL_gemm_tma_bf16},
     [KERNEL_HALF] = {2,
                      CUDA_KERNEL_pack_half,
                      {CUDA_KERNEL_gemm_large_half, CUDA_KERNEL_conv_forward_large_half,
                       CUDA_KERNEL_conv_data_large_half, CUDA_KERNEL_conv_weight_large_half},
                      {CUDA_KERNEL_gemm_hopper_half, CUDA_KERNEL_conv_forward_hopper_half,
-                      CUDA_KERNEL_conv_data_hopper_half, CUDA_KERNEL_conv_weight_hopper_half}},
+                      CUDA_KERNEL_conv_data_hopper_half, CUDA_KERNEL_conv_weight_hopper_half},
+                     CUDA_KERNEL_gemm_tma_half},
     [KERNEL_TF32] = {4,
                      CUDA_KERNEL_pack_tf32,
                      {CUDA_KERNEL_gemm_large_tf32, CUDA_KERNEL_conv_forward_large_tf32,
                       CUDA_KERNEL_conv_data_large_tf32, CUDA_KERNEL_conv_weight_large_tf32},
                      {CUDA_KERNEL_gemm_hopper_tf32, CUDA_KERNEL_conv_forward_hopper_tf32,
-                      CUDA_KERNEL_conv_data_hopper_tf32, CUDA_KERNEL_conv_weight_hopper_tf32}},
+                      CUDA_KERNEL_conv_data_hopper_tf32, CUDA_KERNEL_conv_weight_hopper_tf32},
+                     CUDA_KERNEL_gemm_tma_tf32},
 };
 
 static int depth_of(const struct large_type *t) { // terms of a stage
@@ -229,6 +233,37 @@ static const float *pack(struct cuda_queue *q, const struct large_type *t, struc
     return y;
 }
 
+// The tensor map of an operand of so many rows and terms, which is packed at `at`. false: there is
+// none for it.
+static bool map_operand(struct cuda_queue *q, enum kernel_type type, bool by_terms, int rows,
+                        int terms, int pitch, const float *at, struct cuda_tensor_map *map) {
+    const struct large_type *t = &types[type];
+    struct cuda_matrix m = {.at = at,
+                            .type = type,
+                            .rows = by_terms ? rows : terms,
+                            .columns = by_terms ? terms : rows,
+                            .pitch = (int64_t)pitch * t->bytes,
+                            .box_rows = by_terms ? CUDA_LARGE_TILE : CUDA_TMA_BYTES / t->bytes};
+    bool aligned = (uintptr_t)at % CUDA_CHUNK_BYTES == 0 && m.pitch % CUDA_CHUNK_BYTES == 0;
+    return aligned && q->tensor_map(q, &m, map) == 0;
+}
+
+// The product of packed operands by tensor maps. false: it has to copy by cp.async.
+static bool gemm_by_maps(struct cuda_queue *q, enum kernel_type type, const struct gemm_params *p) {
+    const struct large_type *t = &types[type];
+    const struct product_tiles tiles = {CUDA_LARGE_TILE, CUDA_TMA_BYTES / t->bytes,
+                                        CUDA_LARGE_THREADS, CUDA_TMA_SHARED};
+    struct gemm_tma_params maps = {.gemm = *p};
+    bool a_by_terms = is_by_terms(t) || !p->trans_a, b_by_terms = is_by_terms(t) || p->trans_b;
+    const struct product_out *o = &p->out;
+    if (q->capability != CUDA_HOPPER_CAPABILITY || !q->tensor_map ||
+        !map_operand(q, type, a_by_terms, o->m, o->k, p->lda, p->a, &maps.a) ||
+        !map_operand(q, type, b_by_terms, o->n, o->k, p->ldb, p->b, &maps.b))
+        return false;
+    cuda_product_run(q, t->tma, &tiles, 1, &maps, &maps.gemm.out);
+    return true;
+}
+
 bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_params *p) {
     const struct large_type *t = &types[type];
     struct product_out *o = &p->out;
@@ -240,7 +275,8 @@ bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_pa
     struct operand b = gemm_operand(t, p->trans_b, o->n, o->k, p->ldb);
     p->a = pack(q, t, a, p->a, &used), p->lda = a.pitch;
     p->b = pack(q, t, b, p->b, &used), p->ldb = b.pitch;
-    run(q, t, CUDA_GEMM, 1, p, o);
+    if (!gemm_by_maps(q, type, p))
+        run(q, t, CUDA_GEMM, 1, p, o);
     return true;
 }
 

@@ -70,6 +70,9 @@
     X(hopper, gemm_hopper_bf16)                                                                    \
     X(hopper, gemm_hopper_half)                                                                    \
     X(hopper, gemm_hopper_tf32)                                                                    \
+    X(hopper, gemm_tma_bf16)                                                                       \
+    X(hopper, gemm_tma_half)                                                                       \
+    X(hopper, gemm_tma_tf32)                                                                       \
     X(hopper, conv_forward_hopper_bf16)                                                            \
     X(hopper, conv_forward_hopper_half)                                                            \
     X(hopper, conv_forward_hopper_tf32)                                                            \
@@ -164,12 +167,24 @@ static inline int cuda_source_is_for(enum cuda_source source, int capability) {
     }
 }
 
+// A packed operand of a product of this type, rows of `pitch` bytes, and the box of it that is
+// copied at once: its rows have CUDA_TMA_BYTES.
+struct cuda_matrix {
+    const void *at;
+    enum kernel_type type;
+    int64_t rows, columns, pitch;
+    int box_rows;
+};
+
 struct cuda_queue {
     // Enqueues one kernel. params points to the kernel's only parameter, a struct that is copied
     // before launch returns (for cuLaunchKernel: kernelParams = &params). shared: bytes of dynamic
     // shared memory. The owner of the queue keeps the first failure.
     void (*launch)(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
                    unsigned threads, unsigned shared, void *params);
+    // Writes the matrix's tensor map to `map` (struct cuda_tensor_map). 0, or -1 where there is
+    // none; products then copy by cp.async. May be NULL.
+    int (*tensor_map)(struct cuda_queue *q, const struct cuda_matrix *m, void *map);
     int capability;         // of the device: 80 is 8.0
     void *workspace;        // of the device, aligned to 256 bytes
     size_t workspace_bytes; // the largest of the *_workspace functions that will be needed,

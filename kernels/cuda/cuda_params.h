@@ -4,6 +4,7 @@
 #ifndef DTCTL_KERNELS_CUDA_PARAMS_H
 #define DTCTL_KERNELS_CUDA_PARAMS_H
 
+#include <stdalign.h>
 #include <stdint.h>
 
 enum {
@@ -18,6 +19,10 @@ enum {
     CUDA_LARGE_TAPS = 32,        // of a filter, at most
     CUDA_LARGE_PIXELS = 1 << 14, // of an image with its borders, in either direction, fewer
     CUDA_CHUNK_BYTES = 16,       // of a packed row that are copied at once
+    CUDA_TMA_BYTES = 128,        // the same by a tensor map, and of the terms of a row in a step
+    CUDA_TMA_STAGES = 3,         // steps whose operands are there or under way
+    CUDA_TMA_STAGE = 32768,      // bytes of a stage
+    CUDA_TMA_SHARED = 98352,     // the stages, and two mbarriers of each
     CUDA_TURN_TILE = 32,         // rows and columns that a block packs transposed
     CUDA_RANGES = 64,            // ranges of parameters of one launch
     CUDA_ROWS_OF_SUM = 64,       // row chunks of a sum over rows
@@ -61,6 +66,19 @@ struct gemm_params {
     const float *a, *b;
     int lda, ldb, trans_a, trans_b;
     struct product_out out;
+};
+
+// The form of a matrix that the driver makes for copies of boxes of it.
+struct cuda_tensor_map {
+    alignas(128) uint64_t opaque[16];
+};
+
+// The same product with operands by tensor maps. Boxes of an operand that is contiguous along the
+// terms have CUDA_LARGE_TILE rows; those of the other ones have a half of them, for the terms of a
+// step.
+struct gemm_tma_params {
+    struct cuda_tensor_map a, b;
+    struct gemm_params gemm;
 };
 
 // forward: a = x, b = w; data: a = dy, b = w; weight: a = dy, b = x.

@@ -137,6 +137,8 @@ __device__ __forceinline__ void large_run(large_sum &sum, A a, B b, Taps taps, i
 
 #include "kernels/cuda/large_products.cuh"
 
+#include "kernels/cuda/hopper_tma.cuh"
+
 // ---- kernels: blockIdx is (tile of rows, tile of columns, split and phase) ----------------------
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_LARGE_THREADS, 3)
@@ -175,4 +177,16 @@ KERNEL conv_weight_hopper_half(const conv_params p) {
 }
 KERNEL conv_weight_hopper_tf32(const conv_params p) {
     conv_weight_large<tf32>(p);
+}
+
+#undef KERNEL
+#define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_LARGE_THREADS, 2)
+KERNEL gemm_tma_bf16(const __grid_constant__ gemm_tma_params p) {
+    gemm_tma<bfloat>(p);
+}
+KERNEL gemm_tma_half(const __grid_constant__ gemm_tma_params p) {
+    gemm_tma<half>(p);
+}
+KERNEL gemm_tma_tf32(const __grid_constant__ gemm_tma_params p) {
+    gemm_tma<tf32>(p);
 }

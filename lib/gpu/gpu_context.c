@@ -3,6 +3,7 @@
 // and from the device go through. Nothing here waits but mem_read, and a stage that is still in
 // use.
 #include "gpu/gpu_impl.h"
+#include "kernels/cuda/cuda_params.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -90,6 +91,23 @@ static void launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned
                      g->driver.launch(g->function[kernel], grid[0], grid[1], grid[2], threads, 1, 1,
                                       shared, ctx->stream, &params, NULL),
                      name);
+}
+
+static int tensor_map(struct cuda_queue *q, const struct cuda_matrix *m, void *map) {
+    static const int types[KERNEL_TYPES] = {[KERNEL_BF16] = CU_TENSOR_MAP_BFLOAT16,
+                                            [KERNEL_HALF] = CU_TENSOR_MAP_FLOAT16,
+                                            [KERNEL_TF32] = CU_TENSOR_MAP_FLOAT32};
+    struct gpu *g = ((struct gpu_context *)q)->gpu;
+    uint32_t bytes = m->type == KERNEL_TF32 ? 4 : 2;
+    const uint64_t dims[] = {(uint64_t)m->columns, (uint64_t)m->rows};
+    const uint64_t stride = (uint64_t)m->pitch;
+    const uint32_t box[] = {CUDA_TMA_BYTES / bytes, (uint32_t)m->box_rows};
+    const uint32_t element_strides[] = {1, 1};
+    return g->driver.tensor_map(map, types[m->type], 2, (void *)(uintptr_t)m->at, dims, &stride,
+                                box, element_strides, 0, CU_TENSOR_MAP_SWIZZLE_128B,
+                                CU_TENSOR_MAP_PROMOTION_256B, 0) == CUDA_SUCCESS
+               ? 0
+               : -1;
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -219,6 +237,7 @@ int gpu_context_open(struct gpu_context **out, const struct kernel_config *cfg) 
         return -ENOMEM;
     ctx->gpu = g;
     ctx->queue.launch = launch;
+    ctx->queue.tensor_map = g->driver.tensor_map ? tensor_map : NULL;
     ctx->queue.capability = g->capability;
     snprintf(ctx->isa, sizeof ctx->isa, "sm_%d", g->capability);
     if (g->driver.context_use(g->context) != CUDA_SUCCESS ||

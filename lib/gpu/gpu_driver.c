@@ -5,14 +5,14 @@
 #include <dlfcn.h>
 #include <string.h>
 
-static const struct {
+struct call {
     const char *symbol;
     size_t at;
-} calls[] = {
-#define X(field, symbol, params) {symbol, offsetof(struct gpu_driver, field)},
-    GPU_DRIVER_CALLS(X)
-#undef X
 };
+#define X(field, symbol, params) {symbol, offsetof(struct gpu_driver, field)},
+static const struct call calls[] = {GPU_DRIVER_CALLS(X)};
+static const struct call extras[] = {GPU_DRIVER_EXTRAS(X)};
+#undef X
 
 int gpu_driver_open(struct gpu_driver *d, struct err *e) {
     *d = (struct gpu_driver){.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)};
@@ -32,6 +32,10 @@ int gpu_driver_open(struct gpu_driver *d, struct err *e) {
                 calls[i].symbol);
         }
         memcpy((char *)d + calls[i].at, &symbol, sizeof symbol);
+    }
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
+        void *symbol = dlsym(d->library, extras[i].symbol);
+        memcpy((char *)d + extras[i].at, &symbol, sizeof symbol);
     }
     return 0;
 }

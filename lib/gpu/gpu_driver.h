@@ -42,6 +42,11 @@ enum {
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_DISABLE_TIMING = 2,
     CU_CAPTURE_THREAD_LOCAL = 1,
+    CU_TENSOR_MAP_FLOAT16 = 6,
+    CU_TENSOR_MAP_FLOAT32 = 7,
+    CU_TENSOR_MAP_BFLOAT16 = 9,
+    CU_TENSOR_MAP_SWIZZLE_128B = 3,
+    CU_TENSOR_MAP_PROMOTION_256B = 3,
 };
 
 // field, symbol, parameters
@@ -86,10 +91,18 @@ enum {
       (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
        unsigned shared, CUstream s, void **params, void **extra))
 
+// The same, without which the rest works.
+#define GPU_DRIVER_EXTRAS(X)                                                                       \
+    X(tensor_map, "cuTensorMapEncodeTiled",                                                        \
+      (void *map, int type, uint32_t rank, void *address, const uint64_t *dims,                    \
+       const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides,              \
+       int interleave, int swizzle, int promotion, int fill))
+
 struct gpu_driver {
     void *library;
 #define X(field, symbol, params) CUresult(*field) params;
     GPU_DRIVER_CALLS(X)
+    GPU_DRIVER_EXTRAS(X) // NULL: the driver has none
 #undef X
 };
 

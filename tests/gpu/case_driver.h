@@ -58,6 +58,11 @@ static void device_launch(struct cuda_queue *q, enum cuda_kernel kernel, const u
     queue->launch(queue, kernel, grid, threads, shared, params);
 }
 
+static int device_tensor_map(const struct cuda_matrix *m, void *map) {
+    struct cuda_queue *queue = &gpu_context_of(dev.ctx)->queue;
+    return queue->tensor_map ? queue->tensor_map(queue, m, map) : -1;
+}
+
 static void device_fill(void *at, int byte, size_t bytes) {
     struct gpu_context *ctx = gpu_context_of(dev.ctx);
     CUresult r =

@@ -3,6 +3,7 @@
 // PTX of all sources, runs each launch at once and checks every access.
 #ifndef TESTS_GPU_CASE_INTERPRETER_H
 #define TESTS_GPU_CASE_INTERPRETER_H
+#include "kernels/cuda/cuda_params.h"
 #include "tests/gpu/case_buffers.h"
 #include "tests/gpu/case_changes.h"
 #include "tests/gpu/emu/ptx.h"
@@ -81,6 +82,21 @@ static void device_launch(struct cuda_queue *q, enum cuda_kernel kernel, const u
         return;
     fail("%s", why); // the rest of the program could say nothing
     exit(done_testing());
+}
+
+static int device_tensor_map(const struct cuda_matrix *m, void *map) {
+    char why[PTX_TEXT_MAX];
+    uint32_t bytes = m->type == KERNEL_TF32 ? 4 : 2;
+    const struct ptx_tensor t = {.address = (uint64_t)m->at,
+                                 .dim = {(uint64_t)m->columns, (uint64_t)m->rows},
+                                 .pitch = (uint64_t)m->pitch,
+                                 .box = {CUDA_TMA_BYTES / bytes, (uint32_t)m->box_rows},
+                                 .bytes = bytes,
+                                 .swizzle = CUDA_TMA_BYTES};
+    if (ptx_tensor_map(map, &t, why) == 0)
+        return 0;
+    fail("%s", why);
+    return -1;
 }
 
 // A case begins.

@@ -24,8 +24,10 @@
 
 static struct cuda_case {
     struct cuda_queue queue;
-    int capability;       // of the device
-    int large, hopper;    // launches with large tiles in this case, or the last one; with wgmma
+    int capability; // of the device
+    // Launches with large tiles in this case, or the last one; with wgmma; with tensor maps.
+    int large, hopper, tma;
+    int no_maps;          // the driver makes no tensor maps
     int one_split;        // large tiles have all terms, as where a result has many of them
     unsigned blocks_most; // of a grid whose threads loop over flat buffers; 0: any
     struct kernel_ctx *reference;
@@ -103,15 +105,23 @@ static void case_launch(struct cuda_queue *q, enum cuda_kernel kernel, const uns
         strncmp(info->name, "sum_", 4) != 0)
         grid = (fewer[0] = test.blocks_most, fewer);
     test.hopper += info->source == CUDA_SOURCE_hopper;
+    test.tma += strncmp(info->name, "gemm_tma", 8) == 0;
     test.large += info->source == CUDA_SOURCE_hopper || strstr(info->name, "_large");
     if (test.one_split && info->source == CUDA_SOURCE_hopper) {
-        bool gemm = strncmp(info->name, "gemm", 4) == 0;
+        bool tma = strncmp(info->name, "gemm_tma", 8) == 0,
+             gemm = strncmp(info->name, "gemm", 4) == 0;
         grid = fewer;
-        case_join_splits(gemm ? &((struct gemm_params *)params)->out
-                              : &((struct conv_params *)params)->out,
+        case_join_splits(tma    ? &((struct gemm_tma_params *)params)->gemm.out
+                         : gemm ? &((struct gemm_params *)params)->out
+                                : &((struct conv_params *)params)->out,
                          fewer);
     }
     device_launch(q, kernel, grid, threads, shared, params);
+}
+
+static int case_tensor_map(struct cuda_queue *q, const struct cuda_matrix *m, void *map) {
+    (void)q;
+    return test.no_maps ? -1 : device_tensor_map(m, map);
 }
 
 // Begins a case with a workspace of its own, so that nothing of the last one is in there.
@@ -119,9 +129,9 @@ static void case_begin(size_t workspace) {
     if (workspace < CUDA_WORKSPACE_BYTES_MIN)
         workspace = CUDA_WORKSPACE_BYTES_MIN;
     device_begin();
-    test.capability = device_capability(), test.large = test.hopper = 0;
-    test.queue =
-        (struct cuda_queue){case_launch, test.capability, device_empty(workspace), workspace};
+    test.capability = device_capability(), test.large = test.hopper = test.tma = 0;
+    test.queue = (struct cuda_queue){case_launch, case_tensor_map, test.capability,
+                                     device_empty(workspace), workspace};
 }
 
 static void case_end(void) {

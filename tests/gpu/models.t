@@ -71,24 +71,23 @@ ok 'tf32: the refusals come before any file' test ! -e tf32.cpu/dttrain-output -
 same linformer 1e-5 'model=linformer(dim=16,depth=1,heads=2,mlp=2,patch=4,keys=2)' batch=8 lr=0.02
 
 # ---- a GPU of 9.0 has products of its own -------------------------------------------------------
-# hopper DTYPE BOUND PRODUCT…: these products are in the graph of a step, and the losses are right
+# hopper DTYPE BOUND PRODUCT MAPS: this product is in the graph of a step, and the losses are right;
+# with MAPS 0 the driver makes no tensor maps
 hopper() {
-    local dtype=$1 bound=$2 product
+    local dtype=$1 bound=$2 product=$3 name=wide-$1-$4
     local wide=("data=$WORK/shapes128" model=mlp hidden=128 batch=128 epochs=10 lr=0.001)
-    shift 2
     [ -e wide.cpu ] ||
         ok 'wide: the CPU backend trains' train wide.cpu "$BIN/dttrain" -- "${wide[@]}"
-    ok "wide-$dtype: an H100 trains" train "wide-$dtype" on_gpu env EMU_CC=90 EMU_GRAPH_REPORT=2 \
-        "$cuda" -- "${wide[@]}" "dtype=$dtype"
-    like "$(cat "wide-$dtype/out")" 'kernels cuda sm_90' "wide-$dtype: the start names the kernels"
-    for product; do
-        ok "wide-$dtype: the step has $product" grep -q "kernel $product$" "wide-$dtype/out"
-    done
-    ok "wide-$dtype: the losses are those of float" close "wide-$dtype" wide.cpu "$bound"
+    ok "$name: an H100 trains" train "$name" on_gpu env EMU_CC=90 EMU_GRAPH_REPORT=2 \
+        EMU_TENSOR_MAPS="$4" "$cuda" -- "${wide[@]}" "dtype=$dtype"
+    like "$(cat "$name/out")" 'kernels cuda sm_90' "$name: the start names the kernels"
+    ok "$name: the step has $product" grep -q "kernel $product$" "$name/out"
+    ok "$name: the losses are those of float" close "$name" wide.cpu "$bound"
 }
-hopper bf16 1e-2 gemm_hopper_bf16
-hopper f16 1e-2 gemm_hopper_half
-hopper tf32 1e-3 gemm_hopper_tf32
+hopper bf16 1e-2 gemm_tma_bf16 1
+hopper f16 1e-2 gemm_tma_half 1
+hopper tf32 1e-3 gemm_tma_tf32 1
+hopper bf16 1e-2 gemm_hopper_bf16 0
 
 # ---- two ranks ----------------------------------------------------------------------------------
 ok 'two ranks of the CPU backend train' train two.cpu "${two[@]}" "$BIN/dttrain" -- "${vit[@]}"

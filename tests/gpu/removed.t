@@ -38,7 +38,9 @@ changes 1 layers
 changes 1 rows
 changes $EACH product
 # The conditions of kernels for 9.0 are those of the large products, which have been tried.
-CASE_CAPABILITY=90 changes $((EACH == 1 ? 1 : 10000)) product hopper
+hopper=(hopper)
+[ $EACH != 1 ] || hopper+=(hopper_edges)
+CASE_CAPABILITY=90 changes $((EACH == 1 ? 1 : 10000)) product "${hopper[@]}"
 if [ $EACH = 1 ]; then
     mkdir old && cp "$GPU"/lines/*.ptx old
     (cd "$SRC" && "$cuda/bin/nvcc" -std=c++17 -I. -arch=compute_75 -lineinfo -ptx \

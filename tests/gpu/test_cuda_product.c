@@ -181,6 +181,10 @@ static void used(int large, const char *what) {
     is_int(test.large > 0, large, "%s: the size of its tiles", what);
     is_int(test.hopper > 0, hopper, "%s: wgmma", what);
 }
+static void used_maps(int maps, const char *what) {
+    bool tma = maps && test.capability == CUDA_HOPPER_CAPABILITY && !test.no_maps;
+    is_int(test.tma > 0, tma, "%s: tensor maps", what);
+}
 
 // Shapes of one or a few large tiles, with odd edges. All ways of a matrix, several stages, splits.
 enum { FEW_IMAGES = 4 }; // of which weight gradients in tf32 have small tiles
@@ -221,6 +225,7 @@ static void large_gemm(const int shape[3], int i) {
             gemm_name(what, "large gemm", &a);
             gemm_case(a, what);
             used(a.m >= 128 && way != 3 && test.capability >= 80, what);
+            used_maps(a.m >= 128 && way != 3, what);
         }
     }
 }
@@ -372,12 +377,16 @@ static void large_counts(void) {
 
 // A device of 9.0 has wgmma. Its operands differ by where they lie in shared memory alone: some of
 // the shapes are enough. First every kernel with all terms in one block, so that memory of stages
-// is used again; then edges and splits.
+// is used again; then edges and splits. GEMM has tensor maps, and copies without them.
 static void hopper(void) {
+    static const int long_terms[] = {129, 131, 331};
     if (device_capability() != CUDA_HOPPER_CAPABILITY)
         return;
-    large_gemm(large_gemms[2], 3);
     test.one_split = 1;
+    large_gemm(long_terms, 3);
+    test.one_split = 0, test.no_maps = 1;
+    large_gemm(large_gemms[2], 3);
+    test.one_split = 1, test.no_maps = 0;
     large_conv(1), large_conv(10);
     test.one_split = 0;
 }

@@ -44,6 +44,8 @@ enum { WORDS = 64, BYTES = 4 * WORDS, RUNS = 24 };
     X(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t, CUstream)                            \
     X(cuMemsetD32Async, CUdeviceptr, unsigned, size_t, CUstream)                                   \
     X(cuLaunchHostFunc, CUstream, CUhostFn *, void *)                                              \
+    X(cuTensorMapEncodeTiled, void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,   \
+      const uint32_t *, const uint32_t *, int, int, int, int)                                      \
     X(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,      \
       unsigned, CUstream, void **, void **)
 static struct {
@@ -224,6 +226,38 @@ static void refused(CUdeviceptr p) {
     ok(got == 3 && bytes == 4, "a variable of the module has its initial value");
 }
 
+// One parameter of a call of cuTensorMapEncodeTiled for a matrix of 16-bit words is changed.
+static CUresult encoded(int type, uint32_t rank, uint64_t address, uint64_t stride, int swizzle) {
+    static _Alignas(64) uint8_t map[128];
+    const uint64_t dims[] = {40, 7}, strides[] = {stride};
+    const uint32_t box[] = {64, 128}, steps[] = {1, 1};
+    return cu.cuTensorMapEncodeTiled(map, type, rank, (void *)(uintptr_t)address, dims, strides,
+                                     box, steps, 0, swizzle, 3, 0);
+}
+
+static void tensor_maps(CUdeviceptr p) {
+    enum { BFLOAT16 = 9, FLOAT32 = 7, TURN_64 = 2, TURN_128 = 3 };
+    setenv("EMU_CC", "80", 1);
+    is_int(encoded(BFLOAT16, 2, p, 96, TURN_128), CUDA_ERROR_INVALID_VALUE,
+           "a device below 9.0 has no tensor maps");
+    setenv("EMU_CC", "90", 1);
+    is_int(encoded(BFLOAT16, 2, p, 96, TURN_128), CUDA_SUCCESS, "a tensor map is made");
+    is_int(encoded(BFLOAT16, 2, p + 8, 96, TURN_128), CUDA_ERROR_INVALID_VALUE,
+           "an address between chunks of 16 bytes has none");
+    is_int(encoded(BFLOAT16, 2, p, 88, TURN_128), CUDA_ERROR_INVALID_VALUE,
+           "rows between chunks of 16 bytes have none");
+    is_int(encoded(BFLOAT16, 2, p, 96, TURN_64), CUDA_ERROR_INVALID_VALUE,
+           "a box wider than its swizzle has none");
+    is_int(encoded(FLOAT32, 2, p, 160, TURN_128), CUDA_ERROR_INVALID_VALUE,
+           "words of four bytes make that box wider");
+    is_int(encoded(BFLOAT16, 3, p, 96, TURN_128), CUDA_ERROR_INVALID_VALUE,
+           "another rank is not known");
+    is_int(encoded(99, 2, p, 96, TURN_128), CUDA_ERROR_INVALID_VALUE, "another type is not known");
+    setenv("EMU_TENSOR_MAPS", "0", 1);
+    is_int(encoded(BFLOAT16, 2, p, 96, TURN_128), CUDA_ERROR_NOT_SUPPORTED,
+           "a driver may make no tensor maps");
+}
+
 // The last one: a fault stays.
 static void broken(CUdeviceptr p) {
     CUdeviceptr fresh;
@@ -245,6 +279,7 @@ int main(void) {
     edges(p, g);
     graphs(p, g);
     refused(p);
+    tensor_maps(p);
     broken(p);
     return done_testing();
 }

@@ -12,7 +12,7 @@
 
 enum driver_call {
 #define X(field, symbol, params) CALL_##field,
-    GPU_DRIVER_CALLS(X)
+    GPU_DRIVER_CALLS(X) GPU_DRIVER_EXTRAS(X)
 #undef X
         CALLS
 };
@@ -34,6 +34,7 @@ static struct fake {
     int live;      // handles and memory that were not given back
     int open;      // the driver
     bool hangs;    // no event is reached
+    bool older;    // the driver has no calls but those that are needed
     uint64_t made; // copies so far
     int late;      // copies that are not made yet, in their order
     struct fake_copy copy[FAKE_COPIES_MAX];
@@ -97,6 +98,7 @@ static CUresult later(enum driver_call c, void *to, const void *from, size_t n) 
         return called(CALL_##field);                                                               \
     }
 GPU_DRIVER_CALLS(X)
+GPU_DRIVER_EXTRAS(X)
 #undef X
 
 static CUresult do_version(int *version) {
@@ -231,6 +233,9 @@ int fake_driver_open(struct gpu_driver *d, struct err *e) {
     DOES(event_record), DOES(event_query), DOES(copy_in), DOES(copy_out), DOES(fill);
     DOES(graph_make), DOES(graph_exec_free), DOES(capture_end), DOES(graph_free);
 #undef DOES
+#define X(field, symbol, params) d->field = fake.older ? NULL : count_##field;
+    GPU_DRIVER_EXTRAS(X)
+#undef X
     fake.open++;
     return 0;
 }

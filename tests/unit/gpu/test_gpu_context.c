@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between host and GPU, and failures: a buffer is not written again before its last copy has
 // ended, the first failure stays, and nothing is kept when a context closes.
+#include "kernels/cuda/cuda_params.h"
 #include "tests/unit/gpu/driver_fake.h"
 
 #include <errno.h>
@@ -258,12 +259,33 @@ static void beside(void) {
     tear_down("collectives");
 }
 
+static void tensor_maps(void) {
+    static const unsigned char operand[1];
+    const struct cuda_matrix m = {
+        .at = operand, .type = KERNEL_BF16, .rows = 1, .columns = 64, .pitch = 128, .box_rows = 1};
+    struct cuda_tensor_map map;
+    set_up();
+    struct cuda_queue *q = &gpu_context_of(ctx)->queue;
+    is_int(q->tensor_map(q, &m, &map), 0, "the driver makes tensor maps");
+    breaks(CALL_tensor_map, 0);
+    is_int(q->tensor_map(q, &m, &map), -1, "a tensor map that the driver refuses is none");
+    ok(!k->failure(ctx), "such a refusal is no failure of the GPU");
+    tear_down("tensor maps");
+    struct err e = {0};
+    fake_reset(), fake.older = true;
+    if (gpu_open(&gpu, 0, false, &e) < 0 || begin() < 0)
+        bail_out("no context: %s", e.text);
+    ok(!gpu_context_of(ctx)->queue.tensor_map, "a driver without tensor maps is good enough");
+    tear_down("a driver without tensor maps");
+}
+
 int main(void) {
     round_trips();
     many_writes(GPU_SMALL_BYTES, 2 * GPU_SMALL_STAGES + 1);
     many_writes(GPU_SMALL_BYTES + 1, 2 * GPU_STAGES + 1);
     clean_memory();
     workspace();
+    tensor_maps();
     late_reads();
     opening_fails();
     reads_fail(CALL_copy_out, "copying from the GPU");
