@@ -221,6 +221,10 @@ static void blocks(void) {
                "cvta.shared.u64 %x, s; add.s64 %x, %x, %me; st.u32 [%x], %t; ld.u32 %e, [%x];\n"
                "setp.eq.s32 %p, %e, %t; selp.b32 %d, 1, 0, %p;",
                64, one);
+    warp_gives("generic addresses reach parameters",
+               "mov.b64 %x, pin; cvta.param.u64 %x, %x; ld.u64 %y, [%x];\n"
+               "setp.eq.s64 %p, %y, %in; selp.b32 %d, 1, 0, %p;",
+               64, one);
 }
 
 static void found(void) {
@@ -233,6 +237,11 @@ static void found(void) {
     faults("a read of global memory nobody wrote", "ld.global.u32 %d, [%out];", 1, 1,
            "nobody wrote");
     faults("a read of shared memory nobody wrote", "ld.shared.u32 %d, [%s];", 1, 1, "nobody wrote");
+    faults("a write to a parameter", "mov.b64 %x, pin; cvta.param.u64 %x, %x; st.u32 [%x], 7;", 1,
+           1, "constant memory");
+    faults("a read behind the parameters",
+           "mov.b64 %x, pin; cvta.param.u64 %x, %x; ld.u64 %y, [%x+16];", 1, 1,
+           "behind the parameters");
     faults("a write past shared memory", "st.shared.u32 [%s+4096], %t;", 1, 1,
            "of 4096 bytes of shared");
     faults("a read before a barrier",

@@ -396,6 +396,7 @@ struct mbarrier *mbarrier_used(struct warp *w, const struct insn *i, int k, u32 
 void mbarrier_arrive(struct warp *w, struct mbarrier *m, u32 n, bool releases);
 void mbarrier_bytes(struct block *b, struct mbarrier *m, s64 n); // added to the tx-count
 void mbarrier_fence(struct warp *w, u32 mask); // the async proxy may use those these lanes made
+bool mbarriers_awaited(const struct block *b); // by every warp that could run
 void mbarrier_deadlock(struct block *b);       // faults where a warp waits for one
 void mbarrier_pass(struct warp *w, const struct insn *i, u32 mask); // a wait that does not wait
 bool mbarrier_is_wait(const struct insn *i);

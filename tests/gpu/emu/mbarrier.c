@@ -150,6 +150,13 @@ void mbarrier_pass(struct warp *w, const struct insn *i, u32 mask) {
     set_predicate(w, &i->op[0], 0, mask, mask);
 }
 
+bool mbarriers_awaited(const struct block *b) {
+    for (u32 n = 0; n < b->n_warps; n++)
+        if (b->warp[n].live && b->warp[n].stop != STOP_BARRIER && b->warp[n].awaits < 0)
+            return false;
+    return true;
+}
+
 void mbarrier_deadlock(struct block *b) {
     for (u32 n = 0; n < b->n_warps; n++) {
         const struct warp *w = &b->warp[n];

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define INSNS_OF_BLOCK_MAX ((u64)1 << 32) // a block that executes more does not end
-enum { TURN_INSNS_MAX = 400, POLL_INSNS_MAX = 64, FRUITLESS_MAX = 100000 };
+enum { TURN_INSNS_MAX = 400, POLL_INSNS_MAX = 64, FRUITLESS_MAX = 100000, AWAITING_MAX = 4000 };
 enum { BULK_TURNS = 4 }; // with an odd seed bulk copies arrive early, too, one in so many turns
 
 struct ptx_counts counts;
@@ -284,7 +284,7 @@ static void run_block(struct block *b, u32 threads) {
             fruitless = 0;
         if (b->launch->seed % 2 && b->n_bulk && random_below(&b->rng, BULK_TURNS) == 0)
             bulk_complete_one(b);
-        if (fruitless > FRUITLESS_MAX)
+        if (fruitless > (mbarriers_awaited(b) ? AWAITING_MAX : FRUITLESS_MAX))
             stuck(b, "deadlock: every warp polls for what does not come");
         if (executed > (b->launch->insns_max ? b->launch->insns_max : INSNS_OF_BLOCK_MAX))
             fault("the block does not end");
