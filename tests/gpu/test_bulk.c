@@ -402,10 +402,11 @@ static void unseen(void) {
 }
 
 static void ends(void) {
-    struct run r = {.threads = THREADS, .late = true};
+    struct run r = {.threads = THREADS};
     plain_input();
-    faults_of(START("512") "W: bar.sync 0;", &r, "bulk copies under way",
+    faults_of(START("512") "W: bar.sync 0;", &r, "bulk copies under way|that it did not wait for",
               "a block that ends before its copies");
+    r.late = true;
     faults_of(INIT "@!%p bra W;\n" EXPECT "256;\n" BYTES_512 WAIT("W", "0") WORD
               "bar.sync 0;\n"
               "add.u32 %e, %e, 256; ld.shared.b32 %d, [%e];",

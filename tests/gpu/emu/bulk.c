@@ -164,6 +164,7 @@ bool bulk_complete_one(struct block *b) {
         }
     struct mbarrier *m = mbarrier_at(b, c.mbarrier);
     m->clock[AGENT] = time;
+    m->filled = m->phase + 1;
     mbarrier_bytes(b, m, -(s64)c.rows * c.row_bytes);
     return true;
 }

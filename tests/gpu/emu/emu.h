@@ -301,8 +301,9 @@ struct mbarrier {
     u32 expected, pending;
     s64 bytes; // that are still to arrive: the tx-count
     u32 phase;
-    u32 warp, lanes; // that initialised it
-    bool fenced;     // and a fence followed: the async proxy may use it
+    u32 filled, seen; // phases up to the last one that had bytes, and that a wait has seen complete
+    u32 warp, lanes;  // that initialised it
+    bool fenced;      // and a fence followed: the async proxy may use it
     u32 clock[CLOCKS], published[CLOCKS];
 };
 
@@ -397,6 +398,7 @@ void mbarrier_arrive(struct warp *w, struct mbarrier *m, u32 n, bool releases);
 void mbarrier_bytes(struct block *b, struct mbarrier *m, s64 n); // added to the tx-count
 void mbarrier_fence(struct warp *w, u32 mask); // the async proxy may use those these lanes made
 bool mbarriers_awaited(const struct block *b); // by every warp that could run
+void mbarrier_end(struct block *b);            // checks that bytes were waited for
 void mbarrier_deadlock(struct block *b);       // faults where a warp waits for one
 void mbarrier_pass(struct warp *w, const struct insn *i, u32 mask); // a wait that does not wait
 bool mbarrier_is_wait(const struct insn *i);

@@ -136,6 +136,8 @@ static void wait(struct warp *w, const struct insn *i, u32 mask) {
     u32 done = 0;
     EACH(done |= (u32)is_complete(i, m, (u32)lane_value(w, &i->op[2], 0, l)) << l);
     set_predicate(w, &i->op[0], 0, mask, done);
+    if (done & mask)
+        m->seen = m->phase;
     if ((done & mask) && !HAS(RELAXED))
         clock_learn(w, m->published);
     w->awaits = (done & mask) == mask ? -1 : (s64)m->address;
@@ -148,6 +150,14 @@ bool mbarrier_is_wait(const struct insn *i) {
 }
 void mbarrier_pass(struct warp *w, const struct insn *i, u32 mask) {
     set_predicate(w, &i->op[0], 0, mask, mask);
+}
+
+// Else the memory could be another block's when the bytes come.
+void mbarrier_end(struct block *b) {
+    for (u32 n = 0; n < b->n_mbarriers; n++)
+        if (b->mbarrier[n].filled > b->mbarrier[n].seen)
+            fault("block (%u, %u, %u) of '%s' ends with bulk copies that it did not wait for",
+                  b->index[0], b->index[1], b->index[2], b->k->name);
 }
 
 bool mbarriers_awaited(const struct block *b) {

@@ -294,6 +294,7 @@ static void run_block(struct block *b, u32 threads) {
     if (b->n_bulk)
         fault("block (%u, %u, %u) of '%s' ends with bulk copies under way", b->index[0],
               b->index[1], b->index[2], b->k->name);
+    mbarrier_end(b);
     counts.blocks++;
 }
 
