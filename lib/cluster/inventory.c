@@ -113,7 +113,8 @@ static void check_names(struct reader *r, const struct toml *table) {
         for (size_t i = 0; i < FIELD_COUNT && !known; i++)
             known = str_eq(v->key, FIELDS[i].key);
         if (!known)
-            complain(r, v->key_line, v->key_column, "unknown key '%.64s' of a node", v->key);
+            complain(r, v->key_line, v->key_column, "unknown key '%.64s' of a node",
+                     str_printable(r->arena, v->key, strlen(v->key)));
     }
 }
 
@@ -212,7 +213,7 @@ int inventory_parse(struct arena *a, const char *text, size_t len, const char *f
     if (r.error_count > ERRORS_SHOWN_MAX)
         strbuf_addf(&r.errors, "\nand %d more", r.error_count - ERRORS_SHOWN_MAX);
     if (r.error_count)
-        result = err_set(e, ERR_FORMAT, "%s", strbuf_cstr(&r.errors));
+        result = err_set_lines(e, ERR_FORMAT, strbuf_cstr(&r.errors));
     strbuf_fini(&r.errors);
     return result;
 }

@@ -136,14 +136,41 @@ static void errors_together(void) {
     struct inventory inv;
     char *text = arena_printf(&a,
                               "%s[[node]]\nname='a b'\nport=70000\ntransport='ssh'\n"
-                              "colour='red'\n",
+                              "colour='red'\n\"a\\nb\"=1\n",
                               HEAD);
     inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e);
     has_str(e.text, "c.toml:6:6: name", "the error names the bad name with its place");
     has_str(e.text, "c.toml:7:6: port", "the bad port is reported");
     has_str(e.text, "needs the key 'host'", "the missing host is reported");
-    has_str(e.text, "c.toml:9:1: unknown key 'colour'", "the unknown key is reported");
+    has_str(e.text, "\nc.toml:9:1: unknown key 'colour' of a node\n", "an error has its own line");
+    has_str(e.text, "unknown key 'a\\nb'", "a line break in a key is none in the error");
     arena_fini(&a);
+}
+
+// Twenty errors are shown, and the number of the others.
+static void many_errors(void) {
+    for (int count = 20; count <= 22; count++) {
+        struct arena a = {0};
+        struct err e = {0};
+        struct inventory inv;
+        struct strbuf text = {0};
+        strbuf_addf(&text, "%s[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\n",
+                    HEAD);
+        for (int i = 1; i <= count; i++)
+            strbuf_addf(&text, "x%d=1\n", i);
+        is_int(inventory_parse(&a, text.data, text.len, "c", &inv, &e), -1,
+               "an inventory with %d errors is refused", count);
+        has_str(e.text, "'x20' of a node", "the twentieth of %d errors is shown", count);
+        ok(!strstr(e.text, "'x21'"), "no more than twenty of %d errors are shown", count);
+        const char *end = strstr(e.text, "\nand ");
+        is_str(end ? end : "",
+               count == 20   ? ""
+               : count == 21 ? "\nand 1 more"
+                             : "\nand 2 more",
+               "the others of %d errors are counted", count);
+        strbuf_fini(&text);
+        arena_fini(&a);
+    }
 }
 
 static void selects(void) {
@@ -214,6 +241,7 @@ int main(void) {
     is_int(inventory_parse(&a, "name = [", 8, "c.toml", &inv, &e), -1, "broken TOML is refused");
     arena_fini(&a);
     errors_together();
+    many_errors();
     limits();
     selects();
     return done_testing();
