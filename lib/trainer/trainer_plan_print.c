@@ -60,7 +60,8 @@ static double sample_flop(const struct plan *p) {
 static double sample_flop_again(const struct plan *p) {
     double flop = 0;
     for (int i = 0; i < p->t->model->layers; i++)
-        flop += p->layer[i].again ? (double)p->layer[i].cost.forward_flop : 0;
+        if (p->layer[i].again)
+            flop += (double)p->layer[i].cost.forward_flop;
     return flop;
 }
 
