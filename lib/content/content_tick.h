@@ -14,7 +14,7 @@ enum { CONTENT_TICK_BYTES = 1 << 20 }; // compared or copied between two calls, 
 // that has nothing else to do passes NULL.
 typedef int content_tick(void *ctx, uint64_t bytes, struct err *e);
 
-struct content_ticks { // a pointer to them may be NULL
+struct content_ticks { // zeroed: there is no caller; functions that take NULL say so
     content_tick *tick;
     void *ctx;
 };

@@ -264,11 +264,13 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
 }
 
 // An interrupted one is done again by the next fetch.
-static int put_together_here(struct fleet *f, struct run *run, struct collect *c, struct err *e) {
+static int put_together_here(struct fleet *f, struct run *run, const struct collect *c,
+                             struct err *e) {
+    struct collect shown = *c;
     struct local_work w;
     local_work_begin(&w, f->context, "merge");
-    c->ticks = &w.ticks;
-    int result = put_together(f, run, c, e);
+    shown.ticks = &w.ticks;
+    int result = put_together(f, run, &shown, e);
     local_work_end(&w);
     return result;
 }
