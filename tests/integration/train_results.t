@@ -273,7 +273,8 @@ for folder in incoming/node0/whole output; do # before they are moved, and where
     n=$((n + 1))
     run "$BUILD/release/tests/tools/nth_call" -n $n -e EIO -c syncfs -- dtctl fetch 3>written.report
     is "$status" 1 "results that the disk did not take in $folder are not fetched"
-    like "$err" "cannot write the disk of '.*/$folder': I/O error" 'the error names the folder'
+    like "$err" "cannot write the disk of '.*/$folder': (I/O|Input/output) error" \
+        'the error names the folder'
     like "$(cat ".dtctl/default/runs/$written/run.toml")" 'fetched = false' \
         'the record says that the results were not fetched'
 done
