@@ -83,9 +83,8 @@ is "$(wc -l <keys.sh.runs)" 2 'one key was found for each list'
 begin 'now + 602 seconds' 60
 dtctl train --name leave -- python3 talk.py "$WORK/leave.end" >leave.out 2>leave.err &
 pid=$!
-is_listing() { has leave ends && [ -n "$(listers "$pid")" ]; }
+is_listing() { has leave ends && listers=$(listers "$pid") && [ -n "$listers" ]; }
 ok 'a list is being made' wait_for 60 is_listing || diag "$(cat leave.err)"
-listers=$(listers $pid)
 left=${EPOCHREALTIME/./}
 kill -HUP $pid
 wait $pid
