@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the bytes of two files.
+// Compares files piece by piece, and entries by kind, target and size before that.
 #include "content/same_content.h"
 
 #include "base/arena.h"
@@ -65,4 +65,14 @@ int same_content(const char *x, const char *y, const struct content_ticks *ticks
         free(f[i].bytes);
     }
     return rc;
+}
+
+int same_entry(const struct manifest_entry *x, const struct manifest_entry *y,
+               const struct content_ticks *ticks, bool *same, struct err *e) {
+    *same = x->kind == y->kind;
+    if (!*same || x->kind == MANIFEST_FOLDER)
+        return 0;
+    *same = x->kind == MANIFEST_LINK ? strcmp(x->target, y->target) == 0 : x->size == y->size;
+    return *same && x->kind == MANIFEST_FILE ? same_content(x->source, y->source, ticks, same, e)
+                                             : 0;
 }

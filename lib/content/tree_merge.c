@@ -35,16 +35,6 @@ static int by_path(const void *x, const void *y) {
     return order ? order : a->node < b->node ? -1 : a->node > b->node;
 }
 
-static int same(const struct merge *m, const struct manifest_entry *a,
-                const struct manifest_entry *b, bool *out, struct err *e) {
-    *out = a->kind == b->kind;
-    if (!*out || a->kind == MANIFEST_FOLDER)
-        return 0;
-    *out = a->kind == MANIFEST_LINK ? strcmp(a->target, b->target) == 0 : a->size == b->size;
-    return *out && a->kind == MANIFEST_FILE ? same_content(a->source, b->source, m->ticks, out, e)
-                                            : 0;
-}
-
 // Two nodes that have files of one name with different content.
 struct clash {
     size_t node_a, node_b; // node_a < node_b
@@ -66,14 +56,14 @@ static int check_path(const struct merge *m, const struct place_of *p, size_t co
                       struct clash *c, struct err *e) {
     bool equal = true;
     for (size_t k = 1; equal && k < count; k++)
-        if (same(m, p[0].entry, p[k].entry, &equal, e) < 0)
+        if (same_entry(p[0].entry, p[k].entry, m->ticks, &equal, e) < 0)
             return -1;
     for (size_t k = 1; !equal && k < count; k++)
         for (size_t i = 0; i < k; i++) {
             bool pair = true;
             if (c->files && p[k].node > c->node_b)
                 return 0;
-            if (same(m, p[i].entry, p[k].entry, &pair, e) < 0)
+            if (same_entry(p[i].entry, p[k].entry, m->ticks, &pair, e) < 0)
                 return -1;
             if (!pair)
                 add_clash(c, p[i].node, p[k].node, p[0].entry->path);

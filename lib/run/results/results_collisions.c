@@ -33,18 +33,6 @@ struct split {
     struct results_collisions *out;
 };
 
-static int same(const struct split *s, const struct node_part *a, const struct node_part *b,
-                bool *out, struct err *e) {
-    const struct manifest_entry *x = &a->m->entries[a->at], *y = &b->m->entries[b->at];
-    *out = x->kind == y->kind;
-    if (!*out || x->kind == MANIFEST_FOLDER)
-        return 0;
-    *out = x->kind == MANIFEST_LINK ? strcmp(x->target, y->target) == 0 : x->size == y->size;
-    if (!*out || x->kind == MANIFEST_LINK)
-        return 0;
-    return same_content(x->source, y->source, s->ticks, out, e);
-}
-
 // Creates the parent folders of a path in a part. *free_way: no file is in the way.
 static int make_way(struct arena *a, const char *folder, const char *path, bool *free_way,
                     struct err *e) {
@@ -133,15 +121,16 @@ static bool has(const struct node_part *p, const char *path) {
 }
 
 static int differs(const struct split *s, const char *path, bool *out, struct err *e) {
-    const struct node_part *first = NULL;
+    const struct manifest_entry *first = NULL;
     *out = false;
     for (size_t i = 0; i < s->count && !*out; i++) {
         bool equal = true;
         if (!has(&s->parts[i], path))
             continue;
-        if (first && same(s, first, &s->parts[i], &equal, e) < 0)
+        const struct manifest_entry *entry = &s->parts[i].m->entries[s->parts[i].at];
+        if (first && same_entry(first, entry, s->ticks, &equal, e) < 0)
             return -1;
-        first = first ? first : &s->parts[i];
+        first = first ? first : entry;
         *out = !equal;
     }
     return 0;

@@ -215,7 +215,7 @@ static void test_one_large(void) {
     ok(manifest_add_path(m, file_join(&a, folder, "one"), "", NULL, &e) == 0, "a file is listed");
     int rc = manifest_hash(m, NULL, stop_soon, NULL, &e);
     ok(stopped_at > 0 && stopped_at < LEN,
-       "a large file's progress is told in the middle: %llu MiB",
+       "progress is counted in the middle of a large file: %llu MiB",
        (unsigned long long)stopped_at >> 20);
     ok(rc < 0 && e.code == ERR_INTERRUPTED, "a large file is given up in the middle");
     manifest_free(m);

@@ -94,21 +94,21 @@ static void test_together(void) {
 
 // ---- steps --------------------------------------------------------------------------------------
 
-static uint64_t read_before, most_read, told_bytes;
+static uint64_t read_before, most_read, counted_bytes;
 static size_t ticks_count, ticks_max; // ticks_max: the tick that ends the work
 
 static int on_tick(void *ctx, uint64_t bytes, struct err *e) {
     uint64_t now = bytes_read();
     (void)ctx;
     most_read = now - read_before > most_read ? now - read_before : most_read;
-    told_bytes += bytes;
+    counted_bytes += bytes;
     read_before = bytes_read();
     return ++ticks_count == ticks_max ? err_set(e, ERR_INTERRUPTED, "enough") : 0;
 }
 
 static int merge_in_steps(const char *dest, const char *b, size_t ticks_to_end, struct err *e) {
     ticks = (struct content_ticks){.tick = on_tick};
-    most_read = told_bytes = ticks_count = 0;
+    most_read = counted_bytes = ticks_count = 0;
     ticks_max = ticks_to_end;
     read_before = bytes_read();
     int rc = merge(dest, "s1", b, e);
@@ -128,7 +128,7 @@ static void test_steps(void) {
     is_int(merge_in_steps("stepped", "s2", 0, &e), 0, "a merge is completed%s", e.text);
     ok(most_read <= CONTENT_TICK_BYTES + SPARE, "little is read between two calls: %llu KiB",
        (unsigned long long)most_read >> 10);
-    is_uint(told_bytes, 2 * LARGE + 4, "the bytes that were compared are told");
+    is_uint(counted_bytes, 2 * LARGE + 4, "progress counts the bytes that were compared");
     size_t all = ticks_count;
     ok(all >= (size_t)3 * ENTRIES + 2 * LARGE / CONTENT_TICK_BYTES,
        "each entry is a call when it is listed, compared and moved: %zu", all);

@@ -199,7 +199,7 @@ static void tells_while_it_looks(void) {
     ok(most_read > MIB && most_read <= LOOK_BYTES + MIB,
        "progress is shown while an object is hashed: %d MiB", (int)(most_read / MIB));
     silent_calls = 0;
-    is_int(get("not-an-md5", &e), -1, "progress that cannot be told ends the look");
+    is_int(get("not-an-md5", &e), -1, "a check ends when its progress cannot be sent");
     is_str(e.text, "the operator is gone", "the error is its own");
     is_int(steps, 0, "no request is made then");
     silent_calls = -1;
