@@ -12,8 +12,8 @@ file). A sweep runs N times, up and down in turns; each point trains for about S
 One JSON line per point: value (milliseconds of a step; of the sweep data, of an epoch), cpu_value
 (the same of a processor), floor, and ratio = value / floor. The floor is the cost of the largest
 point per image or block; of ranks, one rank with as many threads, at most one a processor, that
-takes the same images in a step; of data, the cost of an image in the smallest set. predicted: the step as `dttrain --plan`
-predicts it. --plot draws all points; with --from, those of an earlier run.
+takes the same images in a step; of data, the cost of an image in the smallest set. predicted: the
+step as `dttrain --plan` predicts it. --plot draws all points; with --from, those of an earlier run.
 """
 import argparse
 import json

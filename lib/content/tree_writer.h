@@ -64,6 +64,8 @@ int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data
 typedef int tree_fill(void *ctx, int fd, struct err *e);
 int tree_write(struct place *p, const struct manifest_entry *n, tree_fill *fill, void *ctx,
                struct stat *st, struct err *e);
+enum { TREE_TEMPORARY_BYTES = 64 }; // a name until the file is complete
+
 // Places the content of another file: the file itself is moved (TREE_TAKE), or it is cloned. On a
 // file system without cloning, a large file is hard-linked, read-only (TREE_SHARE), or it is
 // copied.
@@ -76,7 +78,7 @@ struct tree_copy { // zeroed at first
     bool open;
     int from, to;
     const char *path; // of the entry
-    char temporary[64];
+    char temporary[TREE_TEMPORARY_BYTES];
 };
 int tree_file_step(struct place *p, struct tree_copy *c, const struct manifest_entry *n,
                    const char *from, enum tree_from how, uint64_t *most, struct stat *st,

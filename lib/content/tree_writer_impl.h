@@ -7,8 +7,6 @@
 
 #include <time.h>
 
-enum { TREE_TEMPORARY_BYTES = 64 }; // of a temporary name
-
 // The parent in the staging folder, created if necessary. *name is the path's last component.
 int tree_parent(struct place *p, const char *path, const char **name, struct err *e);
 void tree_temporary_name(struct place *p, char name[TREE_TEMPORARY_BYTES]);
