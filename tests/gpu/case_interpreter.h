@@ -18,6 +18,7 @@ static struct case_device {
     struct ptx_module *module[CUDA_SOURCE_COUNT];
     uint64_t buffer[CASE_BUFFERS_MAX], seed;
     int n_buffers;
+    bool first;               // CASE_FIRST: the program ends after the first case that is wrong
     struct ptx_counts counts; // of the kernels of one case
 } dev;
 
@@ -31,6 +32,7 @@ static void device_open(const char *folder) {
     const char *seed = getenv("EMU_SEED");
     dev.folder = folder;
     dev.seed = seed ? strtoull(seed, NULL, 10) : 1;
+    dev.first = getenv("CASE_FIRST") != NULL;
     changes_open();
 }
 
@@ -102,6 +104,8 @@ static int device_tensor_map(const struct cuda_matrix *m, void *map) {
 // A case begins.
 static void device_begin(void) {
     changes_end_case();
+    if (dev.first && tap_failed)
+        exit(done_testing());
 }
 
 static void *device_empty(size_t bytes) {

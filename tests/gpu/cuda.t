@@ -113,7 +113,7 @@ while IFS= read -r line; do
     run compiled "$source"
     [ "$status" = 0 ] || bail_out "cuda_planted: '$name' does not compile: status $status, $out$err"
     for seed in 1 2 3; do
-        CASE_CAPABILITY=$capability right bad $seed "$program" "$family"
+        CASE_FIRST=1 CASE_CAPABILITY=$capability right bad $seed "$program" "$family"
         found "$why" && break
     done
     found "$why" && held=1 || held=0

@@ -74,6 +74,8 @@ for mode in on off pair zero; do
     command=() set=()
     [ $mode = on ] || [ $mode = off ] || command=("${two[@]}")
     [ $mode != off ] || set=(graph=off)
+    # With parts of its own a rank is named for them, else for all of them.
+    [ $mode != pair ] || set=(zero=false)
     [ $mode != zero ] || set=(zero=true)
     ok "$mode: a gradient overflows on processors" fails train "steep.$mode.cpu" "${command[@]}" \
         "$BIN/dttrain" -- device=cpu "${overflow[@]}" "${set[@]}"

@@ -14,6 +14,8 @@ gpu_run() { run "$SRC/tests/gpu/run" --out "$WORK/result" "$@"; }
 # objects TEXT: lines of the machine's result that have it
 objects() { grep -c "$1" result/run.jsonl; }
 last_line() { tail -n 1 <<<"$out"; }
+# point REGEX DESCRIPTION: a point of the run that passed
+point() { ok "$2" grep -qE "^ok [0-9]+ - $1" <<<"$out" || diag "$(grep -A 8 '^not ok' <<<"$out")"; }
 
 # ---- what is refused ----------------------------------------------------------------------------
 gpu_run kernel
@@ -50,8 +52,8 @@ DTCTL_BUILD=$WORK/planted DTCTL_SANITIZER=$WORK/sanitizer gpu_run kernels saniti
 is "$status" 1 'a wrong kernel fails the run'
 like "$out" 'not ok [0-9]+ - kernels: test_cuda_rows agrees' 'the point names its program'
 like "$out" '#.*layer norm.*wrong result' 'the case and its numbers are shown'
-like "$out" 'ok [0-9]+ - kernels: test_cuda_layers agrees' 'other programs are right on the driver'
-like "$out" 'ok [0-9]+ - kernels: test_cuda_product agrees' 'products are right on the driver'
+point 'kernels: test_cuda_layers agrees' 'other programs are right on the driver'
+point 'kernels: test_cuda_product agrees' 'products are right on the driver'
 like "$out" 'not ok [0-9]+ - racecheck finds nothing in test_cuda_rows' 'a finding is a failure'
 like "$out" 'SKIP synccheck of test_cuda_rows did not end within' 'a tool that is late is skipped'
 is "$(grep -c 'device test_cuda_' sanitized)" 12 'three tools look at four programs'
@@ -63,13 +65,13 @@ is "$(objects '"event":"end","passed":[0-9]*,"failed":2,"skipped":1,')" 1 \
 # ---- models, checkpoints and ranks --------------------------------------------------------------
 gpu_run models checkpoint shared killed
 is "$status" 0 'a right program passes' || diag "$(grep -A 8 '^not ok' <<<"$out")"
-for point in 'vit bf16: the same losses' 'vit bf16: a graph gives the same losses to the last bit' \
+for text in 'vit bf16: the same losses' 'vit bf16: a graph gives the same losses to the last bit' \
     'resnet18 f16: the losses are those of float' 'vit tf32: the losses are those of float' \
     'from processors to the GPU: the losses are those of one run' \
     'two ranks on one GPU by the hosts: the losses of processors' \
     'two ranks on one GPU by NCCL, graph on: the losses of processors' \
     'a killed rank: the next attempt resumes'; do
-    like "$out" "ok [0-9]+ - $point" "the run shows: $point"
+    point "$text" "the run shows: $text"
 done
 is "$(objects '"event":"point","step":"models","result":"passed"')" \
     "$(sed -n '/^# step models/,/^# step checkpoint/p' <<<"$out" | grep -c '^ok')" \

@@ -8,6 +8,9 @@ source "${0%/*}/../lib.sh"
 source "$SRC/tests/s3.sh"
 
 LIST_PAUSE_S=3 # of each of three answers
+# A node asks, and dtctl looks for another key, ten minutes before a key ends: not before the run
+# has begun.
+LIFE="now + $((600 + 12)) seconds"
 s3_start PAGE=4
 mkdir set
 for i in 0 1 2 3 4 5; do head -c 60000 /dev/urandom >"set/part-$i.tar"; done
@@ -64,7 +67,7 @@ begin() { # LIFE PAUSE: the first key ends so, and lists after the first one tak
 dtctl up --nodes 1 >made.log 2>&1 || diag "$(cat made.log)"
 
 # ---- the view ----------------------------------------------------------------------------------
-begin 'now + 602 seconds' $LIST_PAUSE_S # ten minutes before, a node asks
+begin "$LIFE" $LIST_PAUSE_S
 late_begins
 dtctl train --name view -- python3 talk.py "$WORK/view.end" 2>view.err | python3 delays.py >worst &
 ok 'addresses are asked for' wait_for 60 has view ends || diag "$(cat view.err)"
@@ -80,7 +83,7 @@ soon 2000 $((at - late)) "$at" 'lines of the ranks are shown while the list is m
 is "$(wc -l <keys.sh.runs)" 2 'one key was found for each list'
 
 # ---- leaving ------------------------------------------------------------------------------------
-begin 'now + 602 seconds' 60
+begin "$LIFE" 60
 dtctl train --name leave -- python3 talk.py "$WORK/leave.end" >leave.out 2>leave.err &
 pid=$!
 is_listing() { has leave ends && listers=$(listers "$pid") && [ -n "$listers" ]; }
