@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // For cuda_case.h: the device is the PTX interpreter, in this process. It gets the folder with the
-// PTX of all sources, runs each launch at once and checks every access.
+// PTX of all sources, runs each launch at once and checks every access. The kernels that the folder
+// CASE_PLANTED has, if it is in the environment, are taken from there, and the program ends with
+// the first case that is wrong.
 #ifndef TESTS_GPU_CASE_INTERPRETER_H
 #define TESTS_GPU_CASE_INTERPRETER_H
 #include "kernels/cuda/cuda_params.h"
@@ -14,11 +16,10 @@ enum { CASE_PTX_MAX = 1 << 23, CASE_SM = 80 };
 #define CASE_BYTES_MAX   1.2 // times the floor
 
 static struct case_device {
-    const char *folder;
-    struct ptx_module *module[CUDA_SOURCE_COUNT];
+    const char *folder, *planted;
+    struct ptx_module *module[CUDA_SOURCE_COUNT], *changed[CUDA_SOURCE_COUNT];
     uint64_t buffer[CASE_BUFFERS_MAX], seed;
     int n_buffers;
-    bool first;               // CASE_FIRST: the program ends after the first case that is wrong
     struct ptx_counts counts; // of the kernels of one case
 } dev;
 
@@ -32,7 +33,7 @@ static void device_open(const char *folder) {
     const char *seed = getenv("EMU_SEED");
     dev.folder = folder;
     dev.seed = seed ? strtoull(seed, NULL, 10) : 1;
-    dev.first = getenv("CASE_FIRST") != NULL;
+    dev.planted = getenv("CASE_PLANTED");
     changes_open();
 }
 
@@ -48,20 +49,41 @@ static void device_close(void) {
         if (dev.module[i]) {
             changes_close((enum cuda_source)i, dev.module[i]);
             ptx_unload(dev.module[i]);
+            if (dev.changed[i])
+                ptx_unload(dev.changed[i]);
         }
 }
 
-static void case_load(enum cuda_source source) {
+static struct ptx_module *case_load(const char *folder, enum cuda_source source) {
     static char text[CASE_PTX_MAX], why[PTX_TEXT_MAX];
     char path[512];
-    snprintf(path, sizeof path, "%s/%s.ptx", dev.folder, case_sources[source]);
+    snprintf(path, sizeof path, "%s/%s.ptx", folder, case_sources[source]);
     FILE *f = fopen(path, "r");
+    if (!f && folder == dev.planted)
+        return NULL;
     size_t n = f ? fread(text, 1, sizeof text, f) : 0;
     if (!n || n == sizeof text)
         bail_out("cannot read '%s'", path);
     fclose(f);
-    if (!(dev.module[source] = ptx_load(text, n, device_capability(), why)))
+    struct ptx_module *m = ptx_load(text, n, device_capability(), why);
+    if (!m)
         bail_out("%s: %s", path, why);
+    return m;
+}
+
+static struct ptx_kernel *case_kernel(const struct cuda_kernel_info *info) {
+    enum cuda_source source = info->source;
+    if (!dev.module[source]) {
+        dev.module[source] = case_load(dev.folder, source);
+        dev.changed[source] = dev.planted ? case_load(dev.planted, source) : NULL;
+    }
+    struct ptx_module *changed = dev.changed[source];
+    struct ptx_kernel *k = changed ? ptx_find(changed, info->name) : NULL;
+    if (!k)
+        k = ptx_find(dev.module[source], info->name);
+    if (!k || ptx_param_count(k) != 1)
+        bail_out("no kernel '%s' of one parameter", info->name);
+    return k;
 }
 
 static void device_launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
@@ -69,11 +91,7 @@ static void device_launch(struct cuda_queue *q, enum cuda_kernel kernel, const u
     const struct cuda_kernel_info *info = &cuda_kernel_info[kernel];
     char why[PTX_TEXT_MAX];
     (void)q;
-    if (!dev.module[info->source])
-        case_load(info->source);
-    struct ptx_kernel *k = ptx_find(dev.module[info->source], info->name);
-    if (!k || ptx_param_count(k) != 1)
-        bail_out("no kernel '%s' of one parameter", info->name);
+    struct ptx_kernel *k = case_kernel(info);
     struct ptx_launch l = {.grid = {grid[0], grid[1], grid[2]},
                            .block = {threads, 1, 1},
                            .dynamic_shared = shared,
@@ -104,7 +122,7 @@ static int device_tensor_map(const struct cuda_matrix *m, void *map) {
 // A case begins.
 static void device_begin(void) {
     changes_end_case();
-    if (dev.first && tap_failed)
+    if (dev.planted && tap_failed)
         exit(done_testing());
 }
 

@@ -82,15 +82,19 @@ is "$(cut -d ' ' -f 1 used | sort -u | paste -sd ' ')" \
     'sm_100 sm_120 sm_75 sm_80 sm_86 sm_89 sm_90a' 'the code for every GPU is read'
 
 # ---- planted bugs -------------------------------------------------------------------------------
-rm -rf src && mkdir src && cp -r "$SRC/kernels" src
-cp -r ptx90 bad
-# compiled SOURCE: its PTX, from the tree `src`, in the folder `bad`
+rm -rf src && mkdir src bad && cp -r "$SRC/kernels" src
+# compiled SOURCE KERNELS: the PTX of these kernels, from the tree `src`, alone in the folder `bad`
 # shellcheck disable=SC2317 # called through run
 compiled() {
     local arch=80
     [ "$1" != hopper ] || arch=90a
+    rm -f bad/*.ptx
+    awk -v kernels="^($2)\$" '
+        /^KERNEL / { name = $2; sub(/\(.*/, "", name); left_out = name !~ kernels }
+        !left_out { print }
+        /^}/ { left_out = 0 }' "src/kernels/cuda/$1.cu" >"src/kernels/cuda/$1.some.cu"
     "$cuda/bin/nvcc" -std=c++17 -Isrc -arch="compute_$arch" -ptx -o "bad/$1.ptx" \
-        "src/kernels/cuda/$1.cu" 2>&1
+        "src/kernels/cuda/$1.some.cu" 2>&1
 }
 # plant FILE FROM TO: changes one line of the tree
 plant() {
@@ -105,20 +109,20 @@ found() { [ "$status" -ne 0 ] && grep -qE "^not ok.*(${1/result/wrong result})" 
 bugs=0
 while IFS= read -r line; do
     [[ $line != \#* && -n $line ]] || continue
-    IFS='|' read -r name file source program family why <<<"${line// | /|}"
+    IFS='|' read -r name file source program family kernels why <<<"${line// | /|}"
     if ! read -r from || ! read -r to; then bail_out "cuda_planted: '$name' lacks lines"; fi
     bugs=$((bugs + 1)) capability=80
     [ "$source" != hopper ] || capability=90
     plant "$file" "$from" "$to" || bail_out "cuda_planted: $file has no line '$from'"
-    run compiled "$source"
+    run compiled "$source" "$kernels"
     [ "$status" = 0 ] || bail_out "cuda_planted: '$name' does not compile: status $status, $out$err"
     for seed in 1 2 3; do
-        CASE_FIRST=1 CASE_CAPABILITY=$capability right bad $seed "$program" "$family"
+        CASE_PLANTED=bad CASE_CAPABILITY=$capability right ptx90 $seed "$program" "$family"
         found "$why" && break
     done
     found "$why" && held=1 || held=0
     result "$held" "found: $name" || diag "$(grep -A 3 '^not ok' <<<"$out")" "status $status"
-    cp "$SRC/kernels/cuda/$file" "src/kernels/cuda/$file" && cp "ptx90/$source.ptx" bad
+    cp "$SRC/kernels/cuda/$file" "src/kernels/cuda/$file"
 done <"$SRC/tests/gpu/cuda_planted"
 ok "at least $BUGS_MIN bugs are planted" [ "$bugs" -ge "$BUGS_MIN" ]
 done_testing
