@@ -398,6 +398,7 @@ static void hopper_edges(void) {
     large_conv(0);
     large_conv(2);
     large_conv(11);
+    large_ends();
 }
 
 static void hopper_counts(void) {
@@ -406,6 +407,12 @@ static void hopper_counts(void) {
         return;
     large_gemm_counts(6);
     conv_counts(&s, 1);
+    for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
+        s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type};
+        conv_counts(&s, 0);
+    }
+    s = (struct conv2d_shape){8, 4, 4, 144, 144, 1, 3, 1, 1, KERNEL_TF32};
+    conv_counts(&s, 0);
     s = (struct conv2d_shape){8, 4, 4, 128, 128, 1, 3, 1, 1, KERNEL_TF32};
     conv_counts(&s, 1);
 }
