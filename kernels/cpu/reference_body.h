@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plain-C backend, written once for any real type. Included by reference_f32.c and
 // reference_f64.c after they define REAL (the element type) and REF_TABLE (the table's name).
-// One loop per definition, sums in double, no threads, no workspace: slow and easy to believe.
-// Not a header to include anywhere else.
+// Plain loops, sums in double, no threads, no workspace: slow and easy to believe. Products are
+// made in tiles, so that an operand is rounded once for many sums; each sum has its terms in their
+// order. Not a header to include anywhere else.
 
 #ifdef REF_TABLE
 
@@ -37,46 +38,119 @@ static double ref_operand(enum kernel_type type, REAL x) {
     }
 }
 
-static void ref_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
-    (void)ctx;
-    const REAL *a = g->a, *b = g->b, *bias = g->bias;
-    REAL *c = g->c;
-    for (int i = 0; i < g->m; i++) {
-        for (int j = 0; j < g->n; j++) {
-            double sum = 0;
-            for (int p = 0; p < g->k; p++) {
-                REAL x = g->trans_a ? a[(size_t)p * g->lda + i] : a[(size_t)i * g->lda + p];
-                REAL y = g->trans_b ? b[(size_t)j * g->ldb + p] : b[(size_t)p * g->ldb + j];
-                sum += ref_operand(g->type, x) * ref_operand(g->type, y);
-            }
-            REAL *out = &c[(size_t)i * g->ldc + j];
-            double v = g->alpha * sum;
-            if (g->beta != 0)
-                v += g->beta * (double)*out;
-            if (bias)
-                v += (double)bias[j];
-            *out = (REAL)(g->relu && v < 0 ? 0 : v);
+// Sums of products, by rows and columns, that have some terms in common: of an element of a and one
+// of b each.
+enum { REF_SIDE = 32, REF_TERMS = 32 };
+struct ref_tile {
+    double a[REF_SIDE][REF_TERMS], b[REF_TERMS][REF_SIDE], sum[REF_SIDE][REF_SIDE];
+    int columns; // that are used
+};
+
+static int ref_least(int a, int b) {
+    return a < b ? a : b;
+}
+
+static void ref_tile_begin(struct ref_tile *t, int columns) {
+    memset(t->sum, 0, sizeof t->sum);
+    t->columns = columns;
+}
+
+// n elements, `step` apart, as operands that are `to_step` apart: a loop for each type.
+static inline void ref_operands(enum kernel_type type, int n, const REAL *x, size_t step,
+                                double *to, size_t to_step) {
+#define EACH(type)                                                                                 \
+    case type:                                                                                     \
+        for (int i = 0; i < n; i++)                                                                \
+            to[i * to_step] = ref_operand(type, x[i * step]);                                      \
+        break
+    switch (type) {
+        EACH(KERNEL_BF16);
+        EACH(KERNEL_HALF);
+        EACH(KERNEL_TF32);
+    default: EACH(KERNEL_FLOAT);
+    }
+#undef EACH
+}
+
+// a[row][i] is element i of x, `step` apart; b[i][column] that of y.
+static void ref_tile_a(struct ref_tile *t, int row, enum kernel_type type, int terms, const REAL *x,
+                       size_t step) {
+    ref_operands(type, terms, x, step, t->a[row], 1);
+}
+static void ref_tile_b(struct ref_tile *t, int column, enum kernel_type type, int terms,
+                       const REAL *y, size_t step) {
+    ref_operands(type, terms, y, step, &t->b[0][column], REF_SIDE);
+}
+
+static void ref_tile_add(struct ref_tile *t, int row, int terms) {
+    for (int i = 0; i < terms; i++)
+        for (int column = 0; column < t->columns; column++)
+            t->sum[row][column] += t->a[row][i] * t->b[i][column];
+}
+
+// The tile of c from row i and column j on.
+static void ref_gemm_tile(const struct gemm_args *g, int i, int j, int rows, int columns,
+                          struct ref_tile *t) {
+    size_t a_row = g->trans_a ? 1 : (size_t)g->lda, a_term = g->trans_a ? (size_t)g->lda : 1;
+    size_t b_column = g->trans_b ? (size_t)g->ldb : 1, b_term = g->trans_b ? 1 : (size_t)g->ldb;
+    ref_tile_begin(t, columns);
+    for (int p = 0; p < g->k; p += REF_TERMS) {
+        const REAL *a = (const REAL *)g->a + i * a_row + p * a_term;
+        const REAL *b = (const REAL *)g->b + j * b_column + p * b_term;
+        int terms = ref_least(g->k - p, REF_TERMS);
+        for (int n = 0; n < columns; n++)
+            ref_tile_b(t, n, g->type, terms, b + n * b_column, b_term);
+        for (int n = 0; n < rows; n++) {
+            ref_tile_a(t, n, g->type, terms, a + n * a_row, a_term);
+            ref_tile_add(t, n, terms);
         }
     }
 }
 
-// One filter at one output position.
-static double ref_conv_at(const struct conv2d_shape *s, const REAL *image, const REAL *filter,
-                          int oy, int ox) {
-    double sum = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        int y = oy * s->stride - s->pad + ky;
-        for (int kx = 0; kx < s->kw && y >= 0 && y < s->h; kx++) {
-            int x = ox * s->stride - s->pad + kx;
-            if (x < 0 || x >= s->w)
-                continue;
-            const REAL *in = image + ((size_t)y * s->w + x) * s->c;
-            const REAL *f = filter + ((size_t)ky * s->kw + kx) * s->c;
-            for (int c = 0; c < s->c; c++)
-                sum += ref_operand(s->type, in[c]) * ref_operand(s->type, f[c]);
+static void ref_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
+    (void)ctx;
+    const REAL *bias = g->bias;
+    REAL *c = g->c;
+    struct ref_tile t;
+    for (int i = 0; i < g->m; i += REF_SIDE)
+        for (int j = 0; j < g->n; j += REF_SIDE) {
+            int rows = ref_least(g->m - i, REF_SIDE), columns = ref_least(g->n - j, REF_SIDE);
+            ref_gemm_tile(g, i, j, rows, columns, &t);
+            for (int at = 0; at < rows * columns; at++) {
+                int row = at / columns, column = at % columns;
+                REAL *out = &c[(size_t)(i + row) * g->ldc + j + column];
+                double v = g->alpha * t.sum[row][column];
+                if (g->beta != 0)
+                    v += g->beta * (double)*out;
+                if (bias)
+                    v += (double)bias[j + column];
+                *out = (REAL)(g->relu && v < 0 ? 0 : v);
+            }
+        }
+}
+
+// Output positions of one image from (oy, ox) on, by filters from `filter` on. A product with
+// padding is skipped.
+static void ref_conv_forward_tile(const struct conv2d_shape *s, const REAL *image,
+                                  const REAL *filter, int oy, int ox, int positions, int filters,
+                                  struct ref_tile *t) {
+    size_t step = (size_t)s->kh * s->kw * s->c;
+    ref_tile_begin(t, filters);
+    for (int tap = 0; tap < s->kh * s->kw; tap++) {
+        int y = oy * s->stride - s->pad + tap / s->kw;
+        for (int c = 0; c < s->c && y >= 0 && y < s->h; c += REF_TERMS) {
+            int terms = ref_least(s->c - c, REF_TERMS);
+            for (int n = 0; n < filters; n++)
+                ref_tile_b(t, n, s->type, terms, filter + n * step + (size_t)tap * s->c + c, 1);
+            for (int n = 0; n < positions; n++) {
+                int x = (ox + n) * s->stride - s->pad + tap % s->kw;
+                if (x < 0 || x >= s->w)
+                    continue;
+                ref_tile_a(t, n, s->type, terms, image + ((size_t)y * s->w + x) * s->c + c, 1);
+                ref_tile_add(t, n, terms);
+            }
         }
     }
-    return sum;
 }
 
 static void ref_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *vx,
@@ -87,38 +161,49 @@ static void ref_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     size_t image = (size_t)s->h * s->w * s->c, filter = (size_t)s->kh * s->kw * s->c;
-    for (int n = 0; n < s->n; n++)
-        for (int oy = 0; oy < oh; oy++)
-            for (int ox = 0; ox < ow; ox++)
-                for (int o = 0; o < s->o; o++) {
-                    double v = ref_conv_at(s, x + n * image, w + o * filter, oy, ox);
-                    v += bias ? (double)bias[o] : 0;
-                    *y++ = (REAL)(relu && v < 0 ? 0 : v);
+    struct ref_tile t;
+    for (int row = 0; row < s->n * oh; row++)
+        for (int ox = 0; ox < ow; ox += REF_SIDE)
+            for (int o = 0; o < s->o; o += REF_SIDE) {
+                int positions = ref_least(ow - ox, REF_SIDE),
+                    filters = ref_least(s->o - o, REF_SIDE);
+                ref_conv_forward_tile(s, x + row / oh * image, w + o * filter, row % oh, ox,
+                                      positions, filters, &t);
+                for (int at = 0; at < positions * filters; at++) {
+                    int n = at / filters, k = at % filters;
+                    double v = t.sum[n][k] + (bias ? (double)bias[o + k] : 0);
+                    y[((size_t)row * ow + ox + n) * s->o + o + k] = (REAL)(relu && v < 0 ? 0 : v);
                 }
+            }
 }
 
-// The gradient at one input element: every output position that read it.
-static double ref_conv_data_at(const struct conv2d_shape *s, const REAL *dy, const REAL *w, int y,
-                               int x, int c) {
+// The gradient at input positions of one image from (y, x) on, by channels from c on: of every
+// output position that read them.
+static void ref_conv_data_tile(const struct conv2d_shape *s, const REAL *dy, const REAL *w, int y,
+                               int x, int c, int positions, int channels, struct ref_tile *t) {
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     size_t filter = (size_t)s->kh * s->kw * s->c;
-    double sum = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        for (int kx = 0; kx < s->kw; kx++) {
-            int ty = y + s->pad - ky, tx = x + s->pad - kx;
-            if (ty < 0 || tx < 0 || ty % s->stride || tx % s->stride)
-                continue;
-            int oy = ty / s->stride, ox = tx / s->stride;
-            if (oy >= oh || ox >= ow)
-                continue;
-            const REAL *g = dy + ((size_t)oy * ow + ox) * s->o;
-            const REAL *f = w + ((size_t)ky * s->kw + kx) * s->c + c;
-            for (int o = 0; o < s->o; o++)
-                sum += ref_operand(s->type, g[o]) * ref_operand(s->type, f[o * filter]);
+    ref_tile_begin(t, channels);
+    for (int tap = 0; tap < s->kh * s->kw; tap++) {
+        int ty = y + s->pad - tap / s->kw;
+        if (ty < 0 || ty % s->stride || ty / s->stride >= oh)
+            continue;
+        for (int o = 0; o < s->o; o += REF_TERMS) {
+            int terms = ref_least(s->o - o, REF_TERMS);
+            const REAL *f = w + o * filter + (size_t)tap * s->c + c;
+            for (int n = 0; n < channels; n++)
+                ref_tile_b(t, n, s->type, terms, f + n, filter);
+            for (int n = 0; n < positions; n++) {
+                int tx = x + n + s->pad - tap % s->kw;
+                if (tx < 0 || tx % s->stride || tx / s->stride >= ow)
+                    continue;
+                const REAL *g = dy + ((size_t)(ty / s->stride) * ow + tx / s->stride) * s->o + o;
+                ref_tile_a(t, n, s->type, terms, g, 1);
+                ref_tile_add(t, n, terms);
+            }
         }
     }
-    return sum;
 }
 
 static void ref_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s,
@@ -128,48 +213,77 @@ static void ref_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d
     REAL *dx = vdx;
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    for (int n = 0; n < s->n; n++)
-        for (int y = 0; y < s->h; y++)
-            for (int x = 0; x < s->w; x++)
-                for (int c = 0; c < s->c; c++, dx++) {
-                    double v = ref_conv_data_at(s, dy + (size_t)n * oh * ow * s->o, w, y, x, c);
-                    *dx = (REAL)(accumulate ? (double)*dx + v : v);
+    struct ref_tile t;
+    for (int row = 0; row < s->n * s->h; row++)
+        for (int x = 0; x < s->w; x += REF_SIDE)
+            for (int c = 0; c < s->c; c += REF_SIDE) {
+                int positions = ref_least(s->w - x, REF_SIDE);
+                int channels = ref_least(s->c - c, REF_SIDE);
+                ref_conv_data_tile(s, dy + (size_t)(row / s->h) * oh * ow * s->o, w, row % s->h, x,
+                                   c, positions, channels, &t);
+                for (int at = 0; at < positions * channels; at++) {
+                    int n = at / channels, k = at % channels;
+                    REAL *to = &dx[((size_t)row * s->w + x + n) * s->c + c + k];
+                    *to = (REAL)(accumulate ? (double)*to + t.sum[n][k] : t.sum[n][k]);
                 }
+            }
 }
 
-// The gradient of one weight: every output position it was used for.
-static double ref_conv_weight_at(const struct conv2d_shape *s, const REAL *x, const REAL *dy, int o,
-                                 int ky, int kx, int c) {
-    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+// Adds the terms that have been collected: elements of x and dy by term.
+static int ref_weight_terms(const struct conv2d_shape *s, struct ref_tile *t, int terms,
+                            int channels, int filters, const REAL *const x[],
+                            const REAL *const dy[]) {
+    for (int i = 0; i < terms; i++) {
+        ref_operands(s->type, channels, x[i], 1, &t->a[0][i], REF_TERMS);
+        ref_operands(s->type, filters, dy[i], 1, t->b[i], 1);
+    }
+    for (int n = 0; n < channels; n++)
+        ref_tile_add(t, n, terms);
+    return 0;
+}
+
+// The gradient of weights of one tap, by channels from c on and filters from o on: of every output
+// position that they were used for.
+static void ref_conv_weight_tile(const struct conv2d_shape *s, const REAL *x, const REAL *dy,
+                                 int tap, int c, int o, int channels, int filters,
+                                 struct ref_tile *t) {
+    const REAL *from[REF_TERMS], *to[REF_TERMS];
+    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad), terms = 0;
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    double sum = 0;
-    for (int n = 0; n < s->n; n++) {
-        for (int oy = 0; oy < oh; oy++) {
-            int iy = oy * s->stride - s->pad + ky;
-            for (int ox = 0; ox < ow && iy >= 0 && iy < s->h; ox++) {
-                int ix = ox * s->stride - s->pad + kx;
-                if (ix < 0 || ix >= s->w)
-                    continue;
-                size_t at = (((size_t)n * s->h + iy) * s->w + ix) * s->c + c;
-                size_t to = (((size_t)n * oh + oy) * ow + ox) * s->o + o;
-                sum += ref_operand(s->type, x[at]) * ref_operand(s->type, dy[to]);
-            }
+    ref_tile_begin(t, filters);
+    for (int row = 0; row < s->n * oh; row++) {
+        int iy = row % oh * s->stride - s->pad + tap / s->kw;
+        for (int ox = 0; ox < ow && iy >= 0 && iy < s->h; ox++) {
+            int ix = ox * s->stride - s->pad + tap % s->kw;
+            if (ix < 0 || ix >= s->w)
+                continue;
+            from[terms] = x + (((size_t)(row / oh) * s->h + iy) * s->w + ix) * s->c + c;
+            to[terms++] = dy + ((size_t)row * ow + ox) * s->o + o;
+            if (terms == REF_TERMS)
+                terms = ref_weight_terms(s, t, terms, channels, filters, from, to);
         }
     }
-    return sum;
+    ref_weight_terms(s, t, terms, channels, filters, from, to);
 }
 
 static void ref_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s,
                                        const void *x, const void *dy, void *vdw, int accumulate) {
     (void)ctx;
     REAL *dw = vdw;
-    for (int o = 0; o < s->o; o++)
-        for (int ky = 0; ky < s->kh; ky++)
-            for (int kx = 0; kx < s->kw; kx++)
-                for (int c = 0; c < s->c; c++, dw++) {
-                    double v = ref_conv_weight_at(s, x, dy, o, ky, kx, c);
-                    *dw = (REAL)(accumulate ? (double)*dw + v : v);
+    size_t filter = (size_t)s->kh * s->kw * s->c;
+    struct ref_tile t;
+    for (int tap = 0; tap < s->kh * s->kw; tap++)
+        for (int c = 0; c < s->c; c += REF_SIDE)
+            for (int o = 0; o < s->o; o += REF_SIDE) {
+                int channels = ref_least(s->c - c, REF_SIDE),
+                    filters = ref_least(s->o - o, REF_SIDE);
+                ref_conv_weight_tile(s, x, dy, tap, c, o, channels, filters, &t);
+                for (int at = 0; at < channels * filters; at++) {
+                    int n = at / filters, k = at % filters;
+                    REAL *to = &dw[(o + k) * filter + (size_t)tap * s->c + c + n];
+                    *to = (REAL)(accumulate ? (double)*to + t.sum[n][k] : t.sum[n][k]);
                 }
+            }
 }
 
 static void ref_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *vdy,
