@@ -160,7 +160,7 @@ bool bulk_complete_one(struct block *b) {
             u32 at = chunk_at(&c, row, byte);
             memset(b->shared + at, 0, CHUNK);
             read_chunk(c.w, &c, row, byte, b->shared + at);
-            shared_bulk_arrived(at, CHUNK, time);
+            shared_bulk_arrived(c.w, at, CHUNK, time);
         }
     struct mbarrier *m = mbarrier_at(b, c.mbarrier);
     m->clock[AGENT] = time;

@@ -354,14 +354,15 @@ void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane);
 // The same of a bulk copy, which belongs to the async proxy: generic writes need a fence before it.
 // The time of what has arrived is that of the AGENT.
 void shared_bulk_begins(struct warp *w, u32 offset, u32 bytes, u32 lane);
-void shared_bulk_arrived(u32 offset, u32 bytes, u32 time);
+void shared_bulk_arrived(struct warp *w, u32 offset, u32 bytes, u32 time);
 u32 shadow_time(void); // a new one
 // An mbarrier is initialised, used by a thread that must have seen that, and no more.
 void shared_mbarrier_begins(struct warp *w, u64 offset, u32 bytes, u32 lane);
 void shared_mbarrier_used(struct warp *w, u64 offset, u32 bytes, u32 lane);
 void shared_mbarrier_ends(struct warp *w, u64 offset, u32 bytes, u32 lane);
-// A wgmma begins to read, and has read.
-void shared_product_begins(struct warp *w, u32 offset, u32 bytes);
+// A wgmma begins to read, and has read. fenced: what w knows that a fence followed, of every warp.
+u32 shared_fenced(const struct warp *w);
+void shared_product_begins(struct warp *w, u32 fenced, u32 offset, u32 bytes);
 void shared_product_ends(struct warp *w, u32 offset, u32 bytes);
 void shadow_clear(struct block *b); // before each block
 // Clocks have seen what others have; w has; and w begins a time that no other warp has seen.

@@ -9,20 +9,25 @@
 #include <string.h>
 
 // Blocks run one after another, so one shadow serves them all, and no launch begins with pages of
-// zeros. A time of an earlier block is one that every warp has seen.
+// zeros. A time of an earlier block is one that every warp has seen. A cell is a word, or a byte of
+// a word that has been accessed in parts (it is split): first come the cells of all words, then
+// those of all bytes.
+enum { WORD = 4, WORDS = SHARED_ROOM / WORD, CELLS = WORDS + SHARED_ROOM };
 static struct {
-    u32 wrote[SHARED_ROOM];           // time of the last write, by byte
-    u8 writer[SHARED_ROOM];           // its warp, or AGENT
-    u8 state[SHARED_ROOM];            // see below
-    u8 atomic[SHARED_ROOM];           // the last write was an atomic
-    u32 read[WARPS_MAX][SHARED_ROOM]; // time of each warp's last read, by byte
-    u32 last_read[SHARED_ROOM];       // the latest of these
-    u32 latest;                       // the latest time of any warp
-    u32 wrote_in[SHARED_ROOM];        // span and lane of the last write, by byte
-    u32 read_in[SHARED_ROOM];         // span and lane of the last read
-    u32 spans;                        // that were begun
-    u32 settled[SHARED_ROOM / 4];     // by word, a span: only its lanes have read it since
-    u16 products[SHARED_ROOM];        // unfinished ones of wgmma that read it, by byte
+    u32 wrote[CELLS];           // time of the last write, by cell
+    u8 writer[CELLS];           // its warp, or AGENT
+    u8 state[CELLS];            // see below
+    u8 atomic[CELLS];           // the last write was an atomic
+    u32 read[WARPS_MAX][CELLS]; // time of each warp's last read, by cell
+    u32 last_read[CELLS];       // the latest of these
+    u32 latest;                 // the latest time of any warp
+    u32 wrote_in[CELLS];        // span and lane of the last write, by cell
+    u32 read_in[CELLS];         // span and lane of the last read
+    u32 spans;                  // that were begun
+    u32 settled[WORDS];         // by word, a span: only its lanes have read it since
+    u16 products[CELLS];        // unfinished ones of wgmma that read it, by cell
+    u8 split[WORDS];            // by word
+    u32 n_split;
 } shadow;
 enum { UNWRITTEN, WRITTEN, IN_FLIGHT, MBARRIER = 4 }; // IN_FLIGHT: a copy to there is under way
 #define TIME_MAX ((u32)1 << 31)                       // that a block begins with
@@ -31,6 +36,7 @@ enum { UNWRITTEN, WRITTEN, IN_FLIGHT, MBARRIER = 4 }; // IN_FLIGHT: a copy to th
 
 // Clocks continue from block to block, and every warp begins with having seen all of the past.
 void shadow_clear(struct block *b) {
+    u32 words = (b->shared_bytes + WORD - 1) / WORD;
     if (shadow.latest > TIME_MAX || shadow.spans > SPAN_MAX)
         memset(&shadow, 0, sizeof shadow);
     for (u32 n = 0; n < b->n_warps; n++) {
@@ -42,8 +48,11 @@ void shadow_clear(struct block *b) {
         span_begin(w);
     }
     shadow.latest++;
-    memset(shadow.state, UNWRITTEN, b->shared_bytes);
-    memset(shadow.products, 0, b->shared_bytes * sizeof *shadow.products);
+    memset(shadow.state, UNWRITTEN, words);
+    memset(shadow.products, 0, words * sizeof *shadow.products);
+    if (shadow.n_split)
+        memset(shadow.split, 0, sizeof shadow.split);
+    shadow.n_split = 0;
     memset(b->shared, 0xff, b->shared_bytes);
 }
 
@@ -86,253 +95,322 @@ static void within(const struct warp *w, const char *what, u64 offset, u32 bytes
               (unsigned long long)offset);
 }
 
-// The checks of an access are inlined for each size, so that they take a few vector instructions.
-#define INLINED static inline __attribute__((always_inline))
+// ---- cells -------------------------------------------------------------------------------------
+struct cells {
+    u32 at, n;
+};
 
-INLINED void arrived(const char *what, u64 offset, u32 bytes) {
-    const u8 *state = shadow.state + offset;
+static void split(const struct warp *w, u32 word) {
+    u32 byte = WORDS + word * WORD;
+    if (shadow.split[word])
+        return;
+    shadow.split[word] = 1;
+    shadow.n_split++;
+    memset(shadow.writer + byte, shadow.writer[word], WORD);
+    memset(shadow.state + byte, shadow.state[word], WORD);
+    memset(shadow.atomic + byte, shadow.atomic[word], WORD);
+    for (u32 n = byte; n < byte + WORD; n++) {
+        shadow.wrote[n] = shadow.wrote[word];
+        shadow.last_read[n] = shadow.last_read[word];
+        shadow.wrote_in[n] = shadow.wrote_in[word];
+        shadow.read_in[n] = shadow.read_in[word];
+        shadow.products[n] = shadow.products[word];
+        for (u32 q = 0; q < w->b->n_warps; q++)
+            shadow.read[q][n] = shadow.read[q][word];
+    }
+}
+
+static bool any_split(u32 word, u32 n) {
+    u8 some = 0;
+    for (u32 q = word; q < word + n; q++)
+        some |= shadow.split[q];
+    return some;
+}
+
+// The cells of bytes that are words or parts of one.
+static inline struct cells cells_of(const struct warp *w, u64 offset, u32 bytes) {
+    u32 word = (u32)offset / WORD;
+    if (bytes % WORD == 0 && (!shadow.n_split || !any_split(word, bytes / WORD)))
+        return (struct cells){word, bytes / WORD};
+    for (u32 n = word; n < (offset + bytes + WORD - 1) / WORD; n++)
+        split(w, n);
+    return (struct cells){WORDS + (u32)offset, bytes};
+}
+static u64 offset_of(u32 cell) {
+    return cell < WORDS ? cell * WORD : cell - WORDS;
+}
+
+// The checks of an access are inlined for each number of cells, so that they take a few vector
+// instructions.
+#define INLINED static inline __attribute__((always_inline))
+#define BY_NUMBER(c, f, ...)                                                                       \
+    do {                                                                                           \
+        switch ((c).n) {                                                                           \
+        case 1: f(__VA_ARGS__, (struct cells){(c).at, 1}); break;                                  \
+        case 2: f(__VA_ARGS__, (struct cells){(c).at, 2}); break;                                  \
+        case 4: f(__VA_ARGS__, (struct cells){(c).at, 4}); break;                                  \
+        case 16: f(__VA_ARGS__, (struct cells){(c).at, 16}); break;                                \
+        default: f(__VA_ARGS__, c);                                                                \
+        }                                                                                          \
+    } while (0)
+
+// ---- checks ------------------------------------------------------------------------------------
+INLINED void arrived(const char *what, struct cells c) {
+    const u8 *state = shadow.state + c.at;
     u32 worst = 0;
-    for (u32 n = 0; n < bytes; n++)
+    for (u32 n = 0; n < c.n; n++)
         worst |= state[n];
     if (worst & MBARRIER)
-        fault("%s at shared offset %llu, where an mbarrier is", what, (unsigned long long)offset);
+        fault("%s at shared offset %llu, where an mbarrier is", what,
+              (unsigned long long)offset_of(c.at));
     if (worst & IN_FLIGHT)
         fault("%s at shared offset %llu of bytes in flight: their asynchronous copy was not waited "
               "for",
-              what, (unsigned long long)offset);
+              what, (unsigned long long)offset_of(c.at));
 }
 
-INLINED void not_in_product(const char *what, u64 offset, u32 bytes) {
-    const u16 *products = shadow.products + offset;
+INLINED bool all_written(struct cells c) {
+    const u8 *state = shadow.state + c.at;
+    u32 unwritten = 0;
+    for (u32 n = 0; n < c.n; n++)
+        unwritten |= state[n] == UNWRITTEN;
+    return !unwritten;
+}
+
+INLINED void not_in_product(const char *what, struct cells c) {
+    const u16 *products = shadow.products + c.at;
     u32 some = 0;
-    for (u32 n = 0; n < bytes; n++)
+    for (u32 n = 0; n < c.n; n++)
         some |= products[n];
     if (some)
         fault("%s at shared offset %llu of bytes that an unfinished wgmma.mma_async reads", what,
-              (unsigned long long)offset);
+              (unsigned long long)offset_of(c.at));
 }
 
-static void find_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
-                              bool atomic) {
-    for (u64 n = offset; n < offset + bytes; n++)
+static void find_write_unseen(const struct warp *w, const char *what, struct cells c, bool atomic) {
+    for (u32 n = c.at; n < c.at + c.n; n++)
         if (shadow.writer[n] == AGENT && shadow.wrote[n] > w->clock[AGENT])
             fault("race: %s at shared offset %llu, where a bulk copy has arrived, and its mbarrier "
                   "was not waited for",
-                  what, (unsigned long long)n);
+                  what, (unsigned long long)offset_of(n));
         else if (shadow.wrote[n] > w->clock[shadow.writer[n]] && shadow.writer[n] != w->id &&
                  !(atomic && shadow.atomic[n]))
             fault("race: %s at shared offset %llu, which warp %u wrote without a barrier between",
-                  what, (unsigned long long)n, shadow.writer[n]);
+                  what, (unsigned long long)offset_of(n), shadow.writer[n]);
 }
-INLINED void no_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
-                             bool atomic) {
-    const u32 *wrote = shadow.wrote + offset;
-    u32 later = 0, floor = w->floor;
-    for (u32 n = 0; n < bytes; n++)
-        later |= wrote[n] > floor;
-    if (later) // else every warp's accesses up to then have been seen, whose they are or not
-        find_write_unseen(w, what, offset, bytes, atomic);
+// Is one of these times later than this?
+INLINED bool any_later(const u32 *times, struct cells c, u32 than) {
+    u32 later = 0;
+    for (u32 n = 0; n < c.n; n++)
+        later |= times[c.at + n] > than;
+    return later;
+}
+INLINED void no_write_unseen(const struct warp *w, const char *what, struct cells c, bool atomic) {
+    if (any_later(shadow.wrote, c, w->floor)) // else all has been seen, whose it is or not
+        find_write_unseen(w, what, c, atomic);
 }
 
-static void find_read_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes) {
-    for (u32 q = 0; q < w->b->n_warps; q++) {
-        u32 unseen = 0;
-        for (u64 n = offset; n < offset + bytes; n++)
-            unseen |= shadow.read[q][n] > w->clock[q];
-        if (unseen && q != w->id)
+static void find_read_unseen(const struct warp *w, const char *what, struct cells c) {
+    for (u32 q = 0; q < w->b->n_warps; q++)
+        if (q != w->id && any_later(shadow.read[q], c, w->clock[q]))
             fault("race: %s at shared offset %llu, which warp %u read without a barrier between",
-                  what, (unsigned long long)offset, q);
-    }
+                  what, (unsigned long long)offset_of(c.at), q);
 }
-INLINED void no_read_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes) {
-    const u32 *last = shadow.last_read + offset;
-    u32 later = 0, floor = w->floor;
-    for (u32 n = 0; n < bytes; n++)
-        later |= last[n] > floor;
-    if (later)
-        find_read_unseen(w, what, offset, bytes);
+INLINED void no_read_unseen(const struct warp *w, const char *what, struct cells c) {
+    if (any_later(shadow.last_read, c, w->floor))
+        find_read_unseen(w, what, c);
 }
 
-// Has another lane of this warp accessed one of these bytes in this span?
-INLINED bool apart(const struct warp *w, const u32 *in, u32 bytes, u32 lane) {
+// Has another lane of this warp accessed one of these cells in this span?
+INLINED bool apart(const struct warp *w, const u32 *in, struct cells c, u32 lane) {
     u32 me = w->span * LANE_MAX + lane, all = lane == LANES, found = 0;
-    for (u32 n = 0; n < bytes; n++) {
-        u32 other = in[n] ^ me;
+    for (u32 n = 0; n < c.n; n++) {
+        u32 other = in[c.at + n] ^ me;
         found |= (other < LANE_MAX) & ((other | all) != 0);
     }
     return found;
 }
 INLINED void no_lane_apart(const struct warp *w, const char *what, const char *did, const u32 *in,
-                           u64 offset, u32 bytes, u32 lane) {
-    if (apart(w, in + offset, bytes, lane))
+                           struct cells c, u32 lane) {
+    if (apart(w, in, c, lane))
         fault("race: %s at shared offset %llu, which another lane of the warp %s without a barrier "
               "between",
-              what, (unsigned long long)offset, did);
+              what, (unsigned long long)offset_of(c.at), did);
 }
 
-INLINED void unsettle(u64 offset, u32 bytes) {
-    for (u64 word = offset / 4; word < (offset + bytes + 3) / 4; word++)
-        shadow.settled[word] = 0;
-}
-
-INLINED void written(struct warp *w, u64 offset, u32 bytes, u32 lane, bool atomic) {
-    u32 now = w->clock[w->id], me = w->span * LANE_MAX + lane;
-    for (u64 n = offset; n < offset + bytes; n++) {
-        shadow.wrote[n] = now;
-        shadow.wrote_in[n] = me;
-    }
-    unsettle(offset, bytes);
-    memset(shadow.writer + offset, (u8)w->id, bytes);
-    memset(shadow.state + offset, WRITTEN, bytes);
-    memset(shadow.atomic + offset, atomic, bytes);
-}
-
+// ---- reads -------------------------------------------------------------------------------------
 // Once lanes of a span have shared a word, a further read in that span changes nothing: no lane of
 // the warp has written it in the span, and no warp since.
-INLINED bool read_again(const struct warp *w, u64 offset, u32 bytes) {
-    u32 other = bytes < 4, span = w->span;
-    for (u32 n = 0; n < bytes / 4; n++)
-        other |= shadow.settled[offset / 4 + n] ^ span;
+static inline bool read_again(const struct warp *w, u64 offset, u32 bytes) {
+    u32 other = bytes < WORD, span = w->span;
+    for (u32 n = 0; n < bytes / WORD; n++)
+        other |= shadow.settled[offset / WORD + n] ^ span;
     return !other;
 }
 
-INLINED void may_read(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    within(w, "read", offset, bytes);
-    if (read_again(w, offset, bytes))
-        return;
-    arrived("read", offset, bytes);
-    u32 *read = shadow.read[w->id] + offset, *last = shadow.last_read + offset;
-    u32 *in = shadow.read_in + offset, *settled = shadow.settled + offset / 4;
-    const u8 *state = shadow.state + offset;
-    u32 now = w->clock[w->id], span = w->span, unwritten = 0, alone = 0;
+INLINED void note_read(const struct warp *w, u32 lane, struct cells c) {
+    u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at;
+    u32 *in = shadow.read_in + c.at, now = w->clock[w->id], span = w->span;
     u32 me = span * LANE_MAX + lane, several = span * LANE_MAX + LANES;
-    for (u32 n = 0; n < bytes; n++) // a loop for each array: vector instructions
-        unwritten |= state[n] == UNWRITTEN;
-    for (u32 n = 0; n < bytes; n++)
+    for (u32 n = 0; n < c.n; n++) // a loop for each array: vector instructions
         read[n] = now;
-    for (u32 n = 0; n < bytes; n++)
+    for (u32 n = 0; n < c.n; n++)
         last[n] = last[n] > now ? last[n] : now;
-    for (u32 n = 0; n < bytes; n++) {
-        u32 by = ((in[n] / LANE_MAX == span) & (in[n] != me)) ? several : me;
-        alone |= by ^ several;
-        in[n] = by;
-    }
-    for (u32 n = 0; n < bytes / 4; n++)
-        settled[n] = alone ? 0 : span;
-    if (unwritten)
-        fault("read of %u bytes of shared memory that nobody wrote, at offset %llu", bytes,
-              (unsigned long long)offset);
-    no_write_unseen(w, "read", offset, bytes, false);
-    no_lane_apart(w, "read", "wrote", shadow.wrote_in, offset, bytes, lane);
+    for (u32 n = 0; n < c.n; n++)
+        in[n] = ((in[n] / LANE_MAX == span) & (in[n] != me)) ? several : me;
+    for (u32 n = 0; n < c.n && c.at < WORDS; n++)
+        shadow.settled[c.at + n] = in[n] == several ? span : 0;
+    for (u32 n = 0; n + WORD <= c.n && c.at >= WORDS; n += WORD)
+        shadow.settled[(c.at - WORDS + n) / WORD] = ((in[n] ^ several) | (in[n + 1] ^ several) |
+                                                     (in[n + 2] ^ several) | (in[n + 3] ^ several))
+                                                        ? 0
+                                                        : span;
+}
+
+INLINED void may_read(const struct warp *w, u32 lane, struct cells c) {
+    arrived("read", c);
+    note_read(w, lane, c);
+    if (!all_written(c))
+        fault("read of %u bytes of shared memory that nobody wrote, at offset %llu",
+              c.at < WORDS ? c.n * WORD : c.n, (unsigned long long)offset_of(c.at));
+    no_write_unseen(w, "read", c, false);
+    no_lane_apart(w, "read", "wrote", shadow.wrote_in, c, lane);
 }
 
 u8 *shared_read(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    switch (bytes) {
-    case 2: may_read(w, offset, 2, lane); break;
-    case 4: may_read(w, offset, 4, lane); break;
-    case 8: may_read(w, offset, 8, lane); break;
-    case 16: may_read(w, offset, 16, lane); break;
-    default: may_read(w, offset, bytes, lane);
+    within(w, "read", offset, bytes);
+    if (!read_again(w, offset, bytes)) {
+        struct cells c = cells_of(w, offset, bytes);
+        BY_NUMBER(c, may_read, w, lane);
     }
     return w->b->shared + offset;
 }
 
-INLINED void may_write(struct warp *w, const char *what, u64 offset, u32 bytes, u32 lane,
-                       bool atomic) {
-    within(w, what, offset, bytes);
-    arrived(what, offset, bytes);
-    not_in_product(what, offset, bytes);
-    no_write_unseen(w, what, offset, bytes, atomic);
-    no_read_unseen(w, what, offset, bytes);
-    no_lane_apart(w, what, "read", shadow.read_in, offset, bytes, lane);
+// ---- writes ------------------------------------------------------------------------------------
+INLINED void unsettle(struct cells c) {
+    u32 first = (u32)offset_of(c.at) / WORD, n = c.at < WORDS ? c.n : (c.n + WORD - 1) / WORD;
+    for (u32 word = 0; word < n; word++)
+        shadow.settled[first + word] = 0;
 }
 
-INLINED void written_by(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    may_write(w, "write", offset, bytes, lane, false);
-    written(w, offset, bytes, lane, false);
+INLINED void written(const struct warp *w, u32 lane, bool atomic, struct cells c) {
+    u32 now = w->clock[w->id], me = w->span * LANE_MAX + lane;
+    for (u32 n = c.at; n < c.at + c.n; n++)
+        shadow.wrote[n] = now;
+    for (u32 n = c.at; n < c.at + c.n; n++)
+        shadow.wrote_in[n] = me;
+    unsettle(c);
+    memset(shadow.writer + c.at, (u8)w->id, c.n);
+    memset(shadow.state + c.at, WRITTEN, c.n);
+    memset(shadow.atomic + c.at, atomic, c.n);
+}
+
+INLINED void may_write(const struct warp *w, const char *what, u32 lane, bool atomic,
+                       struct cells c) {
+    arrived(what, c);
+    not_in_product(what, c);
+    no_write_unseen(w, what, c, atomic);
+    no_read_unseen(w, what, c);
+    no_lane_apart(w, what, "read", shadow.read_in, c, lane);
+}
+
+INLINED void written_by(const struct warp *w, u32 lane, struct cells c) {
+    may_write(w, "write", lane, false, c);
+    written(w, lane, false, c);
 }
 u8 *shared_write(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    switch (bytes) {
-    case 2: written_by(w, offset, 2, lane); break;
-    case 4: written_by(w, offset, 4, lane); break;
-    case 8: written_by(w, offset, 8, lane); break;
-    case 16: written_by(w, offset, 16, lane); break;
-    default: written_by(w, offset, bytes, lane);
-    }
+    within(w, "write", offset, bytes);
+    struct cells c = cells_of(w, offset, bytes);
+    BY_NUMBER(c, written_by, w, lane);
     return w->b->shared + offset;
 }
 
 u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    may_write(w, "atomic", offset, bytes, lane, true);
-    for (u32 n = 0; n < bytes; n++)
-        if (shadow.state[offset + n] == UNWRITTEN)
-            fault("atomic on shared memory that nobody wrote, at offset %llu",
-                  (unsigned long long)offset);
-    written(w, offset, bytes, lane, true);
+    within(w, "atomic", offset, bytes);
+    struct cells c = cells_of(w, offset, bytes);
+    may_write(w, "atomic", lane, true, c);
+    if (!all_written(c))
+        fault("atomic on shared memory that nobody wrote, at offset %llu",
+              (unsigned long long)offset);
+    written(w, lane, true, c);
     return w->b->shared + offset;
 }
 
+INLINED void begin(const struct warp *w, u32 lane, struct cells c) {
+    may_write(w, "asynchronous copy", lane, false, c);
+    unsettle(c);
+    memset(shadow.state + c.at, IN_FLIGHT, c.n);
+}
 void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    may_write(w, "asynchronous copy", offset, bytes & -bytes, lane, false);
+    within(w, "asynchronous copy", offset, bytes & -bytes);
     within(w, "asynchronous copy", offset + bytes - 1, 1);
-    arrived("asynchronous copy", offset, bytes);
-    not_in_product("asynchronous copy", offset, bytes);
-    no_write_unseen(w, "asynchronous copy", offset, bytes, false);
-    no_read_unseen(w, "asynchronous copy", offset, bytes);
-    no_lane_apart(w, "asynchronous copy", "read", shadow.read_in, offset, bytes, lane);
-    unsettle(offset, bytes);
-    memset(shadow.state + offset, IN_FLIGHT, bytes);
+    struct cells c = cells_of(w, offset, bytes);
+    BY_NUMBER(c, begin, w, lane);
 }
 
 void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane) {
-    written(w, offset, bytes, lane, false);
+    struct cells c = cells_of(w, offset, bytes);
+    BY_NUMBER(c, written, w, lane, false);
 }
 
-static void find_unfenced(const struct warp *w, const char *what, u32 offset, u32 bytes) {
-    for (u32 n = offset; n < offset + bytes; n++)
+// ---- products ----------------------------------------------------------------------------------
+static void find_unfenced(const struct warp *w, const char *what, struct cells c) {
+    for (u32 n = c.at; n < c.at + c.n; n++)
         if (shadow.state[n] == WRITTEN && shadow.writer[n] != AGENT &&
             shadow.wrote[n] > w->clock[ACTORS + shadow.writer[n]])
             fault("%s shared offset %u, which warp %u wrote, and no fence.proxy.async followed",
-                  what, n, shadow.writer[n]);
+                  what, (u32)offset_of(n), shadow.writer[n]);
 }
 
-void shared_product_begins(struct warp *w, u32 offset, u32 bytes) {
-    const char *what = "read by wgmma.mma_async";
-    u32 floor = UINT32_MAX, later = 0, unwritten = 0;
-    const u32 *wrote = shadow.wrote + offset;
-    const u8 *writer = shadow.writer + offset;
-    within(w, what, offset, bytes);
-    arrived(what, offset, bytes);
-    for (u32 n = 0; n < bytes; n++)
-        unwritten |= shadow.state[offset + n] == UNWRITTEN;
-    if (unwritten)
-        fault("%s of shared memory that nobody wrote, at offset %u", what, offset);
-    no_write_unseen(w, what, offset, bytes, false);
-    no_lane_apart(w, what, "wrote", shadow.wrote_in, offset, bytes, LANES);
+u32 shared_fenced(const struct warp *w) {
+    u32 floor = UINT32_MAX;
     for (u32 q = 0; q < w->b->n_warps; q++)
         floor = w->clock[ACTORS + q] < floor ? w->clock[ACTORS + q] : floor;
-    for (u32 n = 0; n < bytes; n++)
-        later |= (wrote[n] > floor) & (writer[n] != AGENT);
-    if (later)
-        find_unfenced(w, "wgmma.mma_async reads", offset, bytes);
-    for (u32 n = 0; n < bytes; n++)
-        shadow.products[offset + n]++;
+    return floor;
 }
 
+INLINED void may_multiply(const struct warp *w, u32 fenced, struct cells c) {
+    const char *what = "read by wgmma.mma_async";
+    const u32 *wrote = shadow.wrote + c.at;
+    const u8 *writer = shadow.writer + c.at;
+    u32 later = 0;
+    arrived(what, c);
+    if (!all_written(c))
+        fault("%s of shared memory that nobody wrote, at offset %u", what, (u32)offset_of(c.at));
+    no_write_unseen(w, what, c, false);
+    no_lane_apart(w, what, "wrote", shadow.wrote_in, c, LANES);
+    for (u32 n = 0; n < c.n; n++)
+        later |= (wrote[n] > fenced) & (writer[n] != AGENT);
+    if (later)
+        find_unfenced(w, "wgmma.mma_async reads", c);
+    for (u32 n = 0; n < c.n; n++)
+        shadow.products[c.at + n]++;
+}
+void shared_product_begins(struct warp *w, u32 fenced, u32 offset, u32 bytes) {
+    within(w, "read by wgmma.mma_async", offset, bytes);
+    struct cells c = cells_of(w, offset, bytes);
+    BY_NUMBER(c, may_multiply, w, fenced);
+}
+
+INLINED void multiplied(const struct warp *w, u32 now, struct cells c) {
+    u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at;
+    for (u32 n = 0; n < c.n; n++)
+        shadow.products[c.at + n]--;
+    for (u32 n = 0; n < c.n; n++)
+        read[n] = now;
+    for (u32 n = 0; n < c.n; n++)
+        last[n] = last[n] > now ? last[n] : now;
+}
 void shared_product_ends(struct warp *w, u32 offset, u32 bytes) {
-    u32 now = w->clock[w->id];
-    for (u32 n = offset; n < offset + bytes; n++) {
-        shadow.products[n]--;
-        shadow.read[w->id][n] = now;
-        shadow.last_read[n] = shadow.last_read[n] > now ? shadow.last_read[n] : now;
-    }
+    struct cells c = cells_of(w, offset, bytes);
+    BY_NUMBER(c, multiplied, w, w->clock[w->id]);
 }
 
 // ---- bulk copies and mbarriers -----------------------------------------------------------------
 void shared_bulk_begins(struct warp *w, u32 offset, u32 bytes, u32 lane) {
     within(w, "bulk copy", offset, bytes & -bytes);
     within(w, "bulk copy", offset + bytes - 1, 1);
-    find_unfenced(w, "a bulk copy overwrites", offset, bytes);
+    find_unfenced(w, "a bulk copy overwrites", cells_of(w, offset, bytes));
     shared_begin(w, offset, bytes, lane);
 }
 
@@ -340,27 +418,33 @@ u32 shadow_time(void) {
     return ++shadow.latest;
 }
 
-void shared_bulk_arrived(u32 offset, u32 bytes, u32 time) {
-    for (u32 n = offset; n < offset + bytes; n++) {
+void shared_bulk_arrived(struct warp *w, u32 offset, u32 bytes, u32 time) {
+    struct cells c = cells_of(w, offset, bytes);
+    for (u32 n = c.at; n < c.at + c.n; n++) {
         shadow.wrote[n] = time;
         shadow.wrote_in[n] = 0; // of no span
     }
-    memset(shadow.writer + offset, AGENT, bytes);
-    memset(shadow.state + offset, WRITTEN, bytes);
-    memset(shadow.atomic + offset, 0, bytes);
+    memset(shadow.writer + c.at, AGENT, c.n);
+    memset(shadow.state + c.at, WRITTEN, c.n);
+    memset(shadow.atomic + c.at, 0, c.n);
+}
+
+static void set_state(struct cells c, u8 state) {
+    memset(shadow.state + c.at, state, c.n);
 }
 
 void shared_mbarrier_begins(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     shared_write(w, offset, bytes, lane);
-    memset(shadow.state + offset, MBARRIER, bytes);
+    set_state(cells_of(w, offset, bytes), MBARRIER);
 }
 
 void shared_mbarrier_used(struct warp *w, u64 offset, u32 bytes, u32 lane) {
-    no_write_unseen(w, "use of an mbarrier", offset, bytes, false);
-    no_lane_apart(w, "use of an mbarrier", "initialised", shadow.wrote_in, offset, bytes, lane);
+    struct cells c = cells_of(w, offset, bytes);
+    no_write_unseen(w, "use of an mbarrier", c, false);
+    no_lane_apart(w, "use of an mbarrier", "initialised", shadow.wrote_in, c, lane);
 }
 
 void shared_mbarrier_ends(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     shared_mbarrier_used(w, offset, bytes, lane);
-    memset(shadow.state + offset, UNWRITTEN, bytes);
+    set_state(cells_of(w, offset, bytes), UNWRITTEN);
 }

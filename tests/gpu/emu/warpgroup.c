@@ -150,14 +150,16 @@ static u32 chunk_at(const struct matrix *m, u32 across, u32 along) {
     return at ^ (at >> 7 & (side - 1)) << 4;
 }
 
-// Calls f for each chunk of so many rows. A row has 32 bytes of terms.
-static void each_chunk(struct warp *w, const struct matrix *m, u32 rows, u32 depth,
-                       void (*f)(struct warp *w, u32 offset, u32 bytes)) {
-    u32 across = m->turned ? depth : rows;
+// Each chunk of so many rows begins to be read, or has been read. A row has 32 bytes of terms.
+static void read_chunks(struct warp *w, const struct matrix *m, u32 rows, u32 depth, bool begins) {
+    u32 across = m->turned ? depth : rows, fenced = begins ? shared_fenced(w) : 0;
     u32 along = (m->turned ? rows * (TERM_BYTES / depth) : TERM_BYTES) / CHUNK;
     for (u32 n = 0; n < across; n++)
         for (u32 c = 0; c < along; c++)
-            f(w, chunk_at(m, n, c), CHUNK);
+            if (begins)
+                shared_product_begins(w, fenced, chunk_at(m, n, c), CHUNK);
+            else
+                shared_product_ends(w, chunk_at(m, n, c), CHUNK);
 }
 
 static float number(const u8 *at, enum type t) {
@@ -244,8 +246,8 @@ static void product(struct warp *w, const struct insn *i, u32 mask) {
         fault("'%s' without a wgmma.fence before it", i->name);
     if (states_of(w->sums, &i->op[0]) & TOUCHED)
         fault("registers of '%s' were touched and no wgmma.fence followed", i->name);
-    each_chunk(w, &ma, GROUP_ROWS, depth, shared_product_begins);
-    each_chunk(w, &mb, i->columns, depth, shared_product_begins);
+    read_chunks(w, &ma, GROUP_ROWS, depth, true);
+    read_chunks(w, &mb, i->columns, depth, true);
     for (u32 n = 0; n < i->op[0].n; n++)
         w->sums[register_at(&i->op[0], n)] |= PENDING;
     w->products = grown(w->products, w->n_products, &w->products_cap, sizeof *w->products);
@@ -258,8 +260,8 @@ static void finish(struct warp *w, const struct product *p) {
     struct matrix a = matrix_of(p->a, is_turned(i, 6)), b = matrix_of(p->b, is_turned(i, 7));
     u32 depth = i->type2 == T_TF32 ? 8 : 16;
     multiply(w, p, &a, &b);
-    each_chunk(w, &a, GROUP_ROWS, depth, shared_product_ends);
-    each_chunk(w, &b, i->columns, depth, shared_product_ends);
+    read_chunks(w, &a, GROUP_ROWS, depth, false);
+    read_chunks(w, &b, i->columns, depth, false);
     for (u32 n = 0; n < i->op[0].n; n++)
         w->sums[register_at(&i->op[0], n)] &= (u8)~PENDING;
 }
