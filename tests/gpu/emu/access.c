@@ -26,7 +26,7 @@ static u8 *local_bytes(struct warp *w, u64 offset, u32 bytes, int lane) {
     return w->b->local + ((size_t)w->id * LANES + (u32)lane) * size + offset;
 }
 
-static u64 in_window(u64 *address, enum space *s) {
+static inline void in_window(u64 *address, enum space *s) {
     u64 window = *address & WINDOW_MASK;
     if (*s == SP_GENERIC || window) {
         *s = window == SHARED_WINDOW  ? SP_SHARED
@@ -35,7 +35,6 @@ static u64 in_window(u64 *address, enum space *s) {
                                       : SP_GLOBAL;
         *address &= ~WINDOW_MASK;
     }
-    return *address;
 }
 
 static u8 *param_bytes(struct warp *w, u64 offset, u32 bytes) {
@@ -121,38 +120,146 @@ static void count(const struct insn *i, const u64 *address, u32 mask, u32 bytes)
     else if (i->space == SP_SHARED)
         count_shared(address, mask, bytes);
 }
+// The same where the bytes of the lanes lie side by side, or are the same.
+static void count_row(const struct insn *i, u64 address, u32 lanes, u32 each, bool apart) {
+    u32 bytes = apart ? lanes * each : each;
+    if (i->space == SP_SHARED)
+        counts.shared_requests++;
+    if (i->space != SP_GLOBAL)
+        return;
+    counts.global_requests++;
+    counts.global_bytes += lanes * each;
+    counts.global_sectors += (address + bytes - 1) / SECTOR - address / SECTOR + 1;
+}
 
 // ---- ld and st ---------------------------------------------------------------------------------
-// A loaded value fills its register: with the sign, or with zeros.
-struct loaded {
-    u32 bytes;
-    bool is_signed;
+// Where the bytes of each lane are.
+struct places {
+    u64 address[LANES];
+    u8 *at[LANES];
+    bool row; // side by side, from the first lane on
 };
-static struct loaded loaded_as(const struct insn *i) {
-    enum type t = (enum type)i->type;
-    return (struct loaded){(u32)type_bytes(t), type_is_signed(t)};
+
+static void addresses(const struct warp *w, const struct operand *o, u64 *address) {
+    const u64 *wide = (const void *)(w->reg + o->r[0]);
+    const u32 *narrow = (const void *)wide;
+    if (o->wide)
+        for (int l = 0; l < LANES; l++)
+            address[l] = wide[l] + (u64)o->imm;
+    else
+        for (int l = 0; l < LANES; l++)
+            address[l] = (u32)(narrow[l] + (u64)o->imm);
 }
-// The copies are of constant sizes: a wide read of what was just written in parts waits for it.
-static inline u64 extended(const u8 *p, struct loaded as) {
-    u64 v8;
-    u32 v4;
-    u16 v2;
-    switch (as.bytes) {
-    case 1: return as.is_signed ? (u64)(s64)(int8_t)*p : *p;
-    case 2: memcpy(&v2, p, 2); return as.is_signed ? (u64)(s64)(int16_t)v2 : v2;
-    case 4: memcpy(&v4, p, 4); return as.is_signed ? (u64)(s64)(s32)v4 : v4;
-    default: memcpy(&v8, p, 8); return v8;
+
+// Do lanes of mask differ from a row whose lanes are `step` apart?
+static bool is_row(const u64 *address, u32 mask, u32 step) {
+    u64 first = address[__builtin_ctz(mask)] - (u64)__builtin_ctz(mask) * step, other = 0;
+    for (u32 l = 0; l < LANES; l++)
+        other |= (address[l] ^ (first + l * step)) & (0 - (u64)(mask >> l & 1));
+    return !other;
+}
+static bool is_contiguous(u32 mask) {
+    u32 low = mask & -mask;
+    return ((mask + low) & mask) == 0;
+}
+
+// One check for all lanes of mask: of bytes side by side, or of the same bytes. False: lane by
+// lane.
+static bool at_once(struct warp *w, const struct insn *i, struct places *p, u32 mask, u32 bytes,
+                    bool write) {
+    u32 first = (u32)__builtin_ctz(mask), lanes = (u32)__builtin_popcount(mask);
+    enum space s = (enum space)i->space;
+    u64 at = p->address[first];
+    u8 *to = NULL;
+    bool row = is_contiguous(mask) && is_row(p->address, mask, bytes);
+    if (!row && (write || lanes == 1 || !is_row(p->address, mask, 0)))
+        return false;
+    in_window(&at, &s);
+    if (row && s == SP_SHARED)
+        to = write ? shared_write_row(w, at, bytes, first, lanes)
+                   : shared_read_row(w, at, bytes, first, lanes);
+    else if (row && (s == SP_GLOBAL || (s == SP_CONST && !write)))
+        to = write ? global_write_row(w, at, bytes, lanes) : global_read_row(w, at, bytes, lanes);
+    else if (!row && s == SP_SHARED)
+        to = shared_read(w, at, bytes, LANES);
+    else if (!row && (s == SP_GLOBAL || s == SP_CONST))
+        to = global_read(w, at, bytes);
+    if (!to)
+        return false;
+    for (u32 l = 0; l < LANES; l++)
+        p->at[l] = row ? to + ((s64)l - first) * bytes : to;
+    p->row = row;
+    count_row(i, p->address[first], lanes, bytes, row);
+    return true;
+}
+
+static void places(struct warp *w, const struct insn *i, int operand, u32 mask, u32 bytes,
+                   bool write, struct places *p) {
+    addresses(w, &i->op[operand], p->address);
+    if (at_once(w, i, p, mask, bytes, write))
+        return;
+    p->row = false;
+    if (write)
+        EACH(p->at[l] = space_write(w, (enum space)i->space, p->address[l], bytes, l));
+    else
+        EACH(p->at[l] = space_read(w, (enum space)i->space, p->address[l], bytes, l));
+    count(i, p->address, mask, bytes);
+}
+
+// A loaded value fills its register: with the sign, or with zeros. The copies are of constant
+// sizes: a wide read of what was just written in parts waits for it.
+#define LOAD(type, R)                                                                              \
+    do {                                                                                           \
+        R *to = (R *)(void *)(w->reg + d->r[n]);                                                   \
+        EACH(type v; memcpy(&v, at[l] + skip, sizeof v); to[l] = (R)v);                            \
+    } while (0)
+#define LOAD_AS(type)                                                                              \
+    do {                                                                                           \
+        if (d->wide)                                                                               \
+            LOAD(type, u64);                                                                       \
+        else                                                                                       \
+            LOAD(type, u32);                                                                       \
+    } while (0)
+static void load(struct warp *w, const struct operand *d, u32 n, enum type t, u8 *const *at,
+                 u32 skip, u32 mask) {
+    bool is_signed = type_is_signed(t);
+    switch (type_bytes(t)) {
+    case 1:
+        if (is_signed)
+            LOAD_AS(int8_t);
+        else
+            LOAD_AS(u8);
+        break;
+    case 2:
+        if (is_signed)
+            LOAD_AS(int16_t);
+        else
+            LOAD_AS(u16);
+        break;
+    case 4:
+        if (is_signed)
+            LOAD_AS(s32);
+        else
+            LOAD_AS(u32);
+        break;
+    default: LOAD_AS(u64);
     }
 }
-static inline void stored(u8 *p, u64 v, u32 bytes) {
-    u16 v2 = (u16)v;
-    u32 v4 = (u32)v;
+
+#define STORE(type) EACH(type v = (type)lane_value(w, s, n, l); memcpy(at[l] + skip, &v, sizeof v))
+static void store(const struct warp *w, const struct operand *s, u32 n, u32 bytes, u8 *const *at,
+                  u32 skip, u32 mask) {
     switch (bytes) {
-    case 1: *p = (u8)v; break;
-    case 2: memcpy(p, &v2, 2); break;
-    case 4: memcpy(p, &v4, 4); break;
-    default: memcpy(p, &v, 8);
+    case 1: STORE(u8); break;
+    case 2: STORE(u16); break;
+    case 4: STORE(u32); break;
+    default: STORE(u64);
     }
+}
+
+// The bytes of all lanes are those of a register, as they lie there.
+static bool is_register(const struct places *p, const struct operand *o, u32 mask, u32 bytes) {
+    return p->row && mask == ALL_LANES && o->n == 1 && bytes == (o->wide ? 8 : 4);
 }
 
 static void vector_size(const struct insn *i, const struct operand *o) {
@@ -163,27 +270,31 @@ static void vector_size(const struct insn *i, const struct operand *o) {
 
 static void ld(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *d = &i->op[0];
-    struct loaded as = loaded_as(i);
-    u32 bytes = as.bytes * d->n;
-    u64 address[LANES];
+    u32 one = (u32)type_bytes((enum type)i->type), bytes = one * d->n;
+    struct places p;
     vector_size(i, d);
-    if (HAS(ACQUIRE) || HAS(VOLATILE) || HAS(RELAXED))
+    if (i->mods & (MOD(ACQUIRE) | MOD(VOLATILE) | MOD(RELAXED)))
         w->b->synchronised = true;
-    EACH(address[l] = lane_address(w, i, 1, l);
-         const u8 *p = space_read(w, (enum space)i->space, address[l], bytes, l);
-         for (u32 n = 0; n < d->n; n++) set_lane(w, d, n, l, extended(p + n * as.bytes, as)));
-    count(i, address, mask, bytes);
+    places(w, i, 1, mask, bytes, false, &p);
+    if (is_register(&p, d, mask, bytes))
+        memcpy(REG(0), p.at[0], (size_t)bytes * LANES);
+    else
+        for (u32 n = 0; n < d->n; n++)
+            load(w, d, n, (enum type)i->type, p.at, n * one, mask);
 }
 
+// Parameters are the same for all lanes.
 static void ld_param(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *d = &i->op[0];
-    struct loaded as = loaded_as(i);
-    const u8 *params = w->b->launch->params;
+    u32 one = (u32)type_bytes((enum type)i->type), bytes = one * d->n;
+    u64 address[LANES];
+    u8 *at[LANES];
     vector_size(i, d);
-    EACH(u64 at = lane_address(w, i, 1, l);
-         if (at + as.bytes * d->n > w->b->k->param_bytes) fault("read behind the parameters");
-         for (u32 n = 0; n < d->n; n++)
-             set_lane(w, d, n, l, extended(params + at + n * as.bytes, as)));
+    addresses(w, &i->op[1], address);
+    EACH(if (address[l] + bytes > w->b->k->param_bytes) fault("read behind the parameters");
+         at[l] = (u8 *)(uintptr_t)w->b->launch->params + address[l]);
+    for (u32 n = 0; n < d->n; n++)
+        load(w, d, n, (enum type)i->type, at, n * one, mask);
 }
 
 // Several lanes that write one address leave what one of them wrote, and no rule says whose.
@@ -204,14 +315,16 @@ static void one_lane_each(const u64 *address, u32 mask) {
 static void st(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *s = &i->op[1];
     u32 one = (u32)type_bytes((enum type)i->type), bytes = one * s->n;
-    u64 address[LANES];
+    struct places p;
     vector_size(i, s);
-    EACH(address[l] = lane_address(w, i, 0, l);
-         u8 *p = space_write(w, (enum space)i->space, address[l], bytes, l);
-         for (u32 n = 0; n < s->n; n++) stored(p + n * one, lane_value(w, s, n, l), one));
-    if (i->space == SP_GLOBAL || i->space == SP_SHARED)
-        one_lane_each(address, mask);
-    count(i, address, mask, bytes);
+    places(w, i, 0, mask, bytes, true, &p);
+    if (is_register(&p, s, mask, bytes))
+        memcpy(p.at[0], REG(1), (size_t)bytes * LANES);
+    else
+        for (u32 n = 0; n < s->n; n++)
+            store(w, s, n, one, p.at, n * one, mask);
+    if (!p.row && (i->space == SP_GLOBAL || i->space == SP_SHARED))
+        one_lane_each(p.address, mask);
 }
 
 // ---- atomics -----------------------------------------------------------------------------------

@@ -57,24 +57,10 @@ static long double rounded(long double v, const struct format *f, enum rounding 
     return copysignl(out, v); // a result of zero keeps the sign
 }
 
-static u32 float_bits(float v) {
-    u32 bits;
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-}
-static float bits_float(u32 bits) {
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
 u32 bfloat_from(long double v, enum rounding r) {
     if (isnan(v))
         return 0x7fff;
     return float_bits((float)rounded(v, &bf16, r)) >> 16;
-}
-float bfloat_to(u32 h) {
-    return bits_float(h << 16);
 }
 
 u32 half_from(long double v, enum rounding r) {
@@ -90,15 +76,6 @@ u32 half_from(long double v, enum rounding r) {
     if (v < 0x1p-14L)
         return sign | (u32)(v * 0x1p24L);
     return sign | ((float_bits((float)v) >> 13) - (112 << 10)); // float's exponent is 112 more
-}
-
-float half_to(u32 h) {
-    u32 sign = (h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
-    if (e == 31)
-        return bits_float(m ? 0x7fffffff : sign | 0x7f800000);
-    if (e == 0)
-        return copysignf((float)m * 0x1p-24f, bits_float(sign));
-    return bits_float(sign | (e + 112) << 23 | m << 13);
 }
 
 u32 tf32_from(float v) {

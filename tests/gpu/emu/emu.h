@@ -7,6 +7,7 @@
 #include "ptx.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 typedef uint8_t u8;
 typedef uint16_t u16;
@@ -348,6 +349,10 @@ void *grown(void *list, u32 n, u32 *cap, size_t bytes);
 u8 *shared_read(struct warp *w, u64 offset, u32 bytes, u32 lane);
 u8 *shared_write(struct warp *w, u64 offset, u32 bytes, u32 lane);
 u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane);
+// The same of so many lanes from `first` on with `each` bytes that lie side by side; NULL: lane by
+// lane it will show why not.
+u8 *shared_read_row(struct warp *w, u64 offset, u32 each, u32 first, u32 lanes);
+u8 *shared_write_row(struct warp *w, u64 offset, u32 each, u32 first, u32 lanes);
 // An asynchronous write begins (its bytes are in flight), and is complete.
 void shared_begin(struct warp *w, u64 offset, u32 bytes, u32 lane);
 void shared_arrived(struct warp *w, u32 offset, u32 bytes, u32 lane);
@@ -375,6 +380,10 @@ void span_begin(struct warp *w);  // the lanes of the warp have waited for each 
 u8 *global_read(struct warp *w, u64 address, u32 bytes);
 u8 *global_write(struct warp *w, u64 address, u32 bytes);
 u8 *global_atomic(struct warp *w, u64 address, u32 bytes);
+// The same for so many lanes with `each` bytes that lie side by side; NULL: lane by lane it will
+// show why not.
+u8 *global_read_row(struct warp *w, u64 address, u32 each, u32 lanes);
+u8 *global_write_row(struct warp *w, u64 address, u32 each, u32 lanes);
 u32 global_serial(u32 blocks); // the first of as many new numbers of blocks
 
 // The bytes at the address of an operand for one lane.
@@ -417,9 +426,29 @@ enum rounding { R_NEAREST, R_ZERO, R_DOWN, R_UP, R_AWAY };
 // A number in a format of `bits` of fraction and exponent from emin; see convert.c.
 u32 half_from(long double v, enum rounding r);
 u32 bfloat_from(long double v, enum rounding r);
-float half_to(u32 h);
-float bfloat_to(u32 h);
 u32 tf32_from(float v);
+static inline u32 float_bits(float v) {
+    u32 bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+static inline float bits_float(u32 bits) {
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+static inline float bfloat_to(u32 h) {
+    return bits_float(h << 16);
+}
+// Without a branch, so that many are converted at once.
+static inline float half_to(u32 h) {
+    u32 sign = (h & 0x8000) << 16, low = h & 0x7fff;
+    u32 subnormal = float_bits((float)(s32)low * 0x1p-24f), normal = (low << 13) + (112u << 23);
+    u32 finite = low < 0x400 ? subnormal : normal;
+    return bits_float(low > 0x7c00    ? 0x7fffffff
+                      : low == 0x7c00 ? sign | 0x7f800000
+                                      : sign | finite);
+}
 
 // ---- writing handlers -----------------------------------------------------------------------
 #define REG(k)     ((void *)(w->reg + i->op[k].r[0]))

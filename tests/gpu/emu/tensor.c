@@ -19,16 +19,20 @@ static void parts(const struct insn *i, const struct operand *o) {
         fault("'%s' has %u registers", i->name, o->n);
 }
 
-// Passes over the banks beyond the first, for 8 rows of 16 bytes.
+// Passes over the banks beyond the first, for 8 rows of 16 bytes, each in four banks.
 static void count_rows(const u64 *address) {
-    u32 in_bank[BANKS] = {0}, most = 0;
-    for (int r = 0; r < PART; r++)
-        for (u32 n = 0; n < ROW_BYTES / 4; n++) {
-            u32 here = ++in_bank[(address[r] / 4 + n) % BANKS];
-            most = here > most ? here : most;
-        }
+    u8 in_banks[BANKS * 4 / ROW_BYTES] = {0}, most = 0;
+    for (int r = 0; r < PART; r++) {
+        u8 here = ++in_banks[address[r] / ROW_BYTES % (BANKS * 4 / ROW_BYTES)];
+        most = here > most ? here : most;
+    }
     counts.shared_requests++;
-    counts.shared_conflicts += most - 1;
+    counts.shared_conflicts += most - 1u;
+}
+
+static void row_addresses(struct warp *w, const struct insn *i, int operand, u32 part, u64 *to) {
+    for (int r = 0; r < PART; r++)
+        to[r] = shared_offset(i, lane_address(w, i, operand, (int)part * PART + r));
 }
 
 static void ldmatrix(struct warp *w, const struct insn *i, u32 mask) {
@@ -38,110 +42,122 @@ static void ldmatrix(struct warp *w, const struct insn *i, u32 mask) {
     u16 part[4][PART][PART];
     for (u32 p = 0; p < d->n; p++) {
         u64 address[PART];
-        for (int r = 0; r < PART; r++) {
-            address[r] = shared_offset(i, lane_address(w, i, 1, (int)p * PART + r));
+        row_addresses(w, i, 1, p, address);
+        for (int r = 0; r < PART; r++)
             memcpy(part[p][r], shared_read(w, address[r], ROW_BYTES, LANES), ROW_BYTES);
-        }
         count_rows(address);
     }
-    bool turned = HAS(TRANS);
-    for (u32 p = 0; p < d->n; p++)
-        for (int l = 0; l < LANES; l++) {
-            int r = l / 4, c = l % 4 * 2;
-            u32 low = turned ? part[p][c][r] : part[p][r][c];
-            u32 high = turned ? part[p][c + 1][r] : part[p][r][c + 1];
-            set_lane(w, d, p, l, high << 16 | low);
-        }
+    for (u32 p = 0; p < d->n; p++) { // four lanes hold a row, or a column
+        u16 *to = REGN(0, p);
+        if (HAS(TRANS))
+            for (int n = 0; n < PART * PART; n++)
+                to[n] = part[p][n % PART][n / PART];
+        else
+            memcpy(to, part[p], sizeof part[p]);
+    }
 }
 
 static void stmatrix(struct warp *w, const struct insn *i, u32 mask) {
     const struct operand *s = &i->op[1];
     all_lanes(i, mask);
     parts(i, s);
-    bool turned = HAS(TRANS);
     for (u32 p = 0; p < s->n; p++) {
         u16 part[PART][PART];
+        const u16 *from = REGN(1, p);
         u64 address[PART];
-        for (int l = 0; l < LANES; l++) {
-            int r = l / 4, c = l % 4 * 2;
-            u32 v = (u32)lane_value(w, s, p, l);
-            *(turned ? &part[c][r] : &part[r][c]) = (u16)v;
-            *(turned ? &part[c + 1][r] : &part[r][c + 1]) = (u16)(v >> 16);
-        }
-        for (int r = 0; r < PART; r++) {
-            address[r] = shared_offset(i, lane_address(w, i, 0, (int)p * PART + r));
+        if (HAS(TRANS))
+            for (int n = 0; n < PART * PART; n++)
+                part[n % PART][n / PART] = from[n];
+        else
+            memcpy(part, from, sizeof part);
+        row_addresses(w, i, 0, p, address);
+        for (int r = 0; r < PART; r++)
             memcpy(shared_write(w, address[r], ROW_BYTES, LANES), part[r], ROW_BYTES);
-        }
         count_rows(address);
     }
 }
 
-// ---- mma.sync: D = A B + C, 16 x 8, depth 4, 8 or 16
-// ---------------------------------------------
+// ---- mma.sync: D = A B + C, 16 x 8, depth 4, 8 or 16 -------------------------------------------
 struct tile {
     float a[ROWS][DEPTH_MAX], b[DEPTH_MAX][COLUMNS], c[ROWS][COLUMNS];
 };
 
-static float half_at(u32 v, int upper, bool bf) {
-    u32 h = upper ? v >> 16 : v & 0xffff;
-    return bf ? bfloat_to(h) : half_to(h);
-}
-
-// 16-bit operands: each register holds two neighbours along the depth.
-static void load_halves(struct warp *w, const struct insn *i, struct tile *t, int depth) {
+// 16-bit operands: each register holds 8 rows of 8 neighbours along the depth; of B 8 columns.
+static void load_halves(const struct warp *w, const struct insn *i, struct tile *t, int depth) {
+    float part[PART][PART];
     bool bf = i->type2 == T_BF16;
-    for (int n = 0; n < depth / 4; n++)
-        for (int l = 0; l < LANES; l++) {
-            u32 v = (u32)lane_value(w, &i->op[1], (u32)n, l);
-            float *to = &t->a[l / 4 + (n & 1) * 8][l % 4 * 2 + (n >> 1) * 8];
-            to[0] = half_at(v, 0, bf);
-            to[1] = half_at(v, 1, bf);
-        }
-    for (int n = 0; n < depth / 8; n++)
-        for (int l = 0; l < LANES; l++) {
-            u32 v = (u32)lane_value(w, &i->op[2], (u32)n, l);
-            int k = l % 4 * 2 + n * 8;
-            t->b[k][l / 4] = half_at(v, 0, bf);
-            t->b[k + 1][l / 4] = half_at(v, 1, bf);
-        }
+    for (int n = 0; n < depth / 4 + depth / 8; n++) {
+        bool is_b = n >= depth / 4;
+        int q = is_b ? n - depth / 4 : n;
+        const u16 *v = REGN(is_b ? 2 : 1, q);
+        for (int k = 0; k < PART * PART && bf; k++)
+            part[k / PART][k % PART] = bfloat_to(v[k]);
+        for (int k = 0; k < PART * PART && !bf; k++)
+            part[k / PART][k % PART] = half_to(v[k]);
+        for (int r = 0; r < PART && !is_b; r++)
+            memcpy(&t->a[r + (q & 1) * PART][(q >> 1) * PART], part[r], sizeof part[r]);
+        for (int k = 0; k < PART && is_b; k++)
+            for (int c = 0; c < COLUMNS; c++)
+                t->b[q * PART + k][c] = part[c][k];
+    }
 }
 
-// tf32: the low 13 bits of each float do not count.
-static float tf32_at(struct warp *w, const struct operand *o, u32 n, int l) {
-    u32 bits = (u32)lane_value(w, o, n, l) & ~0x1fffu;
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-static void load_tf32(struct warp *w, const struct insn *i, struct tile *t, int depth) {
-    for (int n = 0; n < depth / 2; n++)
+// tf32: the low 13 bits of each float do not count. A register holds 8 rows or columns of 4.
+static void load_tf32(const struct warp *w, const struct insn *i, struct tile *t, int depth) {
+    for (int n = 0; n < depth / 2; n++) {
+        const u32 *v = REGN(1, n);
         for (int l = 0; l < LANES; l++)
-            t->a[l / 4 + (n & 1) * 8][l % 4 + (n >> 1) * 4] = tf32_at(w, &i->op[1], (u32)n, l);
-    for (int n = 0; n < depth / 4; n++)
+            t->a[l / 4 + (n & 1) * 8][l % 4 + (n >> 1) * 4] = bits_float(v[l] & ~0x1fffu);
+    }
+    for (int n = 0; n < depth / 4; n++) {
+        const u32 *v = REGN(2, n);
         for (int l = 0; l < LANES; l++)
-            t->b[l % 4 + n * 4][l / 4] = tf32_at(w, &i->op[2], (u32)n, l);
+            t->b[l % 4 + n * 4][l / 4] = bits_float(v[l] & ~0x1fffu);
+    }
 }
 
-static void accumulators(struct warp *w, const struct insn *i, int k, struct tile *t, bool store) {
-    const struct operand *o = &i->op[k];
-    bool half = i->type == T_F16;
-    for (int n = 0; n < 4; n++)
+// Registers 2h and 2h + 1 hold the even and odd columns of eight rows.
+static void load_sums(const struct warp *w, const struct insn *i, struct tile *t) {
+    for (int h = 0; h < 2; h++) {
+        const float *even = REGN(3, 2 * h), *odd = REGN(3, 2 * h + 1);
+        float *to = t->c[h * PART];
         for (int l = 0; l < LANES; l++) {
-            float *at = &t->c[l / 4 + (n >> 1) * 8][l % 4 * 2 + (n & 1)];
-            u32 was = (u32)lane_value(w, o, (u32)(half ? n / 2 : n), l), bits;
-            if (!store && half)
-                *at = half_at(was, n & 1, false);
-            else if (!store)
-                memcpy(at, &was, sizeof *at);
-            else if (half) {
-                u32 h = half_from((long double)*at, R_NEAREST);
-                set_lane(w, o, (u32)n / 2, l,
-                         n & 1 ? (was & 0xffff) | h << 16 : (was & 0xffff0000) | h);
-            } else {
-                memcpy(&bits, at, sizeof bits);
-                set_lane(w, o, (u32)n, l, bits);
-            }
+            to[2 * l] = even[l];
+            to[2 * l + 1] = odd[l];
         }
+    }
+}
+static void store_sums(const struct warp *w, const struct insn *i, const struct tile *t) {
+    for (int h = 0; h < 2; h++) {
+        float *even = REGN(0, 2 * h), *odd = REGN(0, 2 * h + 1);
+        const float *from = t->c[h * PART];
+        for (int l = 0; l < LANES; l++) {
+            even[l] = from[2 * l];
+            odd[l] = from[2 * l + 1];
+        }
+    }
+}
+// The same in halves: one register for eight rows.
+static void load_half_sums(const struct warp *w, const struct insn *i, struct tile *t) {
+    for (int n = 0; n < ROWS * COLUMNS; n++)
+        t->c[n / COLUMNS][n % COLUMNS] =
+            half_to(((const u16 *)REGN(3, n / (PART * PART)))[n % (PART * PART)]);
+}
+static void store_half_sums(const struct warp *w, const struct insn *i, const struct tile *t) {
+    for (int n = 0; n < ROWS * COLUMNS; n++)
+        ((u16 *)REGN(0, n / (PART * PART)))[n % (PART * PART)] =
+            (u16)half_from((long double)t->c[n / COLUMNS][n % COLUMNS], R_NEAREST);
+}
+
+// Each sum gets its terms in their order.
+typedef float columns __attribute__((vector_size(COLUMNS * sizeof(float)), aligned(4)));
+static inline void multiply(struct tile *t, int depth) {
+    for (int r = 0; r < ROWS; r++) {
+        columns sum = *(const columns *)(const void *)t->c[r];
+        for (int k = 0; k < depth; k++)
+            sum += t->a[r][k] * *(const columns *)(const void *)t->b[k];
+        *(columns *)(void *)t->c[r] = sum;
+    }
 }
 
 static void registers(const struct insn *i, int depth, bool halves) {
@@ -162,12 +178,18 @@ static void mma(struct warp *w, const struct insn *i, u32 mask) {
         load_halves(w, i, &t, depth);
     else
         load_tf32(w, i, &t, depth);
-    accumulators(w, i, 3, &t, false);
-    for (int r = 0; r < ROWS; r++)
-        for (int k = 0; k < depth; k++)
-            for (int c = 0; c < COLUMNS; c++)
-                t.c[r][c] += t.a[r][k] * t.b[k][c];
-    accumulators(w, i, 0, &t, true);
+    if (i->type == T_F16)
+        load_half_sums(w, i, &t);
+    else
+        load_sums(w, i, &t);
+    if (depth == 16)
+        multiply(&t, 16);
+    else
+        multiply(&t, depth);
+    if (i->type == T_F16)
+        store_half_sums(w, i, &t);
+    else
+        store_sums(w, i, &t);
 }
 
 #define LAYOUT (MOD(SYNC) | MOD(ALIGNED) | MOD(ROW) | MOD(COL))

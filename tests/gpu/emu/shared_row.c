@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// shared_row.c: accesses of shared memory by lanes whose bytes lie side by side, in one check.
+// Where it could find anything, nothing is noted, and each lane has the checks of shared.c.
+#include "shadow.h"
+
+#include <string.h>
+
+// The cells of lanes that access so many words each; none: a check of each lane will show why not.
+INLINED struct cells row_of(const struct warp *w, u64 offset, u32 each, u32 lanes) {
+    u32 bytes = each * lanes;
+    if (each % WORD || offset & (each - 1) || offset > w->b->shared_bytes ||
+        bytes > w->b->shared_bytes - offset)
+        return (struct cells){0, 0};
+    if (shadow.n_split && any_split((u32)offset / WORD, bytes / WORD))
+        return (struct cells){0, 0};
+    return (struct cells){(u32)offset / WORD, bytes / WORD};
+}
+
+// A byte that lanes of this warp have accessed in this span is for the checks of one lane.
+INLINED bool in_span(const struct warp *w, const u32 *in, struct cells c) {
+    u32 found = 0;
+    for (u32 n = 0; n < c.n; n++)
+        found |= in[c.at + n] / LANE_MAX == w->span;
+    return found;
+}
+
+INLINED void note_row(u32 *in, struct cells c, u32 words, u32 me) {
+    for (u32 n = 0; n < c.n; n++)
+        in[c.at + n] = me + n / words;
+}
+
+// Words of the row that lanes have read before in this span are for the checks of one lane, too.
+INLINED bool read_row(const struct warp *w, u32 words, u32 first, struct cells c) {
+    u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at, now = w->clock[w->id];
+    const u8 *state = shadow.state + c.at;
+    u32 other = 0;
+    for (u32 n = 0; n < c.n; n++)
+        other |= state[n] != WRITTEN;
+    if (other || any_later(shadow.wrote, c, w->floor) || in_span(w, shadow.wrote_in, c) ||
+        in_span(w, shadow.read_in, c))
+        return false;
+    for (u32 n = 0; n < c.n; n++)
+        read[n] = now;
+    for (u32 n = 0; n < c.n; n++)
+        last[n] = last[n] > now ? last[n] : now;
+    note_row(shadow.read_in, c, words, w->span * LANE_MAX + first);
+    memset(shadow.settled + c.at, 0, c.n * sizeof *shadow.settled);
+    return true;
+}
+
+INLINED bool write_row(const struct warp *w, u32 words, u32 first, struct cells c) {
+    const u16 *products = shadow.products + c.at;
+    const u8 *state = shadow.state + c.at;
+    u32 other = 0, now = w->clock[w->id];
+    for (u32 n = 0; n < c.n; n++)
+        other |= state[n] & (MBARRIER | IN_FLIGHT);
+    for (u32 n = 0; n < c.n; n++)
+        other |= products[n];
+    if (other || any_later(shadow.wrote, c, w->floor) || any_later(shadow.last_read, c, w->floor) ||
+        in_span(w, shadow.read_in, c))
+        return false;
+    for (u32 n = 0; n < c.n; n++)
+        shadow.wrote[c.at + n] = now;
+    note_row(shadow.wrote_in, c, words, w->span * LANE_MAX + first);
+    memset(shadow.settled + c.at, 0, c.n * sizeof *shadow.settled);
+    memset(shadow.writer + c.at, (u8)w->id, c.n);
+    memset(shadow.state + c.at, WRITTEN, c.n);
+    memset(shadow.atomic + c.at, 0, c.n);
+    return true;
+}
+
+#define BY_WORDS(f)                                                                                \
+    (each == 4    ? f(w, 1, first, c)                                                              \
+     : each == 8  ? f(w, 2, first, c)                                                              \
+     : each == 16 ? f(w, 4, first, c)                                                              \
+                  : false)
+u8 *shared_read_row(struct warp *w, u64 offset, u32 each, u32 first, u32 lanes) {
+    struct cells c = row_of(w, offset, each, lanes);
+    return c.n && BY_WORDS(read_row) ? w->b->shared + offset : NULL;
+}
+u8 *shared_write_row(struct warp *w, u64 offset, u32 each, u32 first, u32 lanes) {
+    struct cells c = row_of(w, offset, each, lanes);
+    return c.n && BY_WORDS(write_row) ? w->b->shared + offset : NULL;
+}
