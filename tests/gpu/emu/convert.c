@@ -155,7 +155,7 @@ static long double flushed(long double v, const struct insn *i, enum type t) {
 }
 
 // To a whole number from a whole number: cut or extended by the sign; with .sat clamped.
-static u64 integer_to_integer(u64 raw, const struct insn *i) {
+static inline u64 integer_to_integer(u64 raw, const struct insn *i) {
     enum type from = (enum type)i->type2;
     int spare = 64 - 8 * type_bytes(from);
     if (HAS(SAT))
@@ -211,6 +211,54 @@ static void cvt_s64_s32(struct warp *w, const struct insn *i, u32 mask) {
         EACH(d[l] = a[l]);
 }
 
+// A source or result in a wide register is rare.
+#define NARROW_ONLY                                                                                \
+    if (i->op[0].wide || i->op[1].wide) {                                                          \
+        cvt(w, i, mask);                                                                           \
+        return;                                                                                    \
+    }
+static void cvt_f32_f16(struct warp *w, const struct insn *i, u32 mask) {
+    NARROW_ONLY
+    float *d = REG(0);
+    const u32 *a = REG(1);
+    EACH_AT_ONCE(u32 h = a[l] & 0xffff; d[l] = half_to(h));
+}
+// By the bits of a float: a half has 13 bits of fraction less, and is subnormal below 2^-14, where
+// the sum with 0.5 has its last place at that of halves.
+static u32 half_nearest(u32 bits) {
+    u32 sign = bits >> 16 & 0x8000, low = bits & 0x7fffffff;
+    u32 subnormal = float_bits(bits_float(low) + 0.5f) - 0x3f000000;
+    u32 normal = (low + 0xfff + (low >> 13 & 1) - (112u << 23)) >> 13;
+    u32 finite = low < 0x38800000 ? subnormal : normal;
+    return low > 0x7f800000 ? 0x7fff : low >= 0x477ff000 ? sign | 0x7c00 : sign | finite;
+}
+static void cvt_f16_f32(struct warp *w, const struct insn *i, u32 mask) {
+    NARROW_ONLY
+    u32 *d = REG(0);
+    const u32 *a = REG(1);
+    EACH_AT_ONCE(u32 bits = a[l]; d[l] = half_nearest(bits));
+}
+// Ties away from zero, as whole numbers: the fraction carries into the exponent.
+static void cvt_tf32_away(struct warp *w, const struct insn *i, u32 mask) {
+    NARROW_ONLY
+    u32 *d = REG(0);
+    const u32 *a = REG(1);
+    EACH_AT_ONCE(u32 bits = a[l];
+                 d[l] = (bits & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : (bits + 0x1000) & ~0x1fffu);
+}
+static void cvt_f32_s32(struct warp *w, const struct insn *i, u32 mask) {
+    NARROW_ONLY
+    float *d = REG(0);
+    const s32 *a = REG(1);
+    EACH_AT_ONCE(d[l] = (float)a[l]);
+}
+static void cvt_f32_u32(struct warp *w, const struct insn *i, u32 mask) {
+    NARROW_ONLY
+    float *d = REG(0);
+    const u32 *a = REG(1);
+    EACH_AT_ONCE(d[l] = (float)a[l]);
+}
+
 // cvt.rn.bf16x2.f32 d, a, b: a becomes the upper half.
 static void cvt_pair(struct warp *w, const struct insn *i, u32 mask) {
     u32 *d = REG(0);
@@ -221,6 +269,15 @@ static void cvt_pair(struct warp *w, const struct insn *i, u32 mask) {
     EACH(float x = relu && a[l] < 0 ? 0 : a[l]; float y = relu && b[l] < 0 ? 0 : b[l];
          u32 high = half ? half_from(x, r) : bfloat_from(x, r);
          d[l] = high << 16 | (half ? half_from(y, r) : bfloat_from(y, r)));
+}
+static void cvt_pair_nearest(struct warp *w, const struct insn *i, u32 mask) {
+    u32 *d = REG(0);
+    const u32 *a = REG(1), *b = REG(2);
+    if (i->type == T_F16X2)
+        EACH_AT_ONCE(u32 x = a[l]; u32 y = b[l]; d[l] = half_nearest(x) << 16 | half_nearest(y));
+    else
+        EACH_AT_ONCE(u32 x = a[l]; u32 y = b[l];
+                     d[l] = bfloat_nearest(x) << 16 | bfloat_nearest(y));
 }
 
 #define INTS                                                                                       \
@@ -233,6 +290,12 @@ static void cvt_pair(struct warp *w, const struct insn *i, u32 mask) {
 const struct op ops_convert[] = {
     {"cvt", TYPE(F32), TYPE(BF16), 0, "xx", cvt_f32_bf16, 0, 0},
     {"cvt", TYPE(BF16), TYPE(F32), 0, "xx", cvt_bf16_f32, 0, MOD(RN)},
+    {"cvt", TYPE(F32), TYPE(F16), 0, "xx", cvt_f32_f16, 0, 0},
+    {"cvt", TYPE(F16), TYPE(F32), 0, "xx", cvt_f16_f32, 0, MOD(RN)},
+    {"cvt", TYPE(TF32), TYPE(F32), 0, "xx", cvt_tf32_away, 0, MOD(RNA)},
+    {"cvt", TYPE(F32), TYPE(S32), 0, "xx", cvt_f32_s32, 0, MOD(RN)},
+    {"cvt", TYPE(F32), TYPE(U32), 0, "xx", cvt_f32_u32, 0, MOD(RN)},
+    {"cvt", TYPE(F16X2) | TYPE(BF16X2), TYPE(F32), 0, "xxx", cvt_pair_nearest, 0, MOD(RN)},
     {"cvt", TYPE(U64), TYPE(U32), 0, "xx", cvt_u64_u32, 0, 0},
     {"cvt", TYPE(S64), TYPE(S32), 0, "xx", cvt_s64_s32, 0, 0},
     {"cvt", INTS, INTS, MOD(SAT), "xx", cvt, 0, 0},

@@ -369,9 +369,9 @@ static enum space space_of(const struct insn *i) {
                          : SP_GENERIC;
 }
 
-static const struct op *const tables[] = {ops_integer,  ops_float, ops_half,   ops_convert,
-                                          ops_access,   ops_warp,  ops_block,  ops_async,
-                                          ops_mbarrier, ops_bulk,  ops_tensor, ops_warpgroup};
+static const struct op *const tables[] = {
+    ops_integer, ops_choice, ops_float,    ops_half, ops_convert, ops_access,   ops_warp,
+    ops_block,   ops_async,  ops_mbarrier, ops_bulk, ops_tensor,  ops_warpgroup};
 
 static bool fits(const struct op *o, const struct insn *i, const char *name, size_t len) {
     if (strlen(o->name) != len || memcmp(o->name, name, len) != 0)

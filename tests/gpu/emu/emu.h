@@ -165,8 +165,9 @@ struct op {
     u8 flow;
     modifiers needs; // of these modifiers one at least
 };
-extern const struct op ops_integer[], ops_float[], ops_half[], ops_convert[], ops_access[],
-    ops_warp[], ops_block[], ops_async[], ops_mbarrier[], ops_bulk[], ops_tensor[], ops_warpgroup[];
+extern const struct op ops_integer[], ops_choice[], ops_float[], ops_half[], ops_convert[],
+    ops_access[], ops_warp[], ops_block[], ops_async[], ops_mbarrier[], ops_bulk[], ops_tensor[],
+    ops_warpgroup[];
 
 // ---- a module -------------------------------------------------------------------------------
 struct ptx_kernel {

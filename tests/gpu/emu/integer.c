@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer.c: whole numbers, bits, predicates, comparisons, moves.
+// integer.c: whole numbers and bits.
 #include "emu.h"
 
 #define UH       TYPE(U16)
@@ -236,109 +236,6 @@ static void dp4a(struct warp *w, const struct insn *i, u32 mask) {
     } d[l] = v);
 }
 
-// ---- comparison and choice ---------------------------------------------------------------------
-static bool compared(enum compare c, bool less, bool equal) {
-    switch (c) {
-    case C_EQ: return equal;
-    case C_NE: return !equal;
-    case C_LT: return less;
-    case C_LE: return less || equal;
-    case C_GT: return !less && !equal;
-    default: return !less;
-    }
-}
-
-// p = (a op b) and/or/xor c; the second destination holds the same of the opposite.
-static void store_comparison(struct warp *w, const struct insn *i, u32 mask, u32 v) {
-    u32 inverse = ~v;
-    if (i->n_operands > 3) {
-        u32 c = predicate(w, &i->op[3]);
-        v = HAS(AND) ? v & c : HAS(OR) ? v | c : v ^ c;
-        inverse = HAS(AND) ? inverse & c : HAS(OR) ? inverse | c : inverse ^ c;
-    }
-    if (i->op[0].kind == O_PREDICATE)
-        set_predicate(w, &i->op[0], 0, mask, v);
-    if (i->op[0].paired)
-        set_predicate(w, &i->op[0], 1, mask, inverse);
-}
-
-static void setp_integer(struct warp *w, const struct insn *i, u32 mask) {
-    enum type t = (enum type)i->type;
-    int spare = 64 - 8 * type_bytes(t);
-    bool is_signed = type_is_signed(t);
-    u32 v = 0;
-    EACH(u64 a = lane_value(w, &i->op[1], 0, l) << spare;
-         u64 b = lane_value(w, &i->op[2], 0, l) << spare;
-         v |= (u32)compared((enum compare)i->compare, is_signed ? (s64)a < (s64)b : a < b, a == b)
-              << l);
-    store_comparison(w, i, mask, v);
-}
-
-static double number(const struct warp *w, const struct insn *i, int k, int l) {
-    union {
-        u64 bits;
-        float f;
-        double d;
-    } v = {lane_value(w, &i->op[k], 0, l)};
-    switch (i->type) {
-    case T_F64: return v.d;
-    case T_F16: return (double)half_to((u32)v.bits & 0xffff);
-    case T_BF16: return (double)bfloat_to((u32)v.bits & 0xffff);
-    default: return (double)v.f;
-    }
-}
-
-static void setp_float(struct warp *w, const struct insn *i, u32 mask) {
-    u32 v = 0;
-    enum compare c = (enum compare)i->compare;
-    EACH(double a = number(w, i, 1, l); double b = number(w, i, 2, l);
-         bool unordered = __builtin_isunordered(a, b);
-         bool r = c == C_NUM   ? !unordered
-                  : c == C_NAN ? unordered
-                  : unordered  ? i->compare_more
-                               : compared(c, a < b, a == b);
-         v |= (u32)r << l);
-    store_comparison(w, i, mask, v);
-}
-
-static void selp(struct warp *w, const struct insn *i, u32 mask) {
-    u32 p = predicate(w, &i->op[3]);
-    EACH(set_lane(w, &i->op[0], 0, l, lane_value(w, &i->op[p >> l & 1 ? 1 : 2], 0, l)));
-}
-
-#define LOGIC(name, expr)                                                                          \
-    static void name(struct warp *w, const struct insn *i, u32 mask) {                             \
-        u32 a = predicate(w, &i->op[1]), b = i->n_operands > 2 ? predicate(w, &i->op[2]) : 0;      \
-        (void)b;                                                                                   \
-        set_predicate(w, &i->op[0], 0, mask, expr);                                                \
-    }
-LOGIC(and_p, a &b)
-LOGIC(or_p, a | b)
-LOGIC(xor_p, a ^ b)
-LOGIC(not_p, ~a)
-
-static void mov_p(struct warp *w, const struct insn *i, u32 mask) {
-    const struct operand *s = &i->op[1];
-    set_predicate(w, &i->op[0], 0, mask, !s->is_imm ? predicate(w, s) : s->imm ? ALL_LANES : 0);
-}
-
-// ---- moves, packing and unpacking --------------------------------------------------------------
-static void mov(struct warp *w, const struct insn *i, u32 mask) {
-    const struct operand *d = &i->op[0], *s = &i->op[1];
-    u32 bits = 8 * (u32)type_bytes((enum type)i->type);
-    if (d->n == 1 && s->n == 1) {
-        EACH(set_lane(w, d, 0, l, lane_value(w, s, 0, l)));
-        return;
-    }
-    u32 part = bits / (d->n > 1 ? d->n : s->n);
-    u64 low = ((u64)1 << part) - 1;
-    EACH(u64 v = 0; if (s->n > 1) for (u32 n = 0; n < s->n; n++) v |= (lane_value(w, s, n, l) & low)
-                                                                      << n * part;
-         else v = lane_value(w, s, 0, l);
-         if (d->n > 1) for (u32 n = 0; n < d->n; n++) set_lane(w, d, n, l, v >> n * part & low);
-         else set_lane(w, d, 0, l, v));
-}
-
 #define ROWS3(name, fn, mods)                                                                      \
     {name, H16, 0, mods, "dss", fn##16, 0, 0}, {name, W32, 0, mods, "dss", fn##32, 0, 0}, {        \
         name, W64, 0, mods, "dss", fn##64, 0, 0                                                    \
@@ -354,7 +251,6 @@ static void mov(struct warp *w, const struct insn *i, u32 mask) {
     { name, TYPE(type), 0, 0, form, fn, 0, 0 }
 #define NEED(name, types, mods, form, fn, needs)                                                   \
     { name, types, 0, mods, form, fn, 0, needs }
-#define INTS (H16 | W32 | W64)
 #define HIGH (TYPE(U32) | TYPE(S32) | TYPE(U64) | TYPE(S64))
 
 const struct op ops_integer[] = {
@@ -430,15 +326,5 @@ const struct op ops_integer[] = {
     {"bfe", HIGH, 0, 0, "dsww", bfe, 0, 0},
     {"bfi", TYPE(B32) | TYPE(B64), 0, 0, "dssww", bfi, 0, 0},
     {"dp4a", TYPE(U32) | TYPE(S32), TYPE(U32) | TYPE(S32), 0, "dsss", dp4a, 0, 0},
-    {"setp", INTS, 0, MOD(AND) | MOD(OR) | MOD(XOR), "pss?p", setp_integer, 0, 0},
-    {"setp", TYPE(F16) | TYPE(BF16) | TYPE(F32) | TYPE(F64), 0,
-     MOD(AND) | MOD(OR) | MOD(XOR) | MOD(FTZ), "pss?p", setp_float, 0, 0},
-    {"selp", INTS | TYPE(F32) | TYPE(F64), 0, 0, "dssp", selp, 0, 0},
-    ONE("and", PRED, "ppp", and_p),
-    ONE("or", PRED, "ppp", or_p),
-    ONE("xor", PRED, "ppp", xor_p),
-    ONE("not", PRED, "pp", not_p),
-    ONE("mov", PRED, "pP", mov_p),
-    {"mov", INTS | TYPE(F32) | TYPE(F64), 0, 0, "xx", mov, 0, 0},
     {0},
 };

@@ -185,7 +185,12 @@ static u32 special_value(const struct warp *w, enum special s, u32 lane) {
     }
 }
 
-static void begin_warp(struct warp *w, u32 threads) {
+// Does it differ between blocks of a launch?
+static bool of_block(enum special s) {
+    return (s >= S_CTAID_X && s <= S_CTAID_Z) || s == S_CLOCK;
+}
+
+static void begin_warp(struct warp *w, u32 threads, bool first) {
     const struct ptx_kernel *k = w->b->k;
     u32 left = threads - w->id * LANES;
     w->live = left >= LANES ? ALL_LANES : (1u << left) - 1;
@@ -200,7 +205,7 @@ static void begin_warp(struct warp *w, u32 threads) {
         memcpy(w->sums, k->sums, k->reg_bytes / (4 * LANES) + 1);
     w->at = NULL;
     for (int s = 1; s < S_COUNT; s++)
-        for (u32 l = 0; k->special[s] && l < LANES; l++)
+        for (u32 l = 0; k->special[s] && l < LANES && (first || of_block((enum special)s)); l++)
             ((u32 *)(void *)(w->reg + k->special[s]))[l] = special_value(w, (enum special)s, l);
 }
 
@@ -257,7 +262,7 @@ static struct warp *pick(struct block *b) {
                                                : ready[first];
 }
 
-static void run_block(struct block *b, u32 threads) {
+static void run_block(struct block *b, u32 threads, bool first) {
     u64 executed = 0, fruitless = 0;
     shadow_clear(b);
     b->synchronised = false;
@@ -267,7 +272,7 @@ static void run_block(struct block *b, u32 threads) {
         b->warpgroup[n].n = 0;
     memset(b->barrier, 0, sizeof b->barrier);
     for (u32 n = 0; n < b->n_warps; n++)
-        begin_warp(&b->warp[n], threads);
+        begin_warp(&b->warp[n], threads, first);
     for (struct warp *w; (w = pick(b));) {
         u64 before = b->progress;
         u64 turn = run_warp(w, b->launch->seed ? 1 + random_below(&b->rng, TURN_INSNS_MAX)
@@ -421,7 +426,7 @@ int ptx_run(struct ptx_kernel *k, const struct ptx_launch *l, char *text) {
         b.index[1] = at / l->grid[0] % l->grid[1];
         b.index[2] = at / l->grid[0] / l->grid[1];
         b.serial = serial + n;
-        run_block(&b, threads);
+        run_block(&b, threads, n == 0);
     }
     counts.launches++;
     end_launch(&b);

@@ -12,8 +12,11 @@ void lanes_named(const struct warp *w, u32 member, u32 mask) {
 
 static void same_member(const struct warp *w, const struct insn *i, const struct operand *o,
                         u32 mask) {
-    EACH(lanes_named(w, (u32)lane_value(w, o, 0, l), mask));
     (void)i;
+    if (o->is_imm)
+        lanes_named(w, (u32)o->imm, mask);
+    else
+        EACH(lanes_named(w, (u32)lane_value(w, o, 0, l), mask));
 }
 
 struct source {
@@ -21,30 +24,42 @@ struct source {
     bool in_range;
 };
 
-static struct source shuffle_source(const struct insn *i, int lane, u32 b, u32 c) {
+enum way { UP, DOWN, BFLY, IDX };
+
+static inline struct source shuffle_source(enum way way, int lane, u32 b, u32 c) {
     u32 self = (u32)lane, clamp = c & 31, segment = c >> 8 & 31;
     int by = (int)(b & 31), most = (int)((self & segment) | (clamp & ~segment));
     int least = (int)(self & segment);
-    if (HAS(UP))
+    if (way == UP)
         return (struct source){lane - by, lane - by >= most};
-    if (HAS(DOWN))
+    if (way == DOWN)
         return (struct source){lane + by, lane + by <= most};
-    if (HAS(BFLY))
+    if (way == BFLY)
         return (struct source){lane ^ by, (lane ^ by) <= most};
     int from = least | (by & ~(int)segment);
     return (struct source){from, from <= most};
 }
 
-static void shfl(struct warp *w, const struct insn *i, u32 mask) {
-    u32 was[LANES], *d = REG(0), in_range = 0;
-    const u32 *a = REG(1), *b = REG(2), *c = REG(3);
-    same_member(w, i, &i->op[4], mask);
-    for (int l = 0; l < LANES; l++)
-        was[l] = a[l];
-    EACH(struct source s = shuffle_source(i, l, b[l], c[l]);
+// Returns the lanes whose source is in range.
+static inline u32 shuffle(const struct insn *i, u32 mask, enum way way, u32 *d, const u32 *a,
+                          const u32 *b, const u32 *c) {
+    u32 was[LANES], in_range = 0;
+    memcpy(was, a, sizeof was);
+    EACH(struct source s = shuffle_source(way, l, b[l], c[l]);
          if (s.in_range && !(mask >> s.lane & 1))
              fault("lane %d reads lane %d, which does not execute '%s'", l, s.lane, i->name);
          d[l] = was[s.in_range ? s.lane : l]; in_range |= (u32)s.in_range << l);
+    return in_range;
+}
+
+static void shfl(struct warp *w, const struct insn *i, u32 mask) {
+    u32 *d = REG(0), in_range;
+    const u32 *a = REG(1), *b = REG(2), *c = REG(3);
+    same_member(w, i, &i->op[4], mask);
+    in_range = HAS(BFLY)   ? shuffle(i, mask, BFLY, d, a, b, c)
+               : HAS(DOWN) ? shuffle(i, mask, DOWN, d, a, b, c)
+               : HAS(UP)   ? shuffle(i, mask, UP, d, a, b, c)
+                           : shuffle(i, mask, IDX, d, a, b, c);
     if (i->op[0].paired)
         set_predicate(w, &i->op[0], 1, mask, in_range);
 }
