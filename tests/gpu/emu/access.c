@@ -193,6 +193,25 @@ static bool at_once(struct warp *w, const struct insn *i, struct places *p, u32 
     return true;
 }
 
+// Neighbours of mask that read the same bytes of the block's or the device's memory do so together.
+static void read_each(struct warp *w, const struct insn *i, struct places *p, u32 mask, u32 bytes) {
+    bool shares = i->space == SP_SHARED || i->space == SP_GLOBAL;
+    for (int l = 0; l < LANES;) {
+        u64 at = p->address[l];
+        int next = l + 1;
+        if (!(mask >> l & 1)) {
+            l = next;
+            continue;
+        }
+        while (next < LANES && (mask >> next & 1) && p->address[next] == at && shares &&
+               !(at & WINDOW_MASK))
+            next++;
+        u8 *to = space_read(w, (enum space)i->space, at, bytes, next - l > 1 ? LANES : l);
+        while (l < next)
+            p->at[l++] = to;
+    }
+}
+
 static void places(struct warp *w, const struct insn *i, int operand, u32 mask, u32 bytes,
                    bool write, struct places *p) {
     addresses(w, &i->op[operand], p->address);
@@ -202,7 +221,7 @@ static void places(struct warp *w, const struct insn *i, int operand, u32 mask, 
     if (write)
         EACH(p->at[l] = space_write(w, (enum space)i->space, p->address[l], bytes, l));
     else
-        EACH(p->at[l] = space_read(w, (enum space)i->space, p->address[l], bytes, l));
+        read_each(w, i, p, mask, bytes);
     count(i, p->address, mask, bytes);
 }
 
@@ -291,8 +310,11 @@ static void ld_param(struct warp *w, const struct insn *i, u32 mask) {
     u8 *at[LANES];
     vector_size(i, d);
     addresses(w, &i->op[1], address);
-    EACH(if (address[l] + bytes > w->b->k->param_bytes) fault("read behind the parameters");
-         at[l] = (u8 *)(uintptr_t)w->b->launch->params + address[l]);
+    for (u32 todo = is_row(address, mask, 0) ? mask & -mask : mask; todo; todo &= todo - 1)
+        if (address[__builtin_ctz(todo)] + bytes > w->b->k->param_bytes)
+            fault("read behind the parameters");
+    for (int l = 0; l < LANES; l++)
+        at[l] = (u8 *)(uintptr_t)w->b->launch->params + address[l];
     for (u32 n = 0; n < d->n; n++)
         load(w, d, n, (enum type)i->type, at, n * one, mask);
 }
