@@ -193,23 +193,36 @@ static bool at_once(struct warp *w, const struct insn *i, struct places *p, u32 
     return true;
 }
 
-// Neighbours of mask that read the same bytes of the block's or the device's memory do so together.
-static void read_each(struct warp *w, const struct insn *i, struct places *p, u32 mask, u32 bytes) {
-    bool shares = i->space == SP_SHARED || i->space == SP_GLOBAL;
-    for (int l = 0; l < LANES;) {
-        u64 at = p->address[l];
-        int next = l + 1;
-        if (!(mask >> l & 1)) {
-            l = next;
-            continue;
-        }
-        while (next < LANES && (mask >> next & 1) && p->address[next] == at && shares &&
-               !(at & WINDOW_MASK))
-            next++;
-        u8 *to = space_read(w, (enum space)i->space, at, bytes, next - l > 1 ? LANES : l);
-        while (l < next)
-            p->at[l++] = to;
-    }
+// How many lanes from l on, all of mask, have addresses that are `step` apart.
+static int run_of(const u64 *address, u32 mask, int l, u32 step) {
+    int n = 1;
+    while (l + n < LANES && (mask >> (l + n) & 1) && address[l + n] == address[l] + (u64)n * step)
+        n++;
+    return n;
+}
+
+// The lanes from l on that have one check of the block's or the device's memory: returns how many.
+static int some(struct warp *w, const struct insn *i, struct places *p, u32 mask, u32 bytes,
+                bool write, int l) {
+    u64 at = p->address[l];
+    bool shared = i->space == SP_SHARED, global = i->space == SP_GLOBAL;
+    bool alone = (!shared && !global) || (at & WINDOW_MASK);
+    int same = alone || write ? 1 : run_of(p->address, mask, l, 0);
+    int row = alone || same > 1 ? 1 : run_of(p->address, mask, l, bytes);
+    u32 first = (u32)l, lanes = (u32)row;
+    u8 *to = row == 1          ? NULL
+             : shared && write ? shared_write_row(w, at, bytes, first, lanes)
+             : shared          ? shared_read_row(w, at, bytes, first, lanes)
+             : write           ? global_write_row(w, at, bytes, lanes)
+                               : global_read_row(w, at, bytes, lanes);
+    int n = to ? row : same;
+    u32 step = to ? bytes : 0;
+    if (!to)
+        to = write ? space_write(w, (enum space)i->space, at, bytes, l)
+                   : space_read(w, (enum space)i->space, at, bytes, same > 1 ? LANES : l);
+    for (int q = 0; q < n; q++)
+        p->at[l + q] = to + (u32)q * step;
+    return n;
 }
 
 static void places(struct warp *w, const struct insn *i, int operand, u32 mask, u32 bytes,
@@ -218,10 +231,8 @@ static void places(struct warp *w, const struct insn *i, int operand, u32 mask, 
     if (at_once(w, i, p, mask, bytes, write))
         return;
     p->row = false;
-    if (write)
-        EACH(p->at[l] = space_write(w, (enum space)i->space, p->address[l], bytes, l));
-    else
-        read_each(w, i, p, mask, bytes);
+    for (int l = 0; l < LANES;)
+        l += mask >> l & 1 ? some(w, i, p, mask, bytes, write, l) : 1;
     count(i, p->address, mask, bytes);
 }
 

@@ -29,22 +29,31 @@ INLINED void note_row(u32 *in, struct cells c, u32 words, u32 me) {
         in[c.at + n] = me + n / words;
 }
 
-// Words of the row that lanes have read before in this span are for the checks of one lane, too.
+// As note_read() in shared.c for each lane.
+INLINED void note_readers(const struct warp *w, struct cells c, u32 words, u32 first) {
+    u32 *in = shadow.read_in + c.at, *settled = shadow.settled + c.at, span = w->span;
+    u32 several = span * LANE_MAX + LANES;
+    for (u32 n = 0; n < c.n; n++) {
+        u32 me = span * LANE_MAX + first + n / words;
+        in[n] = ((in[n] / LANE_MAX == span) & (in[n] != me)) ? several : me;
+    }
+    for (u32 n = 0; n < c.n; n++)
+        settled[n] = in[n] == several ? span : 0;
+}
+
 INLINED bool read_row(const struct warp *w, u32 words, u32 first, struct cells c) {
     u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at, now = w->clock[w->id];
     const u8 *state = shadow.state + c.at;
     u32 other = 0;
     for (u32 n = 0; n < c.n; n++)
         other |= state[n] != WRITTEN;
-    if (other || any_later(shadow.wrote, c, w->floor) || in_span(w, shadow.wrote_in, c) ||
-        in_span(w, shadow.read_in, c))
+    if (other || any_later(shadow.wrote, c, w->floor) || in_span(w, shadow.wrote_in, c))
         return false;
     for (u32 n = 0; n < c.n; n++)
         read[n] = now;
     for (u32 n = 0; n < c.n; n++)
         last[n] = last[n] > now ? last[n] : now;
-    note_row(shadow.read_in, c, words, w->span * LANE_MAX + first);
-    memset(shadow.settled + c.at, 0, c.n * sizeof *shadow.settled);
+    note_readers(w, c, words, first);
     return true;
 }
 
