@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operators, constants and bounds of a source can be changed, and to which others."""
+import re
+
+SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||",
+         "||": "&&", "+": "-", "-": "+", "*": "/", "+=": "-=", "-=": "+=", "++": "--",
+         "--": "++", "<<": ">>", ">>": "<<", "true": "false", "false": "true"}
+# Comments, strings and preprocessor lines are taken whole and left alone.
+TOKEN = re.compile(
+    r'(?P<skip>//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    r"|^[ \t]*#(?:\\\n|[^\n])*)"
+    r"|(?P<word>[A-Za-z_]\w*)|(?P<number>\d[\w.]*)"
+    r"|(?P<operator>->|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|\+=|-=|[-+*<>])"
+    r"|(?P<other>[^\s])", re.M | re.S)
+SAME_TIME_MIN = 5  # units
+
+
+def places(text):
+    """(begin, end, replacement) of every change; binary operators only, by what stands before."""
+    found, before = [], ""
+    for m in TOKEN.finditer(text):
+        token, kind = m.group(), m.lastgroup
+        if kind == "skip":
+            continue
+        behind_value = bool(re.match(r"[\w)\]]", before[-1:])) and before not in ("return", "case")
+        if kind == "number" and text[m.start() - 1] == "-" and text[m.start() - 2] in " (":
+            pass  # -1 says that there is none, and any other negative number does
+        elif kind == "number" and re.fullmatch(r"\d+", token):
+            # To callers that look for a negative number, 1 is as good as 0; 2 is as positive as 1.
+            fails = before == "return" and text[m.end():m.end() + 1] == ";" and token == "0"
+            sign = token == "1" and text[:m.start()].endswith("? -1 : ")
+            found.append((m.start(), m.end(), "-1" if fails or sign else str(int(token) + 1)))
+        elif token in ("true", "false"):
+            found.append((m.start(), m.end(), SWAPS[token]))
+        elif kind == "operator" and token in SWAPS:
+            spaced = text[m.start() - 1] == " " and text[m.end()] == " "  # no pointer, no sign
+            if token in ("++", "--") or (behind_value and spaced):
+                found.append((m.start(), m.end(), SWAPS[token]))
+        before = token
+    return [p for p in found if not equivalent(text, *p)]
+
+
+def equivalent(text, begin, end, new):
+    """Changes that no test of what a program does can notice."""
+    first = text.rfind("\n", 0, begin) + 1
+    head, tail = text[first:begin], text[end:(text.find("\n", end) + 1 or len(text) + 1) - 1]
+    number = re.fullmatch(r"\d+", new)
+    # One byte more in a buffer for text, one element more than is allocated already.
+    if number and (re.search(r"\bchar \w+(\[\w+\])?\[[^]]*$", head) or
+                   re.search(r"\b\w*(alloc|arena_new)\([^;]*[^+]\+ $", head)):
+        return True
+    # Of two equal values either one is the smaller one, or the larger one.
+    words = re.match(r" ([\w.>\[\]-]+) \? (?:\(\w+\))?([\w.>\[\]-]+) : "
+                     r"(?:\(\w+\))?([\w.>\[\]-]+)", tail)
+    left = re.search(r"([\w.>\[\]-]+) $", head)
+    if text[begin:end] in ("<", ">", "<=", ">=") and words and left and \
+            {left.group(1), words.group(1)} == {words.group(2), words.group(3)}:
+        return True
+    # Programs keep descriptor 0 open.
+    if number and re.search(r"\b\w*fd (<|>=) $", head):
+        return True
+    # An error before it is set.
+    if re.search(r"\bstruct err \w+ = \{$", head):
+        return True
+    # How long something may take, which is a little longer: 31 s for 30.
+    limit = re.search(r"\b[A-Z][A-Z0-9_]*_(MS|S|US|NS|SECONDS)(_MAX|_MIN)? = (\d[\d* <]*)?$", head)
+    return bool(number and limit and int(new) > SAME_TIME_MIN)

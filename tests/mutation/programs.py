@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs and tests, unchanged and with a changed object in them."""
+import collections
+import glob
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+
+from mutation.machine import BUILD, JOBS, SCRATCH, SOURCE, UNCHANGED, run
+
+# Tests of these compute for long; all others run under sanitizers.
+UNSANITIZED = re.compile("tests/unit/(kernels|nn|comm|data)/|bin/")
+UNCHANGED_EMBED = os.path.join(SCRATCH, "unchanged.o")
+EMBEDDED = ("dtrun", "dttrain", "dtdata")  # the programs in dtctl
+PROGRAM = re.compile(r"(?:tests/(?:unit|sim)/(?:\w+/)?(?:test|sim)_\w+)$")
+
+
+def recipes(mode):
+    """How make compiles each source, and links each test: words of the commands."""
+    text = subprocess.check_output(
+        ["make", "-Bn", "--no-print-directory", "MODE=" + mode, "BUILD=" +
+         os.path.relpath(BUILD, SOURCE), "all", "test-programs"], cwd=SOURCE, text=True,
+        env={**os.environ, "HOME": os.environ["MUTANTS_HOME"]}, stderr=subprocess.DEVNULL)
+    compiles, links, embed = {}, {}, None
+    for line in text.replace("\\\n", " ").split("\n"):
+        m = re.match(r"printf '[^']*' '(?:CC|LINK)' '[^']*';(?:mkdir -p \S+ && )?"
+                     r"((?:gcc|clang) [^&;]*)", line)
+        words = shlex.split(m.group(1)) if m else []
+        if "lib/fleet/embedded_files.sh" in line:
+            embed = shlex.split(line[line.index("lib/fleet/embedded_files.sh"):].split("&")[0])
+        if "-c" in words:
+            compiles[words[-1]] = words[:words.index("-MMD")] + [
+                w for w in words[words.index("-MMD") + 2:words.index("-c")] if w != "-g"]
+        elif words:
+            name = os.path.relpath(words[words.index("-o") + 1],
+                                   os.path.join(os.path.relpath(BUILD, SOURCE), mode))
+            if PROGRAM.match(name) or name.startswith("bin/"):
+                links[name.replace(".new", "")] = words
+    return compiles, links, embed
+
+
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def mode_of(name):
+    return "debug" if UNSANITIZED.match(name) else "san"
+
+
+class Failed(Exception):
+    pass
+
+
+class Builder:
+    """Compiles and links with the commands of make; each thread has a folder of its own."""
+
+    def __init__(self):
+        self.compiles, self.links = {}, {}
+        for mode in ("san", "debug"):
+            self.compiles[mode], links, self.embed = recipes(mode)
+            self.links.update((name, w) for name, w in links.items() if mode_of(name) == mode)
+        self.originals = {}
+        self.where = threading.local()
+
+    def folder(self):
+        if not hasattr(self.where, "folder"):
+            self.where.folder = os.path.join(SCRATCH, "worker%x" % threading.get_ident())
+            os.makedirs(self.where.folder, exist_ok=True)
+        return self.where.folder
+
+    def compile(self, path, text, mode="debug"):
+        """The object's name."""
+        source = os.path.join(self.folder(), "changed.c")
+        to = os.path.join(self.folder(), "changed.%s.o" % mode)
+        with open(source, "w") as f:
+            f.write('#line 1 "%s"\n%s' % (path, text))
+        words = self.compiles[mode][path]
+        if mode == "debug" and "-O3" not in words:
+            words = words + ["-O2"]  # finds more that is the same
+        if run(words + ["-w", "-iquote", os.path.dirname(path), "-c", "-o", to, source], 300) != 0:
+            raise Failed
+        return to
+
+    def original(self, path):
+        if path not in self.originals:
+            with open(os.path.join(SOURCE, path)) as f:
+                text = f.read()
+            try:
+                self.originals[path] = (text, content(self.compile(path, text)))
+            except Failed:
+                sys.exit("mutants: '%s' does not compile unchanged" % path)
+        return self.originals[path]
+
+    def link(self, name, path, changed, to, embed=None):
+        """The changed object stands in for its own, or goes before the archive that has it."""
+        words, own, mode = [], not path, mode_of(name)
+        for w in self.links[name]:
+            if path and w.endswith("/" + path[:-2] + ".o"):
+                w, own = changed[mode], True
+            words.append(embed if embed and w.endswith("/embed/embed.o") else w)
+        at = words.index("-o") + 1
+        words[at] = to
+        if not own:
+            words.insert(at + 1, changed[mode])
+        if run(words, 300) != 0:
+            raise Failed
+
+    def programs(self, path, changed):
+        """A folder with the programs; those that have the layer also have the changed object."""
+        to = os.path.join(self.folder(), "bin")
+        shutil.rmtree(to, ignore_errors=True)
+        shutil.copytree(UNCHANGED, to)
+        parts = path.split("/")
+        has = "/" + path[:-2] + ".o" if parts[0] == "cmd" else "libdt_%s.a" % (
+            "kernels" if parts[0] == "kernels" else parts[1])
+        embed = UNCHANGED_EMBED
+        for p in ("dtrun", "dttrain", "dtctl"):
+            own = any(w.endswith(has) for w in self.links["bin/" + p])
+            if p == "dtctl" and embed != UNCHANGED_EMBED:
+                self.bundle(to, embed)
+            if own or (p == "dtctl" and embed != UNCHANGED_EMBED):
+                self.link("bin/" + p, path, changed, os.path.join(to, p), embed)
+                if p != "dtctl":
+                    embed = os.path.join(self.folder(), "embed.o")
+        return to
+
+    def unchanged(self):
+        """The programs as a script meets them, but for the change. Those of debug have no dtdata
+        in them, which they get here."""
+        shutil.rmtree(UNCHANGED, ignore_errors=True)
+        shutil.copytree(os.path.join(SOURCE, "bin"), UNCHANGED)
+        for name in glob.glob(os.path.join(BUILD, "debug/bin/dt*")):
+            shutil.copy2(name, UNCHANGED)
+        made = max(os.stat(f).st_mtime for f in glob.glob(UNCHANGED + "/dt*"))
+        self.bundle(UNCHANGED, UNCHANGED_EMBED)
+        self.link("bin/dtctl", "", {}, os.path.join(UNCHANGED, "dtctl"), UNCHANGED_EMBED)
+        for name in glob.glob(UNCHANGED + "/dt*"):
+            os.utime(name, (made, made))
+
+    def bundle(self, programs, to):
+        """The object with the programs and files that dtctl has in it."""
+        pairs = [w for w in self.embed[2:] if "/bin/" not in w]
+        pairs += ["%s=%s" % (p, os.path.join(programs, p)) for p in EMBEDDED]
+        folder = os.path.join(self.folder(), "embed")
+        os.makedirs(folder, exist_ok=True)
+        if run(["bash", "-ec", 'strip -s "$1"/dtrun "$1"/dttrain; to=$2 folder=$3; shift 3; '
+                'LEVEL=1 lib/fleet/embedded_files.sh "$folder" "$@"; lib=$PWD/lib; cd "$folder"; '
+                'gcc -c -o data.o embed.S; gcc -I"$lib" -std=gnu11 -c -o table.o embed.c; '
+                'ld -r -o "$to" data.o table.o', "bundle", programs, to, folder] + pairs, 300) != 0:
+            raise Failed
+
+
+def build_all():
+    """The programs, and each test in the mode in which it runs."""
+    build, names = os.path.relpath(BUILD, SOURCE), collections.defaultdict(list)
+    for folder in ("tests/unit/*/test_*.c", "tests/sim/sim_*.c", "tests/tools/*.c"):
+        for f in sorted(glob.glob(os.path.join(SOURCE, folder))):
+            name = os.path.relpath(f, SOURCE)[:-2]
+            mode = "release" if name.startswith("tests/tools/") else mode_of(name)
+            names[mode].append(os.path.join(build, mode, name))
+    for mode in ("san", "debug", "release"):
+        programs = [] if mode == "san" else ["programs"]
+        subprocess.check_call(["make", "-s", "-j%d" % JOBS, "BUILD=" + build, "MODE=" + mode] +
+                              programs + names[mode], cwd=SOURCE, stdout=subprocess.DEVNULL)
