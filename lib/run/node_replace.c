@@ -101,12 +101,16 @@ static int start_up(struct replace *r, struct err *e) {
         argv[count++] = "-f";
         argv[count++] = c->file;
     }
-    auto_close int log =
+    auto_close int log_fd =
         open(r->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (log < 0)
+    if (log_fd < 0)
         return err_errno(e, ERR_SYS, "cannot write '%s'", r->log_path);
-    struct proc_spec spec = {
-        .argv = argv, .env = f->context->env, .in = -1, .out = log, .err = log, .new_group = true};
+    struct proc_spec spec = {.argv = argv,
+                             .env = f->context->env,
+                             .in = -1,
+                             .out = log_fd,
+                             .err = log_fd,
+                             .new_group = true};
     pid_t pid = proc_start(&spec, e);
     return pid < 0 ? -1 : child_start(f->context->loop, &r->up, pid, on_ended, e);
 }
