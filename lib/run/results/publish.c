@@ -46,7 +46,7 @@ static int ask(struct publish_node *x, const char *how, const char *known,
     struct fleet_node *n = x->node->node;
     const char *rest =
         arena_printf(n->fleet->context->arena, "--run %s%s%s%s%s", x->all->follow->run->id,
-                     x->all->kind->option, how, known[0] ? " --known " : "", known);
+                     x->all->kind->option, how, *known ? " --known " : "", known);
     if (transport_collect(n->link, fleet_line(n, NODE_VERB_SNAPSHOT, rest), NULL, 0, done, x, e) <
         0)
         return -1;
@@ -206,8 +206,7 @@ void publish_open(struct publish *p, struct follow *f, const struct publish_kind
 void publish_close(struct publish *p) {
     for (size_t i = 0; p->follow && i < p->follow->count; i++) {
         timer_stop(&p->nodes[i].next);
-        if (p->nodes[i].xfer)
-            xfer_cancel(p->nodes[i].xfer);
+        xfer_cancel(p->nodes[i].xfer);
         p->nodes[i].xfer = NULL;
     }
     if (p->follow && p->lock >= 0)
