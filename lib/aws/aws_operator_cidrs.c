@@ -18,7 +18,7 @@ enum { ASK_MS_MAX = 15000 };
 static bool is_private(const char *address) {
     static const char *const prefixes[] = {
         "10.", "127.", "169.254.", "192.168.", "fe80:", "fc", "fd", "::1", "0.", NULL};
-    int second = 0;
+    int second;
     for (int i = 0; prefixes[i]; i++)
         if (str_starts(address, prefixes[i]))
             return true;
@@ -37,7 +37,7 @@ static int find_operator(struct context *s, const char **cidr, struct err *e) {
     if (net_resolve("203.0.113.1", 22, &to, e) == 0 && net_route_source(&to, &local, e) == 0) {
         net_format(&local, text);
         if (inside || !is_private(text)) {
-            *cidr = arena_printf(s->arena, "%s/%d", text, strchr(text, ':') ? 128 : 32);
+            *cidr = arena_printf(s->arena, "%s/32", text);
             return 0;
         }
         why = arena_printf(s->arena, " (it is %s, behind NAT)", text);
@@ -55,7 +55,7 @@ static int ask_operator(struct context *s, const char **range, struct err *e) {
     static const char *const argv[] = {"curl", "-fsS", "--max-time", "10", ASK_URL, NULL};
     struct proc_spec spec = {.argv = argv, .env = s->env, .in = -1, .err = -1};
     char *text = NULL;
-    int status = 0, result = -1;
+    int status, result = -1;
     struct err why = {0};
     if (proc_run(&spec, &text, NET_ADDRESS_BYTES_MAX, ASK_MS_MAX, &status, &why) == 0) {
         size_t len = strcspn(text, " \r\n");
@@ -69,12 +69,12 @@ static int ask_operator(struct context *s, const char **range, struct err *e) {
         }
     }
     free(text);
-    return result == 0 ? 0
-                       : err_set(e, ERR_NET,
-                                 "%s: auto: " ASK_URL " does not say this computer's address: "
-                                 "%s; say where SSH may come from, such as --operator-cidr "
-                                 "198.51.100.7/32",
-                                 config_where(s->config, "aws.operator_cidrs"), why.text);
+    if (result < 0)
+        err_set(e, ERR_NET,
+                "%s: auto: " ASK_URL " does not say this computer's address: %s; say where SSH may "
+                "come from, such as --operator-cidr 198.51.100.7/32",
+                config_where(s->config, "aws.operator_cidrs"), why.text);
+    return result;
 }
 
 int aws_operator_cidrs_fill(struct aws_cluster *c, struct err *e) {
