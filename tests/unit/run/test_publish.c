@@ -247,16 +247,8 @@ static void test_busy(void) {
     answer("{\"whole\":false,\"reason\":\"changed\"}");
     is_int(keeps, 0, "files that have changed while they came are not kept");
     turn(PUBLISH_BUSY_MS);
-    answer(WHOLE(D1));
-    end_transfer(NULL);
-    answer("{}");
-    is_int(keeps, 0, "files are kept when the node has said so alone");
-    turn(PUBLISH_BUSY_MS);
-    answer("{\"new\":true}");
-    is_int(transfer.begun, 2, "files are fetched when the node has said so alone");
-    turn(PUBLISH_BUSY_MS);
     is_str(command(), SNAPSHOT, "the files are asked for again");
-    for (int64_t ms = EVERY_MS + 4 * PUBLISH_BUSY_MS; ms < PUBLISH_LATE * EVERY_MS;
+    for (int64_t ms = EVERY_MS + 2 * PUBLISH_BUSY_MS; ms < PUBLISH_LATE * EVERY_MS;
          ms += PUBLISH_BUSY_MS) {
         answer(BUSY);
         turn(PUBLISH_BUSY_MS);
@@ -288,6 +280,26 @@ static void test_busy(void) {
         answer(BUSY);
     }
     has_str(said(), "never whole for a second", "after a success the user reads it once more");
+    end();
+}
+
+// An answer that leaves something out says no.
+static void test_short_answers(void) {
+    begin();
+    turn(EVERY_MS);
+    answer("{\"whole\":true,\"digest\":\"" D1 "\"}");
+    turn(PUBLISH_BUSY_MS);
+    is_int(fake_run_count(), 1, "files that are not called new are not");
+    turn(EVERY_MS - PUBLISH_BUSY_MS);
+    answer("{\"new\":true,\"digest\":\"" D1 "\"}");
+    is_int(transfer.begun, 0, "files that are not called whole are not");
+    turn(PUBLISH_BUSY_MS);
+    answer(WHOLE(D1));
+    end_transfer(NULL);
+    answer("{}");
+    is_int(keeps, 0, "files are kept when the node has said so alone");
+    turn(PUBLISH_BUSY_MS);
+    is_int(fake_run_count(), 5, "the node is asked again");
     end();
 }
 
@@ -469,6 +481,7 @@ int main(void) {
     test_comes();
     test_without_check();
     test_busy();
+    test_short_answers();
     test_failures();
     test_reasons();
     test_transfers();
