@@ -153,6 +153,39 @@ static void check_linear(struct nn_model *m) {
     check(m, "linear with relu", 5, true);
 }
 
+// A layer is the products of its weights with the numbers of a sample, times a scale if it has one,
+// plus a bias if it has one.
+static void check_products(struct nn_model *m) {
+    enum { IN = 6, OUT = 3, N = 2 };
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct probe p = {0};
+        struct err e;
+        double worst = 0;
+        model_begin(m);
+        int at = model_input(m, 1, 2, 3);
+        if (scaled)
+            model_scaled(m, "fc", at, OUT, 0.25);
+        else
+            model_linear(m, "fc", at, OUT, false);
+        if (model_end(m, &e) < 0)
+            bail_out("%s", e.text);
+        begin(&p, m, N);
+        loss_of(&p);
+        const double *logits = network_logits(&p.net);
+        const double *params = (const double *)(const void *)p.net.params;
+        for (int i = 0; i < N * OUT; i++) {
+            double sum = 0;
+            for (int k = 0; k < IN; k++)
+                sum += p.input[i / OUT * IN + k] * params[i % OUT * IN + k];
+            sum = scaled ? sum * 0.25 : sum + params[m->param[1].begin + (size_t)(i % OUT)];
+            worst = fmax(worst, fabs(sum - logits[i]));
+        }
+        near(worst, 0, 1e-12, "%s: the logits are the products", scaled ? "scaled" : "linear");
+        free(p.input);
+        network_close(&p.net);
+    }
+}
+
 static void check_conv(struct nn_model *m) {
     model_begin(m);
     int at = model_input(m, 7, 6, 3);
@@ -302,6 +335,7 @@ int main(void) {
     static struct nn_model m;
     struct err e;
     check_linear(&m);
+    check_products(&m);
     check_conv(&m);
     check_norm(&m);
     check_shared(&m);
