@@ -337,26 +337,6 @@ _Static_assert(WIRE_NODES_MAX *(RENDEZVOUS_NAME_BYTES_MAX + RENDEZVOUS_ADDRESS_B
                    WIRE_FRAME_BYTES_MAX,
                "every round fits into a frame");
 
-static size_t cut(struct arena *a, const char **text, size_t over, bool keeps_end) {
-    size_t len = strlen(*text), gone = over < len ? over : len;
-    if (gone > 0)
-        *text = keeps_end ? *text + gone : arena_strndup(a, *text, len - gone);
-    return over - gone;
-}
-
-// Cuts the oldest lines first, and keeps the end of messages, which contains the exception.
-static void fit(struct arena *a, struct worker_failure *f, size_t most) {
-    size_t len = strlen(f->node) + strlen(f->host) + strlen(f->error_file) + strlen(f->message) +
-                 strlen(f->tail) + strlen(f->evidence);
-    size_t over = len > most ? len - most : 0;
-    over = cut(a, &f->tail, over, true);
-    over = cut(a, &f->message, over, true);
-    over = cut(a, &f->evidence, over, false);
-    over = cut(a, &f->error_file, over, false);
-    over = cut(a, &f->host, over, false);
-    cut(a, &f->node, over, false);
-}
-
 static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
     const struct rendezvous *r = c->rendezvous;
     struct worker_failure *list =
@@ -365,7 +345,7 @@ static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
         list[i] = c->failures[i].f;
         list[i].age_ms = coordinator_now_ms() - c->failures[i].at_ms;
         if (i > 0)
-            fit(&c->arena, &list[i], FAILURES_BYTES_MAX / (size_t)c->failure_count);
+            failure_fit(&c->arena, &list[i], FAILURES_BYTES_MAX / (size_t)c->failure_count);
     }
     bool failed = rendezvous_verdict(r) == VERDICT_FAILED;
     struct wire_msg m = {.type = WIRE_FINISH,

@@ -3,6 +3,8 @@
 #ifndef PROTOCOL_FAILURE_H
 #define PROTOCOL_FAILURE_H
 
+#include "base/arena.h"
+
 #include <stdint.h>
 
 struct worker_failure {
@@ -18,5 +20,9 @@ struct worker_failure {
     const char *tail;       // last lines of its standard error
     const char *evidence;   // findings of the kernel (worker_postmortem.h), "" if none
 };
+
+// Cuts its texts to `most` bytes in all: first the oldest lines of the tail, then the beginning of
+// the message, whose end has the exception, then the ends of the others.
+void failure_fit(struct arena *a, struct worker_failure *f, size_t most);
 
 #endif
