@@ -184,7 +184,7 @@ void resize_part(struct resize *r, const struct resize_source *s, const struct r
 
 // Half to even, as Python's round, which places the crop.
 static int resize_half(int v) {
-    return v % 2 == 0 ? v / 2 : v / 2 + (v / 2) % 2;
+    return (v + v / 2 % 2) / 2;
 }
 
 void resize_square(struct resize *r, const uint8_t *src, int width, int height, int side,

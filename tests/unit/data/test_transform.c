@@ -3,6 +3,7 @@
 // reference in double precision.
 #include "base/philox.h"
 #include "data/decode.h"
+#include "data/resize.h"
 #include "tests/tap.h"
 #include "tests/unit/data/pictures.h"
 
@@ -181,7 +182,27 @@ static void test_resized(void) {
     free(data);
 }
 
+// Where the middle square begins when nothing is scaled: half of what is too much, rounded to even
+// as Python's round does.
+static void test_middle(void) {
+    enum { SIDE = 4, MOST = 11 };
+    static const int first[MOST + 1] = {0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6};
+    struct resize r = {0};
+    for (int more = 0; more <= MOST; more++) {
+        uint8_t src[(SIDE + MOST) * SIDE * RESIZE_CHANNELS], out[SIDE * SIDE * RESIZE_CHANNELS];
+        for (int across = 0; across < 2; across++) {
+            int w = across ? SIDE + more : SIDE, h = across ? SIDE : SIDE + more;
+            for (int i = 0; i < w * h * RESIZE_CHANNELS; i++)
+                src[i] = (uint8_t)(across ? i / RESIZE_CHANNELS % w : i / RESIZE_CHANNELS / w);
+            resize_square(&r, src, w, h, SIDE, out);
+            is_int(out[0], first[more], "of %d x %d the middle begins at %d", w, h, first[more]);
+        }
+    }
+    resize_fini(&r);
+}
+
 int main(void) {
+    test_middle();
     test_views();
     test_parts();
     test_resized();
