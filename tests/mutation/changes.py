@@ -13,6 +13,7 @@ TOKEN = re.compile(
     r"|(?P<operator>->|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|\+=|-=|[-+*<>])"
     r"|(?P<other>[^\s])", re.M | re.S)
 SAME_TIME_MIN = 5  # units
+FACTOR_MIN = 1000
 
 
 def places(text):
@@ -27,9 +28,14 @@ def places(text):
             pass  # -1 says that there is none, and any other negative number does
         elif kind == "number" and re.fullmatch(r"\d+", token):
             # To callers that look for a negative number, 1 is as good as 0; 2 is as positive as 1.
-            fails = before == "return" and text[m.end():m.end() + 1] == ";" and token == "0"
+            alone = before == "return" and text[m.end():m.end() + 1] == ";"
             sign = token == "1" and text[:m.start()].endswith("? -1 : ")
-            found.append((m.start(), m.end(), "-1" if fails or sign else str(int(token) + 1)))
+            # A thousandth more of milliseconds or bytes is the same for all purposes.
+            factor = int(token) >= FACTOR_MIN and text[:m.start()].endswith(("* ", "/ "))
+            found.append((m.start(), m.end(),
+                          "-1" if (alone and token == "0") or sign else
+                          "0" if alone and token == "1" else
+                          str(int(token) * 2 if factor else int(token) + 1)))
         elif token in ("true", "false"):
             found.append((m.start(), m.end(), SWAPS[token]))
         elif kind == "operator" and token in SWAPS:

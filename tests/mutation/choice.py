@@ -21,6 +21,8 @@ OPERATOR = ["use_messages", "use_init", "use_exec", "up_questions", "down_result
 TRAINS = ["train_command", "train_disk", "train_results"]
 PUSHES = ["push_local", "push_gc"]
 NODES = ["dtrun_flags", "dtrun"]
+STREAMS = ["train_stream", "train_stream_files"]
+OBJECTS = ["use_data_index", "push_account", "push_objects", "train_objects"]
 SCRIPTS = {
     "cmd/dtctl": OPERATOR + ["use_plan", "use_logs", "use_stop"] + TRAINS + PUSHES,
     "cmd/dtrun": NODES + TRAINS[:1], "cmd/dttrain": ["train_pipeline", "train_resume", "use_bench"],
@@ -34,7 +36,8 @@ SCRIPTS = {
     "agent": NODES, "worker": NODES, "launch": NODES, "rendezvous": NODES, "tcpstore": NODES[1:],
     "copies": ["train_redeal"], "aws": ["aws_plan"], "terraform": ["aws_plan"],
     "nn": ["train_pipeline"], "trainer": ["train_pipeline", "use_bench"], "comm": ["use_bench"],
-    "data": ["train_data", "use_data_index"],
+    "data": ["train_data", "use_data_index"], "stream": STREAMS,
+    "object": ["use_unread"] + STREAMS[:1] + OBJECTS, "cmd/dtdata": STREAMS[:1] + OBJECTS,
 }
 COMMAND_SCRIPTS_MAX = 4
 USERS_MAX = 3  # layers; a module that more of them use has tests of its own

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things are, and a machine on which a wrong program does no harm."""
+import fcntl
+import glob
 import os
+import shutil
 import subprocess
 import sys
 
@@ -48,6 +51,14 @@ def sandbox():
               'mount --rbind "$DTCTL_SRC" "$to";; esac; mount --rbind "$0/tmp" /tmp; '
               'cd "$DTCTL_SRC"; exec python3 "$@"')
     os.makedirs(SCRATCH, exist_ok=True)
+    lock = open(os.path.join(SCRATCH, "lock"), "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("mutants: another one works in this folder")
+    os.set_inheritable(lock.fileno(), True)
+    for folder in glob.glob(os.path.join(SCRATCH, "worker*")):
+        shutil.rmtree(folder)
     os.environ.update(MUTANTS_HOME=os.environ.get("HOME", "/"), TMPDIR="/tmp", HOME="/tmp",
                       CCACHE_DISABLE="1", DTCTL_SRC=SOURCE, DTCTL_BUILD=BUILD, DTCTL_BIN=BIN)
     user = ["--user", "--map-root-user"] if os.getuid() else []

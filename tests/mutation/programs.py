@@ -28,7 +28,7 @@ def recipes(mode):
     compiles, links, embed = {}, {}, None
     for line in text.replace("\\\n", " ").split("\n"):
         m = re.match(r"printf '[^']*' '(?:CC|LINK)' '[^']*';(?:mkdir -p \S+ && )?"
-                     r"((?:gcc|clang) [^&;]*)", line)
+                     r"((?:musl-)?(?:gcc|clang) [^&;]*)", line)
         words = shlex.split(m.group(1)) if m else []
         if "lib/fleet/embedded_files.sh" in line:
             embed = shlex.split(line[line.index("lib/fleet/embedded_files.sh"):].split("&")[0])
@@ -36,10 +36,10 @@ def recipes(mode):
             compiles[words[-1]] = words[:words.index("-MMD")] + [
                 w for w in words[words.index("-MMD") + 2:words.index("-c")] if w != "-g"]
         elif words:
-            name = os.path.relpath(words[words.index("-o") + 1],
-                                   os.path.join(os.path.relpath(BUILD, SOURCE), mode))
-            if PROGRAM.match(name) or name.startswith("bin/"):
-                links[name.replace(".new", "")] = words
+            path = words[words.index("-o") + 1]
+            name = os.path.relpath(path, os.path.join(os.path.relpath(BUILD, SOURCE), mode))
+            if PROGRAM.match(name) or os.path.dirname(path).endswith("bin"):
+                links[name[name.find("bin/") if "bin/" in name else 0:].replace(".new", "")] = words
     return compiles, links, embed
 
 
@@ -49,7 +49,7 @@ def content(path):
 
 
 def mode_of(name):
-    return "debug" if UNSANITIZED.match(name) else "san"
+    return "release" if name == "bin/dtdata" else "debug" if UNSANITIZED.match(name) else "san"
 
 
 class Failed(Exception):
@@ -61,7 +61,7 @@ class Builder:
 
     def __init__(self):
         self.compiles, self.links = {}, {}
-        for mode in ("san", "debug"):
+        for mode in ("san", "release", "debug"):
             self.compiles[mode], links, self.embed = recipes(mode)
             self.links.update((name, w) for name, w in links.items() if mode_of(name) == mode)
         self.originals = {}
@@ -110,7 +110,7 @@ class Builder:
         if run(words, 300) != 0:
             raise Failed
 
-    def programs(self, path, changed):
+    def programs(self, path, text, changed):
         """A folder with the programs; those that have the layer also have the changed object."""
         to = os.path.join(self.folder(), "bin")
         shutil.rmtree(to, ignore_errors=True)
@@ -118,20 +118,25 @@ class Builder:
         parts = path.split("/")
         has = "/" + path[:-2] + ".o" if parts[0] == "cmd" else "libdt_%s.a" % (
             "kernels" if parts[0] == "kernels" else parts[1])
+        users = [p for p in (*EMBEDDED, "dtctl")
+                 if any(w.endswith(has) for w in self.links["bin/" + p])]
         embed = UNCHANGED_EMBED
-        for p in ("dtrun", "dttrain", "dtctl"):
-            own = any(w.endswith(has) for w in self.links["bin/" + p])
-            if p == "dtctl" and embed != UNCHANGED_EMBED:
-                self.bundle(to, embed)
-            if own or (p == "dtctl" and embed != UNCHANGED_EMBED):
-                self.link("bin/" + p, path, changed, os.path.join(to, p), embed)
-                if p != "dtctl":
-                    embed = os.path.join(self.folder(), "embed.o")
+        for p in users:
+            if mode_of("bin/" + p) not in changed:
+                changed[mode_of("bin/" + p)] = self.compile(path, text, mode_of("bin/" + p))
+            if p != "dtctl":
+                self.link("bin/" + p, path, changed, os.path.join(to, p))
+                embed = os.path.join(self.folder(), "embed.o")
+        if embed != UNCHANGED_EMBED:
+            self.bundle(to, embed)
+        if users:
+            own = (path, changed) if "dtctl" in users else ("", {})
+            self.link("bin/dtctl", *own, os.path.join(to, "dtctl"), embed)
         return to
 
     def unchanged(self):
-        """The programs as a script meets them, but for the change. Those of debug have no dtdata
-        in them, which they get here."""
+        """The programs as a script meets them, but for the change. dtdata is the shipped one, since
+        others have no libcurl; dtctl gets it here."""
         shutil.rmtree(UNCHANGED, ignore_errors=True)
         shutil.copytree(os.path.join(SOURCE, "bin"), UNCHANGED)
         for name in glob.glob(os.path.join(BUILD, "debug/bin/dt*")):
@@ -148,7 +153,7 @@ class Builder:
         pairs += ["%s=%s" % (p, os.path.join(programs, p)) for p in EMBEDDED]
         folder = os.path.join(self.folder(), "embed")
         os.makedirs(folder, exist_ok=True)
-        if run(["bash", "-ec", 'strip -s "$1"/dtrun "$1"/dttrain; to=$2 folder=$3; shift 3; '
+        if run(["bash", "-ec", 'strip -s "$1"/dt{run,train,data}; to=$2 folder=$3; shift 3; '
                 'LEVEL=1 lib/fleet/embedded_files.sh "$folder" "$@"; lib=$PWD/lib; cd "$folder"; '
                 'gcc -c -o data.o embed.S; gcc -I"$lib" -std=gnu11 -c -o table.o embed.c; '
                 'ld -r -o "$to" data.o table.o', "bundle", programs, to, folder] + pairs, 300) != 0:
