@@ -2,44 +2,12 @@
 // Runs on a node have owners and may be fetched; both decide about what is removed. A verb runs in
 // a process of its own, as on a node; so does an agent.
 #include "agent/control_socket.h"
-#include "node/node_verb.h"
-#include "sys/file.h"
-#include "tests/tap.h"
+#include "tests/unit/node/verb_process.h"
 
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char folder[] = "/tmp/test_node_owner.XXXXXX";
-static struct arena a;
-static const char *root; // of the node
-static const char *said; // by the last verb
-static struct err error;
-
-static const char *in(const char *path) {
-    return file_join(&a, root, path);
-}
-
-static void put(const char *path, const char *text) {
-    if (file_make_dirs(file_dir(&a, in(path)), 0700, &error) < 0 ||
-        file_write_atomic(in(path), text, strlen(text), 0600, &error) < 0)
-        bail_out("%s", error.text);
-}
-
-static const char *text_of(const char *path) {
-    char *text;
-    size_t len;
-    return file_read(&a, in(path), 65536, &text, &len, &error) < 0 ? "absent" : text;
-}
-
-static void begin(void) {
-    if (file_remove_tree(folder, &error) < 0 || file_make_dirs(root, 0700, &error) < 0)
-        bail_out("%s", error.text);
-}
 
 // A run that is over, of a cluster (NULL: without a mark).
 static void put_run(const char *run, const char *owner, bool fetched) {
@@ -49,41 +17,6 @@ static void put_run(const char *run, const char *owner, bool fetched) {
         put(arena_printf(&a, "runs/%s/owner", run), arena_printf(&a, "%s\n", owner));
     if (fetched)
         put(arena_printf(&a, "runs/%s/fetched", run), "1\n");
-}
-
-// Runs a verb; its exit status, or that it was ended by a signal.
-static int verb(node_verb *function, const char *input, const char *words) {
-    static char text[65536];
-    int to[2], from[2], status = 0;
-    char **argv;
-    const char *line = arena_printf(&a, "verb --root %s%s%s", root, *words ? " " : "", words);
-    size_t argc = str_split(&a, arena_strdup(&a, line), ' ', &argv);
-    for (size_t i = 0; i < argc; i++)
-        for (char *p = argv[i]; *p; p++)
-            *p = *p == '+' ? ' ' : *p;
-    if (pipe(to) < 0 || pipe(from) < 0)
-        bail_out("no pipes");
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        close(to[1]);
-        _exit(function(&(struct node_call){.argc = (int)argc, .argv = argv}));
-    }
-    close(to[0]);
-    close(from[1]);
-    if (write(to[1], input, strlen(input)) < 0)
-        diag("the input is not read");
-    close(to[1]);
-    size_t len = 0;
-    for (ssize_t n; (n = read(from[0], text + len, sizeof text - 1 - len)) > 0;)
-        len += (size_t)n;
-    close(from[0]);
-    text[len ? len - 1 : 0] = '\0'; // without the newline
-    said = arena_strdup(&a, text);
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 #define OWN(words)     verb(node_own, "", words)
@@ -304,9 +237,7 @@ static void test_roots(void) {
 }
 
 int main(void) {
-    if (!mkdtemp(folder))
-        bail_out("no folder");
-    root = file_join(&a, folder, "root");
+    node_root_open();
     test_own();
     test_fetched();
     test_clean_run();
@@ -314,7 +245,6 @@ int main(void) {
     test_clean_all();
     test_all_active();
     test_roots();
-    file_remove_tree(folder, &error);
-    arena_fini(&a);
+    node_root_close();
     return done_testing();
 }
