@@ -71,7 +71,8 @@ TAP_UNUSED static void fake_terraform_says(const char *name, const char *text, i
 }
 
 // All calls since the last one, without -chdir; applies have the root in front, and their variables
-// are kept as vars-1 … While there is a file "wait", an apply does not end by itself.
+// are kept as vars-1 … With a file "wait" an apply ends by SIGINT alone; while there is a file
+// "deaf" it does not end at all.
 TAP_UNUSED static const char *fake_terraform_calls(void) {
     const char *text = fake_text("calls");
     unlink(fake_in("calls"));
@@ -89,8 +90,10 @@ TAP_UNUSED static void fake_terraform_open(struct context *s, struct terraform *
     static const char script[] = "#!/bin/sh\n"
                                  "here=${0%/*} dir=${1#-chdir=} && shift\n"
                                  "root=${dir##*/}\n"
+                                 "[ ! -e $here/deaf ] || trap '' INT\n"
                                  "say() {\n"
                                  "    [ ! -e $here/$1 ] || cat $here/$1\n"
+                                 "    [ ! -e $here/$1.err ] || cat $here/$1.err >&2\n"
                                  "    [ ! -e $here/$1.status ] || exit `cat $here/$1.status`\n"
                                  "    exit 0\n"
                                  "}\n"
@@ -105,6 +108,7 @@ TAP_UNUSED static void fake_terraform_open(struct context *s, struct terraform *
                                  "echo $n >$here/count\n"
                                  "cp $dir/terraform.tfvars.json $here/vars-$n 2>/dev/null\n"
                                  "[ ! -e $here/wait ] || exec sleep 100\n"
+                                 "while [ -e $here/deaf ]; do sleep 0.02; done\n"
                                  "say apply-$n\n";
     static char path[] = "PATH=/usr/bin:/bin";
     static char *env[] = {path, NULL};
