@@ -51,18 +51,35 @@ static void test_timers(void) {
     is_int(order_len, 6, "a stopped timer does not run, a restarted one does");
 }
 
+enum { COUNT = 2000 };
+
+// Timers that would be due before one that stands before them.
+static int count_disordered(struct timer *many) {
+    static const struct timer *at[COUNT];
+    int running = 0, disordered = 0;
+    for (int i = 0; i < COUNT; i++)
+        if (many[i].loop) {
+            at[many[i].heap_index] = &many[i];
+            running++;
+        }
+    for (int i = 1; i < running; i++)
+        disordered += at[(i - 1) / 2]->due_ms > at[i]->due_ms;
+    return disordered;
+}
+
 static void test_many_timers(void) {
-    enum { COUNT = 2000 };
     static struct timer many[COUNT];
     uint32_t seed = 7;
     for (int i = 0; i < COUNT; i++) {
         seed = seed * 1664525 + 1013904223;
         timer_start(loop, &many[i], 100000 + seed % 1000, on_t3);
     }
+    is_int(count_disordered(many), 0, "timers are in order, whenever they were started");
     for (int i = 0; i < COUNT; i++) {
         seed = seed * 1664525 + 1013904223;
         timer_stop(&many[seed % COUNT]);
     }
+    is_int(count_disordered(many), 0, "timers are in order after others were stopped");
     int running = 0, broken = 0;
     for (int i = 0; i < COUNT; i++)
         running += many[i].loop != NULL;
