@@ -364,7 +364,7 @@ void run_summary_text(const struct summary *s, struct strbuf *out) {
 
 static void add_tail(const struct summary *s, struct strbuf *out, const char *tail) {
     size_t len = strlen(tail), from = len, lines = 0;
-    while (from > 0 && lines <= TAIL_LINES_SHOWN_MAX)
+    while (from > 0 && lines < TAIL_LINES_SHOWN_MAX)
         if (tail[--from] == '\n' && from + 1 < len)
             lines++;
     if (from > 0 || (len && tail[0] == '\n'))
