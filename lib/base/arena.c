@@ -9,6 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+// With AddressSanitizer what is not given out is out of bounds, and so is a gap behind each piece.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+enum { PIECE_ALIGN = 8, GAP_BYTES = 8 };
+#define ARENA_CLOSE(p, bytes) ASAN_POISON_MEMORY_REGION((p), (bytes))
+#define ARENA_OPEN(p, bytes)  ASAN_UNPOISON_MEMORY_REGION((p), (bytes))
+#endif
+#endif
+#ifndef ARENA_CLOSE
+enum { PIECE_ALIGN = 1, GAP_BYTES = 0 };
+#define ARENA_CLOSE(p, bytes) ((void)0)
+#define ARENA_OPEN(p, bytes)  ((void)0)
+#endif
+
 enum { BLOCK_BYTES_MIN = 16 * 1024 };
 
 struct arena_block {
@@ -33,12 +48,14 @@ static void add_block(struct arena *a, size_t need) {
     a->cur = b->data;
     a->end = b->data + size;
     a->total_bytes += size;
+    ARENA_CLOSE(b->data, size);
 }
 
 void *arena_alloc(struct arena *a, size_t size, size_t align, size_t count) {
     if (count && size > (SIZE_MAX / 2) / count)
         err_out_of_memory(SIZE_MAX);
-    size_t bytes = size * count;
+    size_t bytes = size * count + GAP_BYTES;
+    align = align < PIECE_ALIGN ? PIECE_ALIGN : align;
     size_t pad = a->cur ? (size_t)(-(uintptr_t)a->cur & (align - 1)) : 0;
     if (!a->cur || (size_t)(a->end - a->cur) < bytes || (size_t)(a->end - a->cur) - bytes < pad) {
         add_block(a, bytes + align);
@@ -46,6 +63,7 @@ void *arena_alloc(struct arena *a, size_t size, size_t align, size_t count) {
     }
     void *p = a->cur + pad;
     a->cur += pad + bytes;
+    ARENA_OPEN(p, bytes - GAP_BYTES);
     return p;
 }
 

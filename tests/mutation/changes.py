@@ -35,6 +35,7 @@ def places(text):
             found.append((m.start(), m.end(),
                           "-1" if (alone and token == "0") or sign else
                           "0" if alone and token == "1" else
+                          "0%o" % (int(token, 8) + 1) if re.fullmatch("0[0-7]+", token) else
                           str(int(token) * 2 if factor else int(token) + 1)))
         elif token in ("true", "false"):
             found.append((m.start(), m.end(), SWAPS[token]))

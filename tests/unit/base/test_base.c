@@ -8,6 +8,9 @@
 #include "base/str.h"
 #include "tests/tap.h"
 
+#if TAP_SANITIZED
+#include <sanitizer/asan_interface.h>
+#endif
 #include <errno.h>
 
 static void test_err(void) {
@@ -45,6 +48,14 @@ static void test_arena(void) {
     pass("allocations are aligned and zeroed");
     is_str(arena_printf(&a, "%s-%d", "a", 7), "a-7", "printf works into an arena");
     is_str(arena_strndup(&a, "abcdef", 3), "abc", "strndup copies the first characters");
+#if TAP_SANITIZED
+    char *piece = arena_new(&a, char, 13), *next = arena_new(&a, char, 1);
+    ok(!__asan_address_is_poisoned(piece + 12), "the last byte of a piece is in bounds");
+    ok(__asan_address_is_poisoned(piece + 13) && next > piece + 13,
+       "the byte behind a piece is out of bounds");
+    ok(!__asan_address_is_poisoned(next) && __asan_address_is_poisoned(next + 1),
+       "the next piece has bounds of its own");
+#endif
     char *big = arena_alloc(&a, 1, 64, 1 << 20);
     is_int((uintptr_t)big % 64, 0, "a large block is aligned too");
     arena_fini(&a);
