@@ -42,6 +42,13 @@ int main(void) {
             "another table is refused");
     has_str(load(NULL, "[tasks.t.env.bundle]\nother = 1\n"), "unknown key",
             "an unknown key in a task that is not chosen is refused");
+    is_str(load("b", "[tasks.a]\nnodes = 1\n[tasks.b]\nnodes = 2\n[tasks.c]\nnodes = 3\n"), "",
+           "several tasks are read");
+    is_uint(c.sections.count, 3, "each task has a name");
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const names[] = {"a", "b", "c"};
+        is_str(c.sections.names[i], names[i], "tasks are in the order of the file");
+    }
     arena_fini(&a);
     return done_testing();
 }
