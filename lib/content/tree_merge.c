@@ -169,7 +169,7 @@ int tree_merge(const char *dest, const char *const *folders, const char *const *
         m.count++;
     if (m.count > FOLDERS_MAX)
         return err_set(e, ERR_LIMIT, "more than %d folders to merge", FOLDERS_MAX);
-    m.all = arena_new(&a, struct manifest *, m.count + 1);
+    m.all = arena_new(&a, struct manifest *, m.count);
     int rc = list_all(&m, e);
     if (rc == 0)
         rc = check_together(&m, e);
