@@ -204,6 +204,28 @@ static void test_room(void) {
     end();
 }
 
+// An object of which a part has come goes, too, and its missing units are not to come any more.
+static void test_part_goes(void) {
+    struct stream_input *in = begin();
+    in->cache_max = 3 * UNIT;
+    add("a", 2 * UNIT, "etag");
+    add("b", 2 * UNIT, "etag");
+    ready();
+    step();
+    is_str(asked(), "a:all", "one object has room");
+    answer(0, UNIT);
+    refuse(0, "reset");
+    is_uint(store.to_come, UNIT, "one unit of it is to come");
+    read_from(0, 1, 0, 2 * UNIT);
+    step();
+    is_str(asked(), "b:all", "a reader's object takes its place");
+    is_int(object(0)->state, STREAM_ABSENT, "the part has gone");
+    is_uint(store.to_come, 2 * UNIT, "the units of the reader's object alone are to come");
+    is_uint(in->kept, 2 * UNIT, "the reader's object alone takes room");
+    stream_reader_end(&store, &readers[0]);
+    end();
+}
+
 int main(void) {
     if (!mkdtemp(folder))
         bail_out("no folder");
@@ -213,6 +235,7 @@ int main(void) {
     test_alone_whole();
     test_ahead();
     test_room();
+    test_part_goes();
     file_remove_tree(folder, &error);
     arena_fini(&arena);
     return done_testing();
