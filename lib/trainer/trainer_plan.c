@@ -219,7 +219,14 @@ static int plan_ranks(struct plan *p, const struct trainer_config *config, struc
     return r;
 }
 
+// Nodes have as many processors as this computer lets the program use.
+static double cpu_load(const struct trainer *t) {
+    double load = (double)t->cores.threads * t->config->comm.local_world / CPU_COUNT(&t->allowed);
+    return load > 1 ? load : 1;
+}
+
 static int make(struct plan *p, const struct trainer_config *config, struct err *e) {
+    p->cpu_load = cpu_load(p->t);
     count_layers(p);
     if (p->t->options->recompute == TRAIN_RECOMPUTE_BLOCKS)
         count_again(p);

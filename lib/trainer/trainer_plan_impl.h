@@ -60,6 +60,7 @@ struct plan {
     int measured_n;               // images that the layers were measured with
     double update_s;              // of one parameter
     double moved_bytes_per_s;     // by additions of long vectors
+    double cpu_load; // threads of a node's ranks for each of its processors, 1 at least
 };
 
 // trainer_plan_measure.c

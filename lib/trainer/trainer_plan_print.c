@@ -235,6 +235,9 @@ static void print_time(const struct plan *p, struct strbuf *out) {
         strbuf_addf(out, "all ranks of a pipeline wait %.0f %% of the time for each other\n",
                     100 * bubble(p));
     strbuf_addf(out, "bound by %s\n", bound_texts[bound_of(x)]);
+    if (p->cpu_load > 1)
+        strbuf_addf(out, "threads of %d ranks share the processors of a node: %.1f for each\n",
+                    p->t->config->comm.local_world, p->cpu_load);
     if (p->request->ranks > p->t->config->comm.local_world)
         strbuf_addf(out, "nodes like this computer, %g Gbit/s between them (--network)\n",
                     p->request->network_bits_per_s / 1e9);
@@ -323,6 +326,7 @@ static void print_json(const struct plan *p, const struct gpu_line *line, int co
     json_num(&j, "recompute_flop", sample_flop_again(p) * step_images(p));
     json_int(&j, "measured_images", p->measured_n);
     json_num(&j, "predicted_step_ms", x->step * 1e3);
+    json_num(&j, "threads_per_cpu", p->cpu_load);
     json_num(&j, "bubble", bubble(p));
     json_str(&j, "bound", bound_names[bound_of(x)]);
     json_layers(p, &j);

@@ -16,8 +16,8 @@ static void layer_time(const struct plan *p, int layer, int n, const struct step
                        double *forward, double *backward) {
     const struct plan_layer *l = &p->layer[layer];
     const struct layer_cost *c = &l->cost;
-    *forward = l->forward_s * n;
-    *backward = l->backward_s * n;
+    *forward = l->forward_s * n * p->cpu_load;
+    *backward = l->backward_s * n * p->cpu_load;
     if (!gpu)
         return;
     double real = sizeof(float);
@@ -72,7 +72,7 @@ static void bucket_time(const struct plan *p, int part, const struct bucket *b,
     double own = t->zero ? count / t->mesh.data : count;
     // Read p, g and states, write all but g.
     double touches = 3 + 2 * optimizer_inner(&t->chunk[0].optimizer);
-    double touch_s = gpu ? real / gpu->memory_bytes_per_s : p->update_s / touches;
+    double touch_s = gpu ? real / gpu->memory_bytes_per_s : p->update_s * p->cpu_load / touches;
     out->update = own * touches * touch_s;
     out->outer = count * OUTER_TOUCHES * touch_s;
     out->reduce = half_s(p, x, count * wire, gpu);

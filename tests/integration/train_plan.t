@@ -92,6 +92,20 @@ like "$out" 'predicted, not measured: [0-9.]+ ms a step' 'the prediction is labe
 like "$out" 'stage 1: all-reduce of 3.1 MB in [0-9]+ bucket.*each of 2 ranks sends 3.1 MB' \
     'the plan has the bytes of a collective'
 like "$out" '1 Gbit/s between them' 'the plan names the network'
+cpus=$(python3 -c 'import os; print(len(os.sched_getaffinity(0)))')
+crowd=(--ranks-per-node $((4 * cpus)) --set train.threads=1 --set train.model=mlp)
+run dttrain --plan --ranks $((4 * cpus)) "${crowd[@]}"
+like "$out" "threads of $((4 * cpus)) ranks share the processors of a node: 4\.0 for each" \
+    'the plan says that ranks share processors'
+run dttrain --plan --ranks "$cpus" "${crowd[@]}"
+unlike "$out" 'share the processors' 'ranks with a processor each share none'
+ok 'ranks that share processors compute for longer' python3 -c '
+import json, sys
+plan = json.loads(sys.argv[1])
+layers = sum(l["forward_ms"] + l["backward_ms"] for l in plan["layers"])
+assert plan["threads_per_cpu"] == 4, plan["threads_per_cpu"]
+assert plan["ranks"][0]["compute_ms"] > 3.99 * layers, (plan["ranks"][0], layers)
+' "$(dttrain --plan --json --ranks $((4 * cpus)) "${crowd[@]}")"
 run dttrain --plan --set train.model=vit_tiny --set train.image_size=32 --set train.recompute=blocks
 like "$out" 'and [0-9.]+ MFLOP, 2[0-9] %, for activations that are computed again' \
     'the plan has the work of recomputation'
