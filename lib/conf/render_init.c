@@ -86,6 +86,12 @@ static void example_tables(struct strbuf *out, struct arena *a, const struct opt
     }
 }
 
+// A map without entries is one that is not there: the header of [env.bundle] makes an empty [env].
+static bool has_entries(const struct render_each *x) {
+    const struct option_map *map = x->value;
+    return x->place->source != OPTION_DEFAULT && (x->row->type != OPTION_MAP || map->count > 0);
+}
+
 // ---- init ------------------------------------------------------------------------------------
 static bool is_table_row(const struct option_row *r) {
     return r->type == OPTION_MAP || r->type == OPTION_RECORDS;
@@ -165,7 +171,7 @@ void render_init(struct strbuf *out, const struct option_set *s, const struct op
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || !is_table_row(x.row))
             continue;
-        if (x.place->source != OPTION_DEFAULT)
+        if (has_entries(&x))
             write_tables(out, &x);
         else if (!others)
             example_tables(out, &a, x.row);

@@ -4,6 +4,7 @@
 #include "copies/content_transfer.h"
 
 #include "base/clock.h"
+#include "content/hash_cache.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 #include "tests/unit/bytes_read.h"
@@ -225,7 +226,8 @@ static void test_others(void) {
 
 enum { LARGE = 2 * CONTENT_STEP_BYTES + 5, SPARE = 1 << 20 };
 
-// A store after a reboot: nothing is known of its object, which has LARGE bytes.
+// A store after a reboot: nothing is known of its object, which has LARGE bytes and is so old that
+// its hash is kept.
 static void begin_large(const char *name) {
     static unsigned char hash[HASH_BYTES];
     static struct cas c;
@@ -244,6 +246,7 @@ static void begin_large(const char *name) {
     if (file_make_dirs(file_dir(&arena, path), 0755, &e) < 0 ||
         file_write_atomic(path, "", 0, 0444, &e) < 0 || truncate(path, LARGE) < 0)
         bail_out("no object");
+    usleep(2 * HASH_CACHE_FRESH_NS / 1000);
     cas_close(&c, false, &e);
     if (cas_open(&c, dir, &e) < 0)
         bail_out("%s", e.text);
