@@ -163,6 +163,17 @@ static bool is_contiguous(u32 mask) {
     return ((mask + low) & mask) == 0;
 }
 
+// The bytes of lanes that lie side by side; NULL: a check of each lane will show why not.
+static u8 *row_bytes(struct warp *w, enum space s, u64 at, u32 each, u32 first, u32 lanes,
+                     bool write) {
+    if (s == SP_SHARED)
+        return write ? shared_write_row(w, at, each, first, lanes)
+                     : shared_read_row(w, at, each, first, lanes);
+    if (s != SP_GLOBAL && (s != SP_CONST || write))
+        return NULL;
+    return write ? global_write_row(w, at, each, lanes) : global_read_row(w, at, each, lanes);
+}
+
 // One check for all lanes of mask: of bytes side by side, or of the same bytes. False: lane by
 // lane.
 static bool at_once(struct warp *w, const struct insn *i, struct places *p, u32 mask, u32 bytes,
@@ -175,14 +186,11 @@ static bool at_once(struct warp *w, const struct insn *i, struct places *p, u32 
     if (!row && (write || lanes == 1 || !is_row(p->address, mask, 0)))
         return false;
     in_window(&at, &s);
-    if (row && s == SP_SHARED)
-        to = write ? shared_write_row(w, at, bytes, first, lanes)
-                   : shared_read_row(w, at, bytes, first, lanes);
-    else if (row && (s == SP_GLOBAL || (s == SP_CONST && !write)))
-        to = write ? global_write_row(w, at, bytes, lanes) : global_read_row(w, at, bytes, lanes);
-    else if (!row && s == SP_SHARED)
+    if (row)
+        to = row_bytes(w, s, at, bytes, first, lanes, write);
+    else if (s == SP_SHARED)
         to = shared_read(w, at, bytes, LANES);
-    else if (!row && (s == SP_GLOBAL || s == SP_CONST))
+    else if (s == SP_GLOBAL || s == SP_CONST)
         to = global_read(w, at, bytes);
     if (!to)
         return false;
@@ -205,16 +213,11 @@ static int run_of(const u64 *address, u32 mask, int l, u32 step) {
 static int some(struct warp *w, const struct insn *i, struct places *p, u32 mask, u32 bytes,
                 bool write, int l) {
     u64 at = p->address[l];
-    bool shared = i->space == SP_SHARED, global = i->space == SP_GLOBAL;
-    bool alone = (!shared && !global) || (at & WINDOW_MASK);
+    bool alone = (i->space != SP_SHARED && i->space != SP_GLOBAL) || (at & WINDOW_MASK);
     int same = alone || write ? 1 : run_of(p->address, mask, l, 0);
     int row = alone || same > 1 ? 1 : run_of(p->address, mask, l, bytes);
-    u32 first = (u32)l, lanes = (u32)row;
-    u8 *to = row == 1          ? NULL
-             : shared && write ? shared_write_row(w, at, bytes, first, lanes)
-             : shared          ? shared_read_row(w, at, bytes, first, lanes)
-             : write           ? global_write_row(w, at, bytes, lanes)
-                               : global_read_row(w, at, bytes, lanes);
+    u8 *to =
+        row == 1 ? NULL : row_bytes(w, (enum space)i->space, at, bytes, (u32)l, (u32)row, write);
     int n = to ? row : same;
     u32 step = to ? bytes : 0;
     if (!to)

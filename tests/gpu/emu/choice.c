@@ -35,12 +35,13 @@ static void store_comparison(struct warp *w, const struct insn *i, u32 mask, u32
         v |= (u32)(expr) << l;                                                                     \
     }                                                                                              \
     break
+// A comparison with what is no number does not hold.
 #define COMPARED(name, T, R)                                                                       \
     static u32 name(enum compare c, const void *x, const void *y) {                                \
         u32 v = 0;                                                                                 \
         switch (c) {                                                                               \
         case C_EQ: LANES_FOR(T, R, a == b);                                                        \
-        case C_NE: LANES_FOR(T, R, a != b);                                                        \
+        case C_NE: LANES_FOR(T, R, (a < b) | (a > b));                                             \
         case C_LT: LANES_FOR(T, R, a < b);                                                         \
         case C_LE: LANES_FOR(T, R, a <= b);                                                        \
         case C_GT: LANES_FOR(T, R, a > b);                                                         \
@@ -54,6 +55,7 @@ COMPARED(compared_u32, u32, u32)
 COMPARED(compared_s32, s32, u32)
 COMPARED(compared_u64, u64, u64)
 COMPARED(compared_s64, s64, u64)
+COMPARED(compared_f32, float, float)
 
 static void setp_integer(struct warp *w, const struct insn *i, u32 mask) {
     enum type t = (enum type)i->type;
@@ -81,19 +83,6 @@ static double number(const struct warp *w, const struct insn *i, int k, int l) {
     }
 }
 
-// As compared(), where a comparison with what is no number does not hold but for `unordered`.
-static u32 compared_f32(enum compare c, const void *x, const void *y) {
-    u32 v = 0;
-    switch (c) {
-    case C_EQ: LANES_FOR(float, float, a == b);
-    case C_NE: LANES_FOR(float, float, (a < b) | (a > b));
-    case C_LT: LANES_FOR(float, float, a < b);
-    case C_LE: LANES_FOR(float, float, a <= b);
-    case C_GT: LANES_FOR(float, float, a > b);
-    default: LANES_FOR(float, float, a >= b);
-    }
-    return v;
-}
 static void setp_f32(struct warp *w, const struct insn *i, u32 mask) {
     const float *x = REG(1), *y = REG(2);
     enum compare c = (enum compare)i->compare;

@@ -187,13 +187,20 @@ u32 global_serial(u32 blocks) {
 }
 
 // ---- accesses of a kernel ----------------------------------------------------------------------
-static size_t last; // allocation that was accessed
+// holding(), which looks first at the allocation that was accessed last.
+static inline struct allocation *accessed(u64 address, size_t bytes) {
+    static size_t last;
+    struct allocation *a = last < n_allocations ? &table[last] : NULL;
+    if (a && address >= a->base && address - a->base <= a->bytes &&
+        bytes <= a->bytes - (address - a->base))
+        return a;
+    if ((a = holding(address, bytes)))
+        last = (size_t)(a - table);
+    return a;
+}
 
 static struct allocation *checked(const char *what, u64 address, u32 bytes) {
-    struct allocation *a = last < n_allocations ? &table[last] : NULL;
-    if (!a || address < a->base || address - a->base > a->bytes ||
-        bytes > a->bytes - (address - a->base))
-        a = holding(address, bytes);
+    struct allocation *a = accessed(address, bytes);
     if (!a) {
         struct allocation *near = below(address);
         if (!near)
@@ -205,7 +212,6 @@ static struct allocation *checked(const char *what, u64 address, u32 bytes) {
     if (address & (bytes - 1))
         fault("%s of %u bytes at offset %llu, which is not aligned to it", what, bytes,
               (unsigned long long)(address - a->base));
-    last = (size_t)(a - table);
     return a;
 }
 
@@ -268,15 +274,7 @@ u8 *global_atomic(struct warp *w, u64 address, u32 bytes) {
 
 // ---- rows: what lanes access that lies side by side --------------------------------------------
 static struct allocation *row_in(u64 address, u32 each, u32 lanes) {
-    struct allocation *a = last < n_allocations ? &table[last] : NULL;
-    u64 bytes = (u64)each * lanes;
-    if (!a || address < a->base || address - a->base > a->bytes ||
-        bytes > a->bytes - (address - a->base))
-        a = holding(address, bytes);
-    if (!a || address & (each - 1))
-        return NULL;
-    last = (size_t)(a - table);
-    return a;
+    return address & (each - 1) ? NULL : accessed(address, (size_t)each * lanes);
 }
 
 u8 *global_read_row(struct warp *w, u64 address, u32 each, u32 lanes) {

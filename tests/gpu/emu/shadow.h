@@ -67,6 +67,28 @@ static inline u64 offset_of(u32 cell) {
         }                                                                                          \
     } while (0)
 
+// A warp has read cells at this time; it has written them now. Callers note which lane.
+INLINED void read_at(const struct warp *w, u32 now, struct cells c) {
+    u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at;
+    for (u32 n = 0; n < c.n; n++) // a loop for each array: vector instructions
+        read[n] = now;
+    for (u32 n = 0; n < c.n; n++)
+        last[n] = last[n] > now ? last[n] : now;
+}
+INLINED void wrote_now(const struct warp *w, bool atomic, struct cells c) {
+    u8 *writer = shadow.writer + c.at, *state = shadow.state + c.at,
+       *is_atomic = shadow.atomic + c.at;
+    u32 *wrote = shadow.wrote + c.at, now = w->clock[w->id];
+    for (u32 n = 0; n < c.n; n++)
+        wrote[n] = now;
+    for (u32 n = 0; n < c.n; n++)
+        writer[n] = (u8)w->id;
+    for (u32 n = 0; n < c.n; n++)
+        state[n] = WRITTEN;
+    for (u32 n = 0; n < c.n; n++)
+        is_atomic[n] = atomic;
+}
+
 // Is one of these times later than this?
 INLINED bool any_later(const u32 *times, struct cells c, u32 than) {
     u32 later = 0;

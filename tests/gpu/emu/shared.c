@@ -182,13 +182,9 @@ static inline bool read_again(const struct warp *w, u64 offset, u32 bytes) {
 }
 
 INLINED void note_read(const struct warp *w, u32 lane, struct cells c) {
-    u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at;
-    u32 *in = shadow.read_in + c.at, now = w->clock[w->id], span = w->span;
+    u32 *in = shadow.read_in + c.at, span = w->span;
     u32 me = span * LANE_MAX + lane, several = span * LANE_MAX + LANES;
-    for (u32 n = 0; n < c.n; n++) // a loop for each array: vector instructions
-        read[n] = now;
-    for (u32 n = 0; n < c.n; n++)
-        last[n] = last[n] > now ? last[n] : now;
+    read_at(w, w->clock[w->id], c);
     for (u32 n = 0; n < c.n; n++)
         in[n] = ((in[n] / LANE_MAX == span) & (in[n] != me)) ? several : me;
     for (u32 n = 0; n < c.n && c.at < WORDS; n++)
@@ -227,15 +223,11 @@ INLINED void unsettle(struct cells c) {
 }
 
 INLINED void written(const struct warp *w, u32 lane, bool atomic, struct cells c) {
-    u32 now = w->clock[w->id], me = w->span * LANE_MAX + lane;
-    for (u32 n = c.at; n < c.at + c.n; n++)
-        shadow.wrote[n] = now;
+    u32 me = w->span * LANE_MAX + lane;
+    wrote_now(w, atomic, c);
     for (u32 n = c.at; n < c.at + c.n; n++)
         shadow.wrote_in[n] = me;
     unsettle(c);
-    memset(shadow.writer + c.at, (u8)w->id, c.n);
-    memset(shadow.state + c.at, WRITTEN, c.n);
-    memset(shadow.atomic + c.at, atomic, c.n);
 }
 
 INLINED void may_write(const struct warp *w, const char *what, u32 lane, bool atomic,
@@ -326,13 +318,9 @@ void shared_product_begins(struct warp *w, u32 fenced, u32 offset, u32 bytes) {
 }
 
 INLINED void multiplied(const struct warp *w, u32 now, struct cells c) {
-    u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at;
     for (u32 n = 0; n < c.n; n++)
         shadow.products[c.at + n]--;
-    for (u32 n = 0; n < c.n; n++)
-        read[n] = now;
-    for (u32 n = 0; n < c.n; n++)
-        last[n] = last[n] > now ? last[n] : now;
+    read_at(w, now, c);
 }
 void shared_product_ends(struct warp *w, u32 offset, u32 bytes) {
     struct cells c = cells_of(w, offset, bytes);

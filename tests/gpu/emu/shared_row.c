@@ -42,17 +42,13 @@ INLINED void note_readers(const struct warp *w, struct cells c, u32 words, u32 f
 }
 
 INLINED bool read_row(const struct warp *w, u32 words, u32 first, struct cells c) {
-    u32 *read = shadow.read[w->id] + c.at, *last = shadow.last_read + c.at, now = w->clock[w->id];
     const u8 *state = shadow.state + c.at;
     u32 other = 0;
     for (u32 n = 0; n < c.n; n++)
         other |= state[n] != WRITTEN;
     if (other || any_later(shadow.wrote, c, w->floor) || in_span(w, shadow.wrote_in, c))
         return false;
-    for (u32 n = 0; n < c.n; n++)
-        read[n] = now;
-    for (u32 n = 0; n < c.n; n++)
-        last[n] = last[n] > now ? last[n] : now;
+    read_at(w, w->clock[w->id], c);
     note_readers(w, c, words, first);
     return true;
 }
@@ -60,7 +56,7 @@ INLINED bool read_row(const struct warp *w, u32 words, u32 first, struct cells c
 INLINED bool write_row(const struct warp *w, u32 words, u32 first, struct cells c) {
     const u16 *products = shadow.products + c.at;
     const u8 *state = shadow.state + c.at;
-    u32 other = 0, now = w->clock[w->id];
+    u32 other = 0;
     for (u32 n = 0; n < c.n; n++)
         other |= state[n] & (MBARRIER | IN_FLIGHT);
     for (u32 n = 0; n < c.n; n++)
@@ -68,13 +64,9 @@ INLINED bool write_row(const struct warp *w, u32 words, u32 first, struct cells 
     if (other || any_later(shadow.wrote, c, w->floor) || any_later(shadow.last_read, c, w->floor) ||
         in_span(w, shadow.read_in, c))
         return false;
-    for (u32 n = 0; n < c.n; n++)
-        shadow.wrote[c.at + n] = now;
+    wrote_now(w, false, c);
     note_row(shadow.wrote_in, c, words, w->span * LANE_MAX + first);
     memset(shadow.settled + c.at, 0, c.n * sizeof *shadow.settled);
-    memset(shadow.writer + c.at, (u8)w->id, c.n);
-    memset(shadow.state + c.at, WRITTEN, c.n);
-    memset(shadow.atomic + c.at, 0, c.n);
     return true;
 }
 
