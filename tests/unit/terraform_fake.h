@@ -3,8 +3,8 @@
 // modules that drive Terraform.
 //
 //     fake_terraform_open(&context, &terraform);        // cluster's folder below a temporary one
-//     fake_terraform_says("state-infra", text, 0);      // each `state pull` in infra, and its
-//     status fake_terraform_says("apply-1", lines, 1);         // the first apply …
+//     fake_terraform_says("state-infra", text, 0); // each `state pull` in infra, and its status
+//     fake_terraform_says("apply-1", lines, 1);    // the first apply …
 //     is_str(fake_terraform_calls(), "apply …\n", …); fake_terraform_close();
 #ifndef DTCTL_TESTS_UNIT_TERRAFORM_FAKE_H
 #define DTCTL_TESTS_UNIT_TERRAFORM_FAKE_H

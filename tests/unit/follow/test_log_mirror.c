@@ -4,8 +4,8 @@
 #include "follow/log_mirror.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/descriptors.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -27,16 +27,6 @@ int test_open(const char *path, int flags, ...) {
     va_end(ap);
     opened++;
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-}
-
-static int descriptors(void) {
-    DIR *d = opendir("/proc/self/fd");
-    int count = 0;
-    while (d && readdir(d))
-        count++;
-    if (d)
-        closedir(d);
-    return count;
 }
 
 static void on_line(void *ctx, const struct mirror_file *f, const char *line, size_t len) {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs on a node have owners and may be fetched; both decide about what is removed. A verb runs in
 // a process of its own, as on a node; so does an agent.
-#include "agent/control_socket.h"
-#include "tests/unit/node/verb_process.h"
+#include "tests/unit/node/agent_process.h"
 
-#include <poll.h>
-#include <signal.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 // A run that is over, of a cluster (NULL: without a mark).
@@ -23,38 +19,17 @@ static void put_run(const char *run, const char *owner, bool fetched) {
 #define FETCHED(words) verb(node_fetched, "", words)
 #define CLEAN(words)   verb(node_clean, "", words)
 
-// An agent of the run in that state. It ends after some time, or when it is killed.
+static void serve(int door, const void *ends_ms) {
+    agent_accept(door);
+    poll(NULL, 0, *(const int *)ends_ms);
+}
+
+// An agent of the run in that state. Some time after its first client it ends.
 static pid_t agent(const char *run, const char *state, int ends_ms) {
-    const char *dir = in(arena_printf(&a, "runs/%s", run));
-    int ready[2];
-    char byte = 0;
-    if (pipe(ready) < 0)
-        bail_out("no pipe");
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct err e;
-        int door = control_listen(dir, &e);
-        if (write(ready[1], &byte, 1) != 1)
-            _exit(1);
-        struct pollfd p = {.fd = door, .events = POLLIN};
-        while (poll(&p, 1, -1) != 1)
-            ;
-        (void)accept(door, NULL, NULL);
-        poll(NULL, 0, ends_ms);
-        _exit(0);
-    }
-    close(ready[1]);
-    if (read(ready[0], &byte, 1) != 1)
-        bail_out("no agent");
-    close(ready[0]);
+    pid_t pid = agent_start(run, serve, &ends_ms);
     put(arena_printf(&a, "runs/%s/status.json", run),
         arena_printf(&a, "{\"state\":\"%s\",\"pid\":%d}", state, (int)pid));
     return pid;
-}
-
-static void end_agent(pid_t pid) {
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
 }
 
 // ---- marks --------------------------------------------------------------------------------------
@@ -97,10 +72,10 @@ static void test_fetched(void) {
     pid_t pid = agent("r3", "running", 60000);
     ok(FETCHED("--run r3") != 0, "a run that is active is not marked");
     has_str(said, "\"code\":\"busy\",\"text\":\"run 'r3' is running\"", "the error has its state");
-    end_agent(pid);
+    agent_end(pid);
     pid = agent("r3", "finished", 60000);
     is_int(FETCHED("--run r3"), 0, "a run whose agent is about to end is marked");
-    end_agent(pid);
+    agent_end(pid);
     put_run("r4", NULL, false);
     put("runs/r4/status.json", "{\"state\":\"running\"}");
     is_int(FETCHED("--run r4"), 0, "a run that is lost is marked");
@@ -146,7 +121,7 @@ static void test_active(void) {
     ok(CLEAN("--run r1") != 0, "an active run stays");
     has_str(said, "run 'r1' is running (try: dtctl stop r1)", "the error says how to stop it");
     is_int(kill(pid, 0), 0, "the agent works on");
-    end_agent(pid);
+    agent_end(pid);
     pid = agent("r1", "running", 60000);
     is_int(CLEAN("--run r1 --force"), 0, "an active run can be forced to end");
     int status = 0;
@@ -211,7 +186,7 @@ static void test_all_active(void) {
     is_int(CLEAN("--all --owner me"), 0, "the active run of another cluster does not");
     ok(!file_exists(in("runs/r1")) && file_exists(in("runs/r2")),
        "the run of the other cluster stays");
-    end_agent(pid);
+    agent_end(pid);
 }
 
 // Roots of several nodes on one computer.

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runs of a node, and one of them with a sample of its agent and the ends of its logs. The
 // agent is a process of the test.
-#include "agent/control_socket.h"
-#include "tests/unit/node/verb_process.h"
-
-#include <poll.h>
-#include <signal.h>
-#include <sys/socket.h>
+#include "tests/unit/node/agent_process.h"
 
 static void put_run(const char *run, const char *status) {
     put(arena_printf(&a, "runs/%s/job.toml", run), "");
@@ -14,39 +9,19 @@ static void put_run(const char *run, const char *status) {
         put(arena_printf(&a, "runs/%s/status.json", run), status);
 }
 
-// An agent that gives this answer to each command. "": none.
-static pid_t agent(const char *run, const char *answer) {
-    const char *dir = in(arena_printf(&a, "runs/%s", run));
-    int ready[2];
-    char byte = 0;
-    if (pipe(ready) < 0)
-        bail_out("no pipe");
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct err e;
-        int door = control_listen(dir, &e);
-        if (write(ready[1], &byte, 1) != 1)
-            _exit(1);
-        for (;;) {
-            struct pollfd p = {.fd = door, .events = POLLIN};
-            poll(&p, 1, -1);
-            int fd = accept(door, NULL, NULL);
-            char command[64];
-            if (fd >= 0 && recv(fd, command, sizeof command, 0) > 0 && *answer &&
-                send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
-                _exit(1);
-        }
+static void serve(int door, const void *answer) {
+    for (;;) {
+        char command[64];
+        int fd = agent_accept(door);
+        if (fd >= 0 && recv(fd, command, sizeof command, 0) > 0 && *(const char *)answer &&
+            send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
+            return;
     }
-    close(ready[1]);
-    if (read(ready[0], &byte, 1) != 1)
-        bail_out("no agent");
-    close(ready[0]);
-    return pid;
 }
 
-static void end_agent(pid_t pid) {
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+// An agent that gives this answer to each command. "": none.
+static pid_t agent(const char *run, const char *answer) {
+    return agent_start(run, serve, answer);
 }
 
 static int status(const char *words) {
@@ -78,7 +53,7 @@ static void test_list(void) {
     pid_t pid = agent("old", "");
     status("");
     has_str(said, "{\"run\":\"old\",\"state\":\"running\",", "a run with an agent is active");
-    end_agent(pid);
+    agent_end(pid);
     is_int(status("--run young"), 0, "one run is shown");
     is_str(said,
            "{\"run\":\"young\",\"state\":\"finished\",\"created_ms\":20,\"owner\":null,"
@@ -121,11 +96,11 @@ static void test_sample(void) {
     ok(strstr(said, "\"metrics\":\"\\n000000181\\n"), "metrics have their last 8 KiB");
     status("--run r1");
     ok(!strstr(said, "sample") && !strstr(said, "tail"), "without the word there is none");
-    end_agent(pid);
+    agent_end(pid);
     pid = agent("r1", "[]\n");
     status("--run r1 --sample");
     has_str(said, "\"silent\":true,\"tail\":", "an answer that is no object is none");
-    end_agent(pid);
+    agent_end(pid);
     pid = agent("r1", "{\"sample\":null}\n");
     status("--run r1 --sample");
     has_str(said, "\"fetched\":false,\"sample\":null,\"tail\":", "an older agent has no interval");
@@ -140,7 +115,7 @@ static void test_sample(void) {
             "{\"state\":\"running\",\"round\":0,\"workers\":[{\"rank\":0,\"local_rank\":0}]}");
     status("--run r1 --sample");
     has_str(said, "\"tail\":{\"metrics\":", "logs may not be there yet");
-    end_agent(pid);
+    agent_end(pid);
     put_run("r1", running);
     status("--run r1 --sample");
     ok(!strstr(said, "tail"), "a run that is over has no sample");

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "tests/tap.h"
+#include "tests/unit/descriptors.h"
 
-#include <dirent.h>
 #include <string.h>
 
 enum { MANY = 40, WAIT_MS = 20000 };
@@ -34,16 +34,6 @@ static bool runs_until(struct loop *loop, const int *count, int wanted) {
     while (*count < wanted && clock_mono_ms() < until_ms)
         loop_once(loop, 100);
     return *count == wanted;
-}
-
-static int descriptors(void) {
-    int count = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        count++;
-    if (d)
-        closedir(d);
-    return count;
 }
 
 static void look(struct loop *loop, const char *host, int attempts) {

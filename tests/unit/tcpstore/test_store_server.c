@@ -5,9 +5,9 @@
 #include "tcpstore/store_protocol.h"
 #include "tcpstore/store_server.h"
 #include "tests/tap.h"
+#include "tests/unit/descriptors.h"
 #include "tests/unit/said.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -21,16 +21,6 @@ static struct loop *loop;
 static struct store_server *server;
 static struct net_address far, member; // addresses of other hosts
 static struct err e;
-
-static size_t descriptors(void) {
-    DIR *d = opendir("/proc/self/fd");
-    size_t count = 0;
-    while (d && readdir(d))
-        count++;
-    if (d)
-        closedir(d);
-    return count;
-}
 
 static void turn(void) {
     for (int i = 0; i < 20; i++)
@@ -126,7 +116,7 @@ static void begin(const struct store_limits *limits) {
 }
 
 static void test_clients(void) {
-    int fds[3], before = (int)descriptors();
+    int fds[3], before = descriptors();
     begin(NULL);
     for (int i = 0; i < 3; i++)
         fds[i] = client(&far);
@@ -141,7 +131,7 @@ static void test_clients(void) {
     is_uint(receive(fds[2], &byte, 1, &over), 1, "another client ends its waiting");
     close(fds[1]); // in the middle of the list
     turn();
-    is_int((int)descriptors(), before + 4, "the server closes a client that has gone");
+    is_int(descriptors(), before + 4, "the server closes a client that has gone");
     request(fds[0], STORE_OP_GET, "later", NULL, 0);
     ok(answers(fds[0], "v1"), "an older client is served");
     request(fds[2], STORE_OP_GET, "later", NULL, 0);
@@ -157,7 +147,7 @@ static void test_clients(void) {
     store_server_close(server);
     ok(is_over(fds[1]), "at the end clients are closed");
     close(fds[1]);
-    is_int((int)descriptors(), before, "no descriptor is left");
+    is_int(descriptors(), before, "no descriptor is left");
     store_server_close(NULL);
 }
 
