@@ -79,7 +79,8 @@ class Point:
         self.predicted = predicted(self.keys, self.ranks, folder)
         steps = round(seconds * 1e3 / max(self.predicted, 1e-3))
         self.steps = max(STEPS_MIN, min(STEPS_MAX, steps))
-        self.start = self.run(train_size=self.keys["batch"] * self.ranks).cpu_ms
+        one_step = self.keys["batch"] * self.ranks
+        self.start = dttrain_runs.second(lambda: self.run(train_size=one_step)).cpu_ms
 
     def run(self, **more):
         return dttrain_runs.Run(os.path.join(self.folder, "run"), {**self.keys, **more},
