@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAIT_MS_MAX = 60000, LONG_MS = 600000, SHORT_MS = 50 };
+enum { WAIT_MS_MAX = 60000, LONG_MS = 600000, SHORT_MS = 1000 };
 
 static struct err e;
 static bool gone;
