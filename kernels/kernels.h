@@ -292,7 +292,7 @@ struct step_judge_args {
     size_t ngrads;
 };
 
-enum { BESIDE_MARKS_MAX = 1024, BESIDE_LOOK_MS = 50 };
+enum { BESIDE_QUEUES = 5, BESIDE_MARKS_MAX = 4096, BESIDE_LOOK_MS = 50 };
 enum { LATE_READS = 8, LATE_BYTES_MAX = 512 };
 
 struct kernel_backend {
@@ -319,13 +319,13 @@ struct kernel_backend {
     void (*mem_write)(struct kernel_ctx *ctx, void *dst, const void *host_src, size_t bytes);
     void (*mem_read)(struct kernel_ctx *ctx, void *host_dst, const void *src, size_t bytes);
 
-    // Only where remote is set: a second queue beside that of the ops, for others than this table
-    // that use the same memory. Work in begin's answer (of CUDA, a stream) comes after every op so
-    // far, and end gives it a mark, a number from 0 to BESIDE_MARKS_MAX - 1. Ops come after the
-    // newest use of a mark when await says so. done: nonzero when that use, if there was one, has
-    // ended. None of them waits.
-    void *(*beside_begin)(struct kernel_ctx *ctx);
-    void (*beside_end)(struct kernel_ctx *ctx, int mark);
+    // Only where remote is set: BESIDE_QUEUES queues beside that of the ops, for others than this
+    // table that use the same memory. Work in begin's answer (of CUDA, a stream) comes after every
+    // op so far, and end gives it a mark, a number from 0 to BESIDE_MARKS_MAX - 1. Work of one
+    // queue does not wait for another queue. Ops come after the newest use of a mark when await
+    // says so. done: nonzero when that use, if there was one, has ended. None of them waits.
+    void *(*beside_begin)(struct kernel_ctx *ctx, int queue);
+    void (*beside_end)(struct kernel_ctx *ctx, int queue, int mark);
     void (*beside_await)(struct kernel_ctx *ctx, int mark);
     int (*beside_done)(struct kernel_ctx *ctx, int mark);
     // A function that is called every BESIDE_LOOK_MS while the host waits. 0: this device alone is
@@ -336,7 +336,7 @@ struct kernel_backend {
     // whose last read has ended; at most LATE_BYTES_MAX bytes. read_end waits.
     void (*read_start)(struct kernel_ctx *ctx, int slot, const void *src, size_t bytes);
     void (*read_end)(struct kernel_ctx *ctx, int slot, void *host_dst, size_t bytes);
-    // Only where remote is set: ops between begin and end, and those of the second queue that are
+    // Only where remote is set: ops between begin and end, and those of other queues that are
     // awaited in between, are not run but kept, with their addresses. Each replay enqueues them
     // all. end returns NULL where the device cannot do that, and *why says the reason. mem_write,
     // mem_read, read_start and image_normalize have no place in between.

@@ -30,6 +30,7 @@ struct comm_device_table {
     int (*open)(struct comm_device **out, struct comm *host, char *const *env, struct err *e);
     // A group of the ranks that give the same color, in the order of key; `host` are the same ranks
     // in the same order. color < 0: no group, *out is NULL. Blocking, of all ranks of the parent.
+    // To be closed before the first communicator, which has the library.
     int (*split)(struct comm_device **out, struct comm_device *parent, int color, int key,
                  struct comm *host, struct err *e);
     // call.buf is memory of the device. Sends and receives go between any two ranks. A sum of
@@ -42,7 +43,8 @@ struct comm_device_table {
     // To be called every COMM_DEVICE_WATCH_MS while the host waits for the call of that ticket, the
     // first one that has not ended. -1: a rank is lost, or the call has made no progress for the
     // host's stall_timeout_ms_max: e names the call and the rank that is missing, and all ranks
-    // get that error. All enqueued calls are aborted.
+    // get that error. All enqueued calls are aborted, also those of the groups that were split from
+    // one communicator with this one.
     int (*watch)(struct comm_device *d, uint64_t ticket, int64_t waited_ms, struct err *e);
     // Calls that a captured graph has were enqueued once more. Returns the ticket of the first.
     uint64_t (*again)(struct comm_device *d, const struct comm_call *calls, int count);

@@ -24,7 +24,8 @@ enum {
 
 struct comm_device {
     struct nccl_library *library;
-    bool owns_library;
+    struct comm_device *family; // the first communicator, which has the library and all ranks …
+    struct comm_device *next;   // … and is the head of a list of those that are split from it
     struct comm *host;
     nccl_comm comm;
     uint64_t calls; // enqueued so far; a ticket is its number, from 1
@@ -57,20 +58,25 @@ static int say(const struct comm_device *d, int code, const char *what, struct e
                    more && *more ? ": " : "", more ? more : "");
 }
 
-// Every later call gives the same error, and the other ranks hear of it.
+// Every later call gives the same error, also in other groups, and the other ranks hear of it.
 static int breaks(struct comm_device *d, struct err *e) {
-    if (d->broken.code == ERR_NONE) {
-        d->broken = *e;
-        comm_fail(d->host, e);
+    struct err *broken = &d->family->broken;
+    if (broken->code == ERR_NONE) {
+        *broken = *e;
+        comm_fail(d->family->host, e);
     }
-    *e = d->broken;
+    *e = *broken;
     return -1;
+}
+
+static bool is_broken(const struct comm_device *d) {
+    return d->family->broken.code != ERR_NONE;
 }
 
 // NCCL lost a rank. The host's connections name it a little later.
 static int lost(struct comm_device *d, int code, const char *what, struct err *e) {
     for (int64_t end = clock_mono_ms() + NCCL_GRACE_MS; clock_mono_ms() < end; nap())
-        if (comm_check(d->host, e) < 0)
+        if (comm_check(d->family->host, e) < 0)
             return -1;
     return say(d, code, what, e);
 }
@@ -91,7 +97,7 @@ static int settle(struct comm_device *d, nccl_comm c, int code, const char *what
                            "NCCL, %s: the %d ranks have not reached each other within %d ms (try: "
                            "NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME, or train.collectives host)",
                            what, config->world, config->connect_timeout_ms_max);
-        if (now - looked >= COMM_DEVICE_WATCH_MS && comm_check(d->host, e) < 0)
+        if (now - looked >= COMM_DEVICE_WATCH_MS && comm_check(d->family->host, e) < 0)
             return -1;
         looked = now - looked >= COMM_DEVICE_WATCH_MS ? now : looked;
         nap();
@@ -111,15 +117,23 @@ static const struct nccl_config patient = {.size = sizeof(struct nccl_config),
                                            .split_share = NCCL_CONFIG_UNSET};
 
 // Aborts and does not destroy: the others may have gone, and destroying waits for them.
+static void abort_calls(struct comm_device *d) {
+    if (d->comm)
+        (void)d->library->abort(d->comm);
+    d->comm = NULL;
+}
+
 static void nccl_close(struct comm_device *d) {
     if (!d)
         return;
-    if (d->comm)
-        (void)d->library->abort(d->comm);
-    if (d->owns_library)
+    abort_calls(d);
+    for (struct comm_device *before = d->family; before; before = before->next)
+        if (before->next == d)
+            before->next = d->next;
+    if (d->family == d) {
         nccl_library_close(d->library);
-    if (d->owns_library)
         free(d->library);
+    }
     free(d);
 }
 
@@ -188,7 +202,7 @@ static int nccl_open(struct comm_device **out, struct comm *host, char *const *e
     struct comm_device *d = heap_alloc(sizeof *d);
     *out = NULL;
     d->library = heap_alloc(sizeof *d->library);
-    d->owns_library = true;
+    d->family = d;
     d->host = host;
     int r = agree(d, env, e);
     if (r > 0 && join(d, e) < 0)
@@ -215,6 +229,9 @@ static int nccl_split(struct comm_device **out, struct comm_device *parent, int 
         return 0;
     struct comm_device *d = heap_alloc(sizeof *d);
     d->library = parent->library;
+    d->family = parent->family;
+    d->next = d->family->next;
+    d->family->next = d;
     d->host = host;
     d->comm = made;
     memcpy(d->about, parent->about, sizeof d->about);
@@ -280,10 +297,8 @@ static int start(const struct comm_device *d, const struct comm_call *call, void
 static int nccl_enqueue(struct comm_device *d, const struct comm_call *call, void *stream,
                         uint64_t *ticket, struct err *e) {
     bool sums = call->kind == COMM_ALL_REDUCE || call->kind == COMM_REDUCE_SCATTER;
-    if (d->broken.code != ERR_NONE) {
-        *e = d->broken;
-        return -1;
-    }
+    if (is_broken(d))
+        return breaks(d, e);
     if (comm_possible(d->host, call, e) < 0)
         return -1;
     if (sums && call->type == COMM_BYTE)
@@ -304,10 +319,8 @@ static int nccl_exchange(struct comm_device *d, const struct comm_call *send,
                          struct err *e) {
     const struct nccl_library *l = d->library;
     const struct comm_call *calls[] = {send, receive};
-    if (d->broken.code != ERR_NONE) {
-        *e = d->broken;
-        return -1;
-    }
+    if (is_broken(d))
+        return breaks(d, e);
     d->record[d->calls % NCCL_RECORDS] = *receive;
     *ticket = ++d->calls;
     int code = l->group_start();
@@ -366,7 +379,8 @@ static int stalled(const struct comm_device *d, uint64_t ticket, int64_t waited_
 
 static int nccl_watch(struct comm_device *d, uint64_t ticket, int64_t waited_ms, struct err *e) {
     int code = NCCL_SUCCESS;
-    int bad = d->broken.code == ERR_NONE ? comm_check(d->host, e) : breaks(d, e);
+    struct comm_device *family = d->family;
+    int bad = is_broken(d) ? breaks(d, e) : comm_check(family->host, e);
     if (bad == 0)
         (void)d->library->get_async_error(d->comm, &code);
     if (bad == 0 && code != NCCL_SUCCESS && code != NCCL_IN_PROGRESS)
@@ -375,18 +389,18 @@ static int nccl_watch(struct comm_device *d, uint64_t ticket, int64_t waited_ms,
         say_waiting(d, ticket);
     if (bad == 0 && waited_ms > comm_configuration(d->host)->stall_timeout_ms_max)
         bad = stalled(d, ticket, waited_ms, e);
-    if (bad == 0 || d->broken.code != ERR_NONE)
+    if (bad == 0 || is_broken(d))
         return bad;
     must(ticket > 0 && ticket <= d->calls);
     struct err plain = *e; // the others say what they themselves wait in
-    comm_fail(d->host, &plain);
+    comm_fail(family->host, &plain);
     if (d->calls - ticket < NCCL_RECORDS)
         comm_blame(d->host, &d->record[(ticket - 1) % NCCL_RECORDS], e);
-    d->broken = *e;
-    if (d->release)
-        d->release(d->release_arg);
-    (void)d->library->abort(d->comm); // what waits in the device ends
-    d->comm = NULL;
+    family->broken = *e;
+    if (family->release)
+        family->release(family->release_arg);
+    for (struct comm_device *each = family; each; each = each->next)
+        abort_calls(each); // what waits in the device ends
     return -1;
 }
 
@@ -398,8 +412,8 @@ static uint64_t nccl_again(struct comm_device *d, const struct comm_call *calls,
 }
 
 static void nccl_before_abort(struct comm_device *d, void (*release)(void *arg), void *arg) {
-    d->release = release;
-    d->release_arg = arg;
+    d->family->release = release;
+    d->family->release_arg = arg;
 }
 
 static const char *nccl_about(const struct comm_device *d) {

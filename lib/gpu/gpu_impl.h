@@ -46,8 +46,8 @@ struct gpu_context {
     int next, next_small;              // stage
     struct gpu_stage late[LATE_READS]; // gpu_capture.c
     // gpu_comm_stream.c
-    CUstream comm_stream; // made when it is first used
-    CUevent ready;        // the operations that collectives wait for have ended
+    CUstream comm_stream[BESIDE_QUEUES]; // made when they are first used
+    CUevent ready;                       // the operations that collectives wait for have ended
     CUevent mark[BESIDE_MARKS_MAX];
     int (*look)(void *arg);
     void *look_arg;
@@ -73,9 +73,9 @@ void gpu_context_write(struct gpu_context *ctx, void *to, const void *from, size
 void gpu_context_read(struct gpu_context *ctx, void *to, const void *from, size_t bytes);
 // gpu_context_image.c: pixels of the host through a stage.
 void gpu_context_image(struct gpu_context *ctx, const struct image_args *a);
-// gpu_comm_stream.c: the second stream.
-void *gpu_comm_stream_begin(struct gpu_context *ctx);
-void gpu_comm_stream_end(struct gpu_context *ctx, int mark);
+// gpu_comm_stream.c: the other streams.
+void *gpu_comm_stream_begin(struct gpu_context *ctx, int queue);
+void gpu_comm_stream_end(struct gpu_context *ctx, int queue, int mark);
 void gpu_comm_stream_await(struct gpu_context *ctx, int mark);
 int gpu_comm_stream_done(struct gpu_context *ctx, int mark);
 void gpu_comm_stream_close(struct gpu_context *ctx);

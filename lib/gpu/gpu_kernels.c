@@ -42,12 +42,12 @@ static void mem_read(struct kernel_ctx *ctx, void *to, const void *from, size_t 
     gpu_context_read(gpu_context_of(ctx), to, from, bytes);
 }
 
-static void *beside_begin(struct kernel_ctx *ctx) {
-    return gpu_comm_stream_begin(gpu_context_of(ctx));
+static void *beside_begin(struct kernel_ctx *ctx, int queue) {
+    return gpu_comm_stream_begin(gpu_context_of(ctx), queue);
 }
 
-static void beside_end(struct kernel_ctx *ctx, int mark) {
-    gpu_comm_stream_end(gpu_context_of(ctx), mark);
+static void beside_end(struct kernel_ctx *ctx, int queue, int mark) {
+    gpu_comm_stream_end(gpu_context_of(ctx), queue, mark);
 }
 
 static void beside_await(struct kernel_ctx *ctx, int mark) {

@@ -102,7 +102,7 @@ static int enqueue(struct way *w, const struct bench_size *size, int mark, struc
     const struct comm_device_table *table = w->config->device->collectives;
     struct comm_call call = call_of(size, w->device), receive = call;
     int rank = comm_rank(w->comm), world = comm_world(w->comm), r;
-    void *stream = w->k->beside_begin(w->ctx);
+    void *stream = w->k->beside_begin(w->ctx, 0);
     if (failure(w, e) < 0)
         return -1;
     if (size->kind == TRAIN_BENCH_SENDRECV) {
@@ -114,7 +114,7 @@ static int enqueue(struct way *w, const struct bench_size *size, int mark, struc
     } else {
         r = table->enqueue(w->collectives, &call, stream, &w->tickets[mark], e);
     }
-    w->k->beside_end(w->ctx, mark);
+    w->k->beside_end(w->ctx, 0, mark);
     return r;
 }
 

@@ -14,8 +14,11 @@
 static const char *why_not(const struct trainer *t) {
     if (t->round.steps)
         return "the ranks take local steps";
-    if (t->mesh.data > 1 && !t->device)
-        return "the hosts pass the gradients on";
+    if (t->world > 1 && !t->device)
+        return t->mesh.pipe > 1 ? "the hosts pass the micro-batches on"
+                                : "the hosts pass the gradients on";
+    if (t->chunks > 1)
+        return "each rank has several stages";
     return t->options->accumulate * t->micros > NETWORK_LOSSES_MAX
                ? "train.accumulate has too many parts"
                : NULL;
@@ -62,6 +65,10 @@ static int make_step(struct trainer *t, struct err *e) {
 static bool can_capture(struct trainer *t) {
     struct network *net = trainer_async_net(t);
     const char *why = NULL;
+    if (t->mesh.pipe > 1) {
+        snprintf(t->async.why, sizeof t->async.why, "stages of a pipeline pass micro-batches on");
+        return false;
+    }
     net->k->capture_begin(net->ctx);
     net->k->zero(net->ctx, NETWORK_TAIL,
                  net->grads + net->model->param_elements * net->k->real_bytes);
@@ -92,7 +99,7 @@ int trainer_async_open(struct trainer *t, struct err *e) {
     struct async *a = &t->async;
     int wanted = t->options->graph;
     if (a->on) {
-        a->joined = t->apart && t->mesh.data > 1;
+        a->joined = t->apart && t->world > 1;
         a->capture = wanted != TRAIN_GRAPH_OFF && can_capture(t);
         if (wanted == TRAIN_GRAPH_OFF)
             snprintf(a->why, sizeof a->why, "train.graph is off");
@@ -160,9 +167,7 @@ void trainer_async_totals(struct step_run *r) {
 // Where the totals do not travel behind the gradients, a collective of their own adds them up.
 static int join_totals(struct step_run *r, struct err *e) {
     struct trainer *t = r->t;
-    struct chunk *c = &t->chunk[0];
-    struct bucket totals = {0};
-    int mark = c->part->buckets.count; // behind those of the buckets
+    int mark = t->chunk[0].part->buckets.count; // behind those of the buckets
     const struct comm_call call = {.kind = COMM_ALL_REDUCE,
                                    .type = COMM_F64,
                                    .op = COMM_SUM,
@@ -170,9 +175,9 @@ static int join_totals(struct step_run *r, struct err *e) {
                                        (char *)t->async.step + offsetof(struct kernel_step, totals),
                                    .count = KERNEL_TOTALS};
     trainer_async_totals(r);
-    if (trainer_device_start(t, c, &totals, mark, &call, e) < 0)
+    if (trainer_device_start(t, t->device, 0, mark, &call, e) < 0)
         return err_wrap(e, "adding up step %lld", (long long)t->at.step);
-    trainer_device_after(c, mark);
+    trainer_device_after(t, mark);
     return 0;
 }
 
@@ -244,6 +249,12 @@ static int settle(struct trainer *t, struct err *e) {
     return 0;
 }
 
+// Steps that are enqueued ahead of the one that is settled. A pipeline empties with each step, and
+// the marks of its links are those of one step.
+static int ahead(const struct trainer *t) {
+    return t->mesh.pipe > 1 ? 0 : ASYNC_STEPS;
+}
+
 int trainer_async_drain(struct trainer *t, struct err *e) {
     while (t->async.settled < t->async.enqueued)
         if (settle(t, e) < 0)
@@ -293,5 +304,5 @@ int trainer_async_step(struct step_run *r, const struct step_program *p, struct 
     a->pending[slot] = (struct async_step){*d, a->ticket};
     a->enqueued++;
     net->unfetched_pending = net->squares_pending = 0;
-    return a->enqueued - a->settled > ASYNC_STEPS ? settle(t, e) : 0;
+    return a->enqueued - a->settled > ahead(t) ? settle(t, e) : 0;
 }

@@ -42,11 +42,13 @@ int trainer_device_choose(const struct trainer_config *config, struct comm *comm
 
 int trainer_device_open(struct trainer *t, struct err *e) {
     trainer_async_choose(t);
-    if (t->config->device && t->mesh.data == 1)
+    if (t->config->device && t->world == 1)
         return 0;
     int r = trainer_device_choose(t->config, t->comm, &t->device, e);
     if (r == 0)
         t->no_device = *e;
+    if (r > 0)
+        t->calls = heap_alloc(BESIDE_MARKS_MAX * sizeof *t->calls);
     trainer_async_choose(t);
     t->apart |= r > 0 && !t->async.on; // the host adds up the totals
     return r < 0 ? -1 : 0;
@@ -56,66 +58,87 @@ void trainer_device_close(struct trainer *t) {
     if (t->device)
         t->config->device->collectives->close(t->device);
     t->device = NULL;
+    free(t->calls);
+    t->calls = NULL;
+}
+
+int trainer_device_split(struct trainer *t, struct comm_device **out, int color, int key,
+                         struct comm *host, struct err *e) {
+    *out = NULL;
+    if (!t->device)
+        return 0;
+    return t->config->device->collectives->split(out, t->device, color, key, host, e);
 }
 
 void trainer_device_say(const struct trainer *t, struct strbuf *line) {
+    const char *what = t->mesh.pipe == 1   ? "gradients"
+                       : t->mesh.data == 1 ? "micro-batches"
+                                           : "micro-batches and gradients";
     trainer_async_say(t, line);
-    if (t->mesh.data == 1)
+    if (t->world == 1)
         return;
     if (t->device)
-        strbuf_addf(line, "; gradients travel from GPU to GPU by %s",
+        strbuf_addf(line, "; %s travel from GPU to GPU by %s", what,
                     t->config->device->collectives->about(t->device));
     else
-        strbuf_addf(line, "; gradients travel through the memory of the hosts%s%s",
+        strbuf_addf(line, "; %s travel through the memory of the hosts%s%s", what,
                     t->no_device.code == ERR_NONE ? "" : ": ",
                     t->no_device.code == ERR_NONE ? "" : t->no_device.text);
 }
 
-// The first bucket that is under way, in the order in which they were started; NULL: none.
-static const struct bucket *under_way(const struct trainer *t) {
-    const struct bucket *first = NULL;
-    for (int c = 0, mark = 0; c < t->chunks; c++) {
-        const struct network *net = &t->chunk[c].net;
-        const struct bucket_list *list = &t->chunk[c].part->buckets;
-        for (int i = 0; i < list->count; i++, mark++)
-            if (!net->k->beside_done(net->ctx, mark) &&
-                (!first || list->bucket[i].ticket < first->ticket))
-                first = &list->bucket[i];
+// The first call that is under way, in the order in which they were started; device NULL: none.
+static struct device_call under_way(const struct trainer *t) {
+    const struct network *net = &t->chunk[0].net;
+    struct device_call first = {0};
+    for (int mark = 0; mark < BESIDE_MARKS_MAX; mark++) {
+        const struct device_call *c = &t->calls[mark];
+        if (c->device && (!first.device || c->order < first.order) &&
+            !net->k->beside_done(net->ctx, mark))
+            first = *c;
     }
     return first;
 }
 
 static int look(void *arg) {
     struct trainer *t = arg;
-    const struct bucket *b = t->async.on ? NULL : under_way(t);
-    uint64_t ticket = b ? b->ticket : trainer_async_ticket(t);
+    struct device_wait *w = &t->wait;
+    struct device_call call = {0};
+    if (!t->async.on || t->mesh.pipe > 1)
+        call = under_way(t);
+    else if ((call.ticket = trainer_async_ticket(t)) > 0)
+        call.device = t->device;
     int64_t now = clock_mono_ms();
-    if (!ticket)
+    if (!call.device)
         return 0;
-    if (ticket != t->wait.ticket)
-        t->wait.since_ms = now;
-    t->wait.ticket = ticket;
-    return t->config->device->collectives->watch(t->device, ticket, now - t->wait.since_ms,
-                                                 &t->wait.lost) < 0
+    if (call.device != w->device || call.ticket != w->ticket)
+        w->since_ms = now;
+    w->device = call.device;
+    w->ticket = call.ticket;
+    return t->config->device->collectives->watch(call.device, call.ticket, now - w->since_ms,
+                                                 &w->lost) < 0
                ? -1
                : 1;
 }
 
-int trainer_device_start(struct trainer *t, const struct chunk *c, struct bucket *b, int number,
+int trainer_device_start(struct trainer *t, struct comm_device *device, int queue, int mark,
                          const struct comm_call *call, struct err *e) {
-    const struct network *net = &c->net;
-    must(number < BESIDE_MARKS_MAX);
+    const struct network *net = &t->chunk[0].net;
+    uint64_t ticket = 0;
+    must(mark < BESIDE_MARKS_MAX);
     net->k->while_waiting(net->ctx, look, t);
-    void *stream = net->k->beside_begin(net->ctx);
+    void *stream = net->k->beside_begin(net->ctx, queue);
     int r = trainer_device_check(t, e);
     if (r == 0)
-        r = t->config->device->collectives->enqueue(t->device, call, stream, &b->ticket, e);
-    net->k->beside_end(net->ctx, number);
-    if (r == 0)
-        trainer_async_called(t, call, b->ticket);
-    return r;
+        r = t->config->device->collectives->enqueue(device, call, stream, &ticket, e);
+    net->k->beside_end(net->ctx, queue, mark);
+    if (r < 0)
+        return -1;
+    t->calls[mark] = (struct device_call){device, ticket, ++t->called};
+    trainer_async_called(t, call, ticket);
+    return 0;
 }
 
-void trainer_device_after(const struct chunk *c, int number) {
-    c->net.k->beside_await(c->net.ctx, number);
+void trainer_device_after(const struct trainer *t, int mark) {
+    const struct network *net = &t->chunk[0].net;
+    net->k->beside_await(net->ctx, mark);
 }

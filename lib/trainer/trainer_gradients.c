@@ -55,20 +55,20 @@ static void widen(const struct trainer *t, struct chunk *c, size_t begin, size_t
         comm_widen(to, c->wire + begin, count);
 }
 
-static int start(struct trainer *t, struct chunk *c, struct bucket *b, int number,
-                 struct comm_call *call, struct err *e) {
+static int start(struct trainer *t, struct bucket *b, int number, struct comm_call *call,
+                 struct err *e) {
+    must(number < TRAINER_MARKS_LINKS);
     if (is_alone(t))
         call->count = 0;
-    return t->device ? trainer_device_start(t, c, b, number, call, e)
-                     : comm_start(t->data, call, &b->ticket, e);
+    return t->device_data ? trainer_device_start(t, t->device_data, 0, number, call, e)
+                          : comm_start(t->data, call, &b->ticket, e);
 }
 
 // The host does not wait for a device; operations that are enqueued later do.
-static int finish(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
-                  struct err *e) {
-    if (!t->device)
+static int finish(struct trainer *t, const struct bucket *b, int number, struct err *e) {
+    if (!t->device_data)
         return comm_wait(t->data, b->ticket, e);
-    trainer_device_after(c, number);
+    trainer_device_after(t, number);
     return 0;
 }
 
@@ -83,13 +83,13 @@ int trainer_average_start(struct trainer *t, struct chunk *c, struct bucket *b, 
     call.buf = to_wire(c, c->net.grads, b->begin, call.count);
     if (bf16)
         call.buf = narrow(t, c, b->begin, call.buf, call.count);
-    return start(t, c, b, number, &call, e);
+    return start(t, b, number, &call, e);
 }
 
 int trainer_average_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
                         struct err *e) {
     size_t begin, end;
-    if (finish(t, c, b, number, e) < 0)
+    if (finish(t, b, number, e) < 0)
         return -1;
     trainer_own_part(t, b, &begin, &end);
     if (is_narrow(t))
@@ -106,12 +106,12 @@ int trainer_collect_start(struct trainer *t, struct chunk *c, struct bucket *b, 
                              .buf = to_wire(c, c->net.params, b->begin, count),
                              .count = count,
                              .each = b->each};
-    return start(t, c, b, number, &call, e);
+    return start(t, b, number, &call, e);
 }
 
 int trainer_collect_end(struct trainer *t, struct chunk *c, const struct bucket *b, int number,
                         struct err *e) {
-    if (finish(t, c, b, number, e) < 0)
+    if (finish(t, b, number, e) < 0)
         return -1;
     from_wire(c, c->net.params, b->begin, b->params_end - b->begin);
     return 0;

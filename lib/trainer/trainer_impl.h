@@ -113,10 +113,33 @@ struct chunk {
     float *mirror;  // for numbers of a device that travel through the host; else NULL
 };
 
+// The newest call of a mark of the device's other queues.
+enum { TRAINER_MARKS_LINKS = BESIDE_MARKS_MAX / 2 }; // the first mark of links; below: of buckets
+struct device_call {
+    struct comm_device *device; // NULL: none
+    uint64_t ticket, order;     // order: among all calls of this rank
+};
+
+// A direction between two neighbouring stages.
+struct stage_link {
+    struct comm *host;          // NULL: none
+    struct comm_device *device; // NULL: numbers travel through the host
+};
+
 // A send from a slot that may still be in progress.
 struct sending {
-    struct comm *link; // NULL: nothing
+    struct comm *link; // NULL: nothing, or from a device
     uint64_t ticket;
+    int mark;    // of a device; 0: nothing
+    float *copy; // of a device's numbers, in the host; NULL: none
+};
+
+// trainer_links.c
+struct links {
+    struct stage_link of[STEP_OPS]; // for sends and receives
+    struct sending *sent;           // by chunk and slot; NULL: no pipeline
+    float *copy;                    // of received numbers, for a device; NULL: none
+    uint64_t calls;                 // of devices
 };
 
 struct trainer {
@@ -130,18 +153,22 @@ struct trainer {
     int chunks;                 // stages of each rank
     int micro_batch, micros;    // samples of a micro-batch; micro-batches of a batch
     struct comm_device *device; // collectives of numbers on devices; NULL: they go through the host
-    struct err no_device;       // why not, if NULL and asked for
-    struct device_wait {        // while the host waits for devices
-        uint64_t ticket;        // of the call that is under way
+    struct comm_device *device_data; // of the ranks that have the same stages
+    struct err no_device;            // why not, if NULL and asked for
+    struct device_call *calls;       // by mark
+    uint64_t called;                 // calls so far
+    struct device_wait {             // while the host waits for devices
+        struct comm_device *device;  // that has the call that is under way …
+        uint64_t ticket;             // … and its ticket
         int64_t since_ms;
         struct err lost; // why the wait was given up; code ERR_NONE: it was not
     } wait;
-    struct comm *data;           // the ranks that have the same stages; comm where all have
-    struct comm *link[STEP_OPS]; // for sends and receives; NULL: none
-    bool zero;                   // each rank updates a part of the parameters (ZeRO stage 1)
-    bool apart;                  // the totals of a step do not travel behind the gradients
-    bool planning;               // sizes alone are wanted: nothing is allocated or read
-    int shards;                  // ranks that share out the data, or what config.shards pretends
+    struct comm *data; // the ranks that have the same stages; comm where all have
+    struct links links;
+    bool zero;     // each rank updates a part of the parameters (ZeRO stage 1)
+    bool apart;    // the totals of a step do not travel behind the gradients
+    bool planning; // sizes alone are wanted: nothing is allocated or read
+    int shards;    // ranks that share out the data, or what config.shards pretends
     cpu_set_t allowed;
     struct machine_limits limits;
     struct cores cores;
@@ -159,8 +186,7 @@ struct trainer {
     struct part *part;      // its stages
     int parts;
     struct chunk chunk[PROGRAM_CHUNKS_MAX];
-    int states;           // buffers of optimizer state
-    struct sending *sent; // by chunk and slot
+    int states; // buffers of optimizer state
     int slots;
     struct lr_schedule schedule;
     struct step_program program, last_program; // of a step; of the last one of an epoch
@@ -201,6 +227,19 @@ int trainer_stages_choose(struct trainer *t, struct err *e); // from the options
 int trainer_stages_cut(struct trainer *t, struct err *e);    // the model into stages
 int trainer_stages_open(struct trainer *t, struct err *e);   // groups of ranks
 void trainer_stages_close(struct trainer *t);
+// trainer_links.c: between neighbouring stages.
+int trainer_links_open(struct trainer *t, struct err *e); // a call of all ranks
+void trainer_links_close(struct trainer *t);
+// Nothing is on its way out of the slot of this item any more, or ops that follow wait for it.
+int trainer_links_clear(struct trainer *t, const struct step_item *it, struct err *e);
+// Before the host meets the other ranks: it waits until nothing is on its way out of any slot.
+int trainer_links_end(struct trainer *t, struct err *e);
+// So many numbers. A send lasts until the slot is cleared; a receive has ended, or ops that follow
+// wait for it.
+int trainer_links_receive(struct trainer *t, const struct step_item *it, void *to, size_t count,
+                          struct err *e);
+int trainer_links_send(struct trainer *t, const struct step_item *it, void *from, size_t count,
+                       struct err *e);
 // trainer_step.c: runs the items of a program.
 enum run_mode {
     RUN_TRAIN,
@@ -283,11 +322,14 @@ int trainer_device_choose(const struct trainer_config *config, struct comm *comm
                           struct comm_device **out, struct err *e);
 void trainer_device_close(struct trainer *t);
 void trainer_device_say(const struct trainer *t, struct strbuf *line); // how gradients travel
-// Starts the averaging of a bucket's gradients, or the collection of its parameters; operations
-// that are enqueued after the second function come after the end of it.
-int trainer_device_start(struct trainer *t, const struct chunk *c, struct bucket *b, int number,
+// A group of the ranks of t->device, as comm_split; *out is NULL where there is no t->device.
+int trainer_device_split(struct trainer *t, struct comm_device **out, int color, int key,
+                         struct comm *host, struct err *e);
+// Starts a call in one of the queues of the device; operations that are enqueued after the second
+// function come after the end of it.
+int trainer_device_start(struct trainer *t, struct comm_device *device, int queue, int mark,
                          const struct comm_call *call, struct err *e);
-void trainer_device_after(const struct chunk *c, int number);
+void trainer_device_after(const struct trainer *t, int mark);
 int trainer_device_check(const struct trainer *t, struct err *e); // -1: the device has failed
 // trainer_feed.c
 int trainer_feed_open(struct trainer *t, struct err *e);

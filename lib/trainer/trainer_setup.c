@@ -188,10 +188,6 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
 
 int trainer_open_network(struct trainer *t, struct err *e) {
     size_t taken = 0;
-    if (t->config->device && t->mesh.pipe > 1)
-        return err_set(e, ERR_CONFIG,
-                       "train.pipeline: stages of a pipeline run on processors only (try: "
-                       "train.pipeline 1, or train.device cpu)");
     if (t->options->dtype == TRAIN_F16 && !t->async.on && !t->planning)
         return err_set(e, ERR_CONFIG,
                        "train.dtype is f16, and %s: the scale of the loss has no place there (try: "
@@ -210,7 +206,6 @@ int trainer_open_network(struct trainer *t, struct err *e) {
             return -1;
     }
     t->slots = t->program.slots;
-    t->sent = heap_alloc((size_t)(t->chunks * t->slots) * sizeof *t->sent);
     for (int i = 0; i < t->chunks; i++) {
         t->chunk[i].part = &t->part[i * t->mesh.pipe + t->pipe_rank];
         if (open_chunk(t, i, taken, e) < 0)
@@ -283,7 +278,6 @@ void trainer_close(struct trainer *t) {
         optimizer_close(&t->chunk[i].optimizer);
         free(t->chunk[i].mirror);
     }
-    free(t->sent);
     if (t->metrics_fd >= 0)
         close(t->metrics_fd);
     program_free(&t->program);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stages of the model on each rank, and the resulting groups: all ranks with the same stages,
-// and for each direction between two neighbours of a pipeline a group of two. A wait in one group
-// does not block another.
+// The stages of the model on each rank, and the group of all ranks with the same stages.
 #include "base/arena.h"
 #include "trainer/trainer_impl.h"
 
@@ -65,48 +63,24 @@ int trainer_stages_cut(struct trainer *t, struct err *e) {
     return r;
 }
 
-// Neighbours s and s + 1 of a pipeline are a pair. A rank is in two pairs, which are split off in
-// different rounds. The pair that closes the circle exists only with several stages per rank.
-enum { ROUNDS = 3 };
-
-static int round_of(const struct trainer *t, int pair) {
-    int last = t->mesh.pipe - 1;
-    if (pair == last && t->chunks == 1)
-        return -1;
-    return pair == last && last % 2 == 0 ? 2 : pair % 2;
-}
-
-// One direction: from the left of each pair to the right, or back.
-static int open_links(struct trainer *t, bool forward, struct err *e) {
-    int pipe = t->mesh.pipe, left = t->pipe_rank, right = (t->pipe_rank + pipe - 1) % pipe;
-    for (int round = 0; round < ROUNDS; round++) {
-        bool is_left = round_of(t, left) == round, is_right = round_of(t, right) == round;
-        int color = is_left || is_right ? t->data_rank * pipe + (is_left ? left : right) : -1;
-        struct comm *link;
-        if (comm_split(&link, t->comm, color, is_right, e) < 0)
-            return -1;
-        if (link && is_left)
-            t->link[forward ? STEP_SEND_Y : STEP_RECV_DY] = link;
-        else if (link)
-            t->link[forward ? STEP_RECV_X : STEP_SEND_DX] = link;
-    }
-    return 0;
-}
-
 int trainer_stages_open(struct trainer *t, struct err *e) {
     t->data = t->comm;
+    t->device_data = t->device;
     if (t->mesh.pipe == 1)
         return 0;
     t->data = NULL;
+    t->device_data = NULL;
     if (comm_split(&t->data, t->comm, t->pipe_rank, t->data_rank, e) < 0 ||
-        open_links(t, true, e) < 0 || open_links(t, false, e) < 0)
+        trainer_device_split(t, &t->device_data, t->pipe_rank, t->data_rank, t->data, e) < 0 ||
+        trainer_links_open(t, e) < 0)
         return err_wrap(e, "connecting the stages of the pipeline");
     return 0;
 }
 
 void trainer_stages_close(struct trainer *t) {
-    for (int i = 0; i < STEP_OPS; i++)
-        comm_close(t->link[i]);
+    trainer_links_close(t);
+    if (t->device_data != t->device)
+        t->config->device->collectives->close(t->device_data);
     if (t->data != t->comm)
         comm_close(t->data);
     for (int i = 0; i < t->parts; i++) {

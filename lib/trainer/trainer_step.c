@@ -49,22 +49,7 @@ static struct bucket *bucket_of(struct trainer *t, const struct step_item *it, s
     return &(*c)->part->buckets.bucket[b];
 }
 
-// ---- between stages ----------------------------------------------------------------------------
-
-static int await_sending(struct sending *s, struct err *e) {
-    struct comm *link = s->link;
-    s->link = NULL;
-    return link ? comm_wait(link, s->ticket, e) : 0;
-}
-
-static struct sending *sending_of(struct trainer *t, const struct step_item *it) {
-    return &t->sent[it->chunk * t->slots + it->slot];
-}
-
-static int broken_link(const struct step_run *r, struct err *e) {
-    return err_wrap(e, "passing a micro-batch between stages at step %lld",
-                    (long long)r->t->at.step);
-}
+// ---- one micro-batch ---------------------------------------------------------------------------
 
 // The network of an item, at work in its slot, out of which nothing is on its way any more.
 static int enter(struct step_run *r, const struct step_item *it, struct network **net,
@@ -74,7 +59,7 @@ static int enter(struct step_run *r, const struct step_item *it, struct network 
     *net = &t->chunk[it->chunk].net;
     if (r->mode != RUN_EVAL)
         network_select(*net, slot < (*net)->slots ? slot : 0);
-    return await_sending(sending_of(t, it), e) < 0 ? broken_link(r, e) : 0;
+    return trainer_links_clear(t, it, e);
 }
 
 static enum network_mode mode_of(const struct step_run *r, const struct step_item *it) {
@@ -86,17 +71,10 @@ static enum network_mode mode_of(const struct step_run *r, const struct step_ite
     return it->micro % trainer_local_shards(r->t) == 0 ? NETWORK_TRAIN : NETWORK_TRAIN_APART;
 }
 
-// Bytes of a micro-batch in the first or the last layer of a stage.
-static struct comm_call call_of(const struct step_run *r, const struct step_item *it,
-                                const struct network *net, enum comm_kind kind, int layer,
-                                void *buf) {
-    struct comm *link = r->t->link[it->op];
-    size_t n = layer_elements(&net->model->layer[layer], rows_of(r, it->micro));
-    return (struct comm_call){.kind = kind,
-                              .type = COMM_BYTE,
-                              .buf = buf,
-                              .count = n * net->k->real_bytes,
-                              .peer = 1 - comm_rank(link)};
+// Numbers of a micro-batch in the first or the last layer of a stage.
+static size_t numbers_of(const struct step_run *r, const struct step_item *it,
+                         const struct network *net, int layer) {
+    return layer_elements(&net->model->layer[layer], rows_of(r, it->micro));
 }
 
 static int run_receive(struct step_run *r, const struct step_item *it, struct err *e) {
@@ -108,27 +86,21 @@ static int run_receive(struct step_run *r, const struct step_item *it, struct er
         network_select(net, it->slot);
     int layer = forward ? 0 : net->model->layers - 1;
     void *buf = forward ? network_input(net, mode_of(r, it)) : network_output_gradient(net);
-    const struct comm_call call = call_of(r, it, net, COMM_RECV, layer, buf);
     int64_t since = clock_mono_ns();
-    int result = comm_do(r->t->link[it->op], &call, e);
+    int result = trainer_links_receive(r->t, it, buf, numbers_of(r, it, net, layer), e);
     r->times.comm_ns += clock_mono_ns() - since;
-    return result < 0 ? broken_link(r, e) : 0;
+    return result;
 }
 
 static int run_send(struct step_run *r, const struct step_item *it, struct err *e) {
     struct network *net = &r->t->chunk[it->chunk].net;
-    struct sending *s = sending_of(r->t, it);
     bool forward = it->op == STEP_SEND_Y;
     if (r->mode == RUN_TRAIN)
         network_select(net, it->slot);
     int layer = forward ? net->model->layers - 1 : 0;
     void *buf = forward ? network_output(net, mode_of(r, it)) : network_input_gradient(net);
-    const struct comm_call call = call_of(r, it, net, COMM_SEND, layer, buf);
-    s->link = r->t->link[it->op];
-    return comm_start(s->link, &call, &s->ticket, e) < 0 ? broken_link(r, e) : 0;
+    return trainer_links_send(r->t, it, buf, numbers_of(r, it, net, layer), e);
 }
-
-// ---- one micro-batch ---------------------------------------------------------------------------
 
 // The next batch of a loader; all views of an evaluation are of one.
 static int next_batch(struct step_run *r, const struct step_item *it,
@@ -356,6 +328,8 @@ static int run_judge(struct step_run *r, const struct step_item *it, struct err 
     if (trainer_is_async(r))
         return trainer_async_judge(r, e);
     collect_losses(r);
+    if (trainer_links_end(t, e) < 0)
+        return -1;
     for (int c = 0; c < t->chunks; c++)
         r->squares += network_squares_sum(&t->chunk[c].net);
     r->times.compute_ns += clock_mono_ns() - since;
@@ -476,9 +450,8 @@ int trainer_step_run(struct step_run *r, const struct step_program *p, struct er
             return -1;
     int64_t since = clock_mono_ns();
     collect_losses(r);
-    for (int i = 0; i < t->chunks * t->slots; i++)
-        if (await_sending(&t->sent[i], e) < 0)
-            return broken_link(r, e);
+    if (trainer_links_end(t, e) < 0)
+        return -1;
     r->times.comm_ns += clock_mono_ns() - since;
     return trainer_device_check(t, e);
 }

@@ -170,6 +170,33 @@ static int groups(struct rank *r, struct err *e) {
     return done(bad);
 }
 
+// Ranks 0 and 1 apart from 2 and 3. Rank 1 is killed; only rank 0 shares a group with it.
+static int lost_elsewhere(struct rank *r, struct err *e) {
+    const struct comm_call call = {.kind = COMM_ALL_REDUCE, .type = COMM_F32, .count = WORDS};
+    struct comm *host;
+    struct comm_device *part;
+    struct err later;
+    uint64_t ticket;
+    if (begin(r, e) < 0 || comm_split(&host, r->comm, r->rank / 2, r->rank, e) < 0 ||
+        comm_nccl.split(&part, device, r->rank / 2, r->rank, host, e) < 0)
+        return -1;
+    if (r->rank == 1)
+        raise(SIGKILL);
+    // Rank 3 waits for all ranks, and rank 2 for rank 3. The work of rank 3 may end by the abort of
+    // another rank before it looks.
+    int bad = make(r->rank == 3 ? device : part, call, e);
+    if (bad == 0 && r->rank == 3)
+        bad = comm_nccl.watch(device, 1, 0, e);
+    if (bad == 0 || comm_nccl.enqueue(device, &call, stream, &ticket, &later) == 0)
+        return err_set(e, ERR_FAILED, "calls go on behind the loss of a rank");
+    if (strcmp(later.text, e->text) != 0)
+        return err_wrap(e, "later: %s", later.text);
+    comm_nccl.close(part);
+    comm_close(host);
+    done(-1);
+    return bad;
+}
+
 static int bytes(struct rank *r, struct err *e) {
     const struct comm_call call = {.kind = COMM_ALL_REDUCE, .type = COMM_BYTE, .count = WORDS};
     return begin(r, e) < 0 ? -1 : make(device, call, e);
@@ -236,6 +263,9 @@ static void test_lost(void) {
     is_int(shared->code[0], ERR_NET, "the loss of a rank is a network error");
     is_int(run(&apart, 1, killed), 2, "a rank that is killed on another node ends the other");
     rank_says(0, "all-reduce of 1000 x float: rank 1", "killed elsewhere");
+    is_int(run(&four, 1, lost_elsewhere), 4, "a rank that is killed ends the calls of all groups");
+    for (int rank = 0; rank < 4; rank += rank ? 1 : 2)
+        rank_says(rank, "all-reduce of 1000 x float: rank 1", "killed in another group");
     is_int(run(&two, 1, frozen), 2, "a rank that does nothing ends the other");
     rank_says(0, "all-reduce of 1000 x float: rank 1 has not come to it within", "frozen");
 }

@@ -247,15 +247,16 @@ static void beside(void) {
     ok(k->beside_done(ctx, 3), "a mark that was never set is reached");
     k->beside_await(ctx, 3);
     is_int(fake.calls[CALL_stream_wait], 0, "nothing waits for it");
-    void *stream = k->beside_begin(ctx);
-    ok(stream && stream == k->beside_begin(ctx), "collectives have one stream");
-    is_int(fake.calls[CALL_stream_wait], 2, "each of them comes after the operations before");
-    k->beside_end(ctx, 3);
+    void *stream = k->beside_begin(ctx, 0);
+    ok(stream && stream == k->beside_begin(ctx, 0), "collectives of a queue have one stream");
+    ok(stream != k->beside_begin(ctx, BESIDE_QUEUES - 1), "another queue has another stream");
+    is_int(fake.calls[CALL_stream_wait], 3, "each of them comes after the operations before");
+    k->beside_end(ctx, 0, 3);
     fake.hangs = true;
     ok(!k->beside_done(ctx, 3), "a mark that is not reached is under way");
     fake.hangs = false;
     k->beside_await(ctx, 3);
-    is_int(fake.calls[CALL_stream_wait], 3, "operations wait for a mark");
+    is_int(fake.calls[CALL_stream_wait], 4, "operations wait for a mark");
     tear_down("collectives");
 }
 
