@@ -70,6 +70,7 @@ for text in 'vit bf16: the same losses' 'vit bf16: a graph gives the same losses
     'from processors to the GPU: the losses are those of one run' \
     'two ranks on one GPU by the hosts: the losses of processors' \
     'two ranks on one GPU by NCCL, graph on: the losses of processors' \
+    'two ranks on one GPU in a pipeline by NCCL: the losses of processors' \
     'a killed rank: the next attempt resumes'; do
     point "$text" "the run shows: $text"
 done
