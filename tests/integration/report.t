@@ -57,8 +57,8 @@ dtctl up --nodes 2 >made.log 2>&1 || diag "$(cat made.log)"
 cat >work.sh <<'END'
 for i in 1 2 3 4 5 6 7 8 9 10; do
     echo "loss=$(awk -v i=$i -v l=$1 'BEGIN { print l / i }') speed=$((RANK * 100 + i))"
-    sleep 0.05
-    [ $RANK != 3 ] || sleep 0.1
+    sleep 0.02
+    [ $RANK != 3 ] || sleep 0.09
 done
 [ "$2" != fail ] || { echo '</script><img src=x onerror=alert(1)>' >&2; [ $RANK != 1 ] || exit 7; }
 END
