@@ -87,15 +87,15 @@ void trainer_device_say(const struct trainer *t, struct strbuf *line) {
 }
 
 // The first call that is under way, in the order in which they were started; device NULL: none.
-static struct device_call under_way(const struct trainer *t) {
+static struct device_call under_way(struct trainer *t) {
     const struct network *net = &t->chunk[0].net;
-    struct device_call first = {0};
+    struct device_call first = {.order = t->called + 1};
     for (int mark = 0; mark < BESIDE_MARKS_MAX; mark++) {
         const struct device_call *c = &t->calls[mark];
-        if (c->device && (!first.device || c->order < first.order) &&
-            !net->k->beside_done(net->ctx, mark))
+        if (c->order > t->ended && c->order < first.order && !net->k->beside_done(net->ctx, mark))
             first = *c;
     }
+    t->ended = first.order - 1;
     return first;
 }
 

@@ -117,7 +117,7 @@ struct chunk {
 enum { TRAINER_MARKS_LINKS = BESIDE_MARKS_MAX / 2 }; // the first mark of links; below: of buckets
 struct device_call {
     struct comm_device *device; // NULL: none
-    uint64_t ticket, order;     // order: among all calls of this rank
+    uint64_t ticket, order;     // order: among all calls of this rank, from 1
 };
 
 // A direction between two neighbouring stages.
@@ -156,7 +156,7 @@ struct trainer {
     struct comm_device *device_data; // of the ranks that have the same stages
     struct err no_device;            // why not, if NULL and asked for
     struct device_call *calls;       // by mark
-    uint64_t called;                 // calls so far
+    uint64_t called, ended;          // calls so far; as many are known to have ended
     struct device_wait {             // while the host waits for devices
         struct comm_device *device;  // that has the call that is under way …
         uint64_t ticket;             // … and its ticket
