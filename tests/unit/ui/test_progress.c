@@ -168,12 +168,248 @@ static void gathered(void) {
     arena_fini(&a);
 }
 
+// A screen in a style whose notes come back.
+struct shown {
+    struct arena a;
+    struct screen s;
+    struct progress p;
+    int out[2], note[2];
+};
+
+static const char *const FOUR[] = {"a", "b", "c", "d", NULL};
+
+static void shown_open(struct shown *t, enum screen_style style, const char *const *names,
+                       size_t count, int64_t now_ms) {
+    *t = (struct shown){0};
+    open_pipe(t->out);
+    open_pipe(t->note);
+    screen_init(&t->s, t->out[1], t->note[1], style, false);
+    progress_init(&t->p, &t->a, &t->s, "push", names, count, now_ms);
+}
+
+static void shown_close(struct shown *t) {
+    for (int i = 0; i < 2; i++) {
+        close(t->out[i]);
+        close(t->note[i]);
+    }
+    screen_fini(&t->s);
+    arena_fini(&t->a);
+}
+
+static const char *row_of(struct shown *t, size_t row, int columns) {
+    struct strbuf line = {0};
+    progress_format(&t->p, &t->p.rows[row], columns, &line);
+    const char *text = arena_strdup(&t->a, strbuf_cstr(&line));
+    strbuf_fini(&line);
+    return text;
+}
+
+static void rows(void) {
+    static const char *const names[] = {"a", "a-name-of-24-characters-",
+                                        "a-name-of-25-characters--"};
+    struct shown t;
+    shown_open(&t, SCREEN_PLAIN, names, 2, 0);
+    is_str(row_of(&t, 0, 0), "push  a                               0 B",
+           "names are as wide as the longest one");
+    is_str(row_of(&t, 1, 0), "push  a-name-of-24-characters-        0 B",
+           "the longest name has its whole width");
+    shown_close(&t);
+    shown_open(&t, SCREEN_PLAIN, names, 3, 0);
+    is_str(row_of(&t, 0, 0), "push  a                               0 B",
+           "one long name does not widen all rows");
+    shown_close(&t);
+    shown_open(&t, SCREEN_PLAIN, names, 1, 0);
+    progress_set(&t.p, 0, 1500, 0);
+    is_str(row_of(&t, 0, 0), "push  a     1.5 kB", "a row without a total has no bar");
+    progress_set(&t.p, 0, 0, 1000);
+    is_str(row_of(&t, 0, 0), "push  a  [                    ]       0 B of 1.0 kB",
+           "the bar is empty at first");
+    progress_set(&t.p, 0, 1000, 1000);
+    is_str(row_of(&t, 0, 0), "push  a  [####################]    1.0 kB of 1.0 kB",
+           "the bar is full at the end");
+    progress_set(&t.p, 0, 2000, 1000);
+    is_str(row_of(&t, 0, 0), "push  a  [####################]    2.0 kB of 1.0 kB",
+           "more than the total does not lengthen the bar");
+    is_str(row_of(&t, 0, 8), "push  a", "a row leaves the last column free");
+    is_str(row_of(&t, 0, 2), "p", "two columns have room for one character");
+    is_uint(strlen(row_of(&t, 0, 1)), 51, "an unknown width cuts nothing");
+    progress_state(&t.p, 0, "connecting");
+    is_str(row_of(&t, 0, 0), "push  a  connecting", "a state takes the place of figures");
+    progress_set(&t.p, 0, 500, 1000);
+    has_str(row_of(&t, 0, 0), "500 B of 1.0 kB", "figures take the place of a state");
+    progress_end(&t.p, 0, false, "lost");
+    progress_end(&t.p, 0, true, "done");
+    is_str(row_of(&t, 0, 0), "push  a  failed: lost", "the first end of a row counts");
+    shown_close(&t);
+}
+
+static void speeds(void) {
+    struct shown t;
+    shown_open(&t, SCREEN_PLAIN, FOUR, 2, 0);
+    progress_set(&t.p, 0, 1000, 11000);
+    progress_show(&t.p, 0);
+    near(progress_rate(&t.p.rows[0]), 0, 0, "one sample has no rate");
+    progress_set(&t.p, 0, 2000, 11000);
+    progress_show(&t.p, PROGRESS_RATE_SAMPLE_MS - 1);
+    near(progress_rate(&t.p.rows[0]), 0, 0, "a second sample so soon is not taken");
+    progress_show(&t.p, PROGRESS_RATE_SAMPLE_MS);
+    near(progress_rate(&t.p.rows[0]), 4000, 1e-9, "the rate is that of two samples");
+    is_str(row_of(&t, 0, 0),
+           "push  a  [###                 ]    2.0 kB of 11.0 kB  4.0 kB/s  2.2 s left",
+           "a row has its rate and the time that is left");
+    progress_set(&t.p, 0, 11000, 11000);
+    ok(!strstr(row_of(&t, 0, 0), "left"), "no time is left at the end");
+    shown_close(&t);
+    shown_open(&t, SCREEN_PLAIN, FOUR, 1, 0);
+    progress_set(&t.p, 0, 7, 0);
+    progress_show(&t.p, 0);
+    progress_show(&t.p, 1000);
+    near(progress_rate(&t.p.rows[0]), 0, 0, "a row that stands still has no rate");
+    ok(!strstr(row_of(&t, 0, 0), "/s"), "no rate is no figure");
+    progress_set(&t.p, 0, 9, 0);
+    progress_show(&t.p, 2000);
+    has_str(row_of(&t, 0, 0), "  1 B/s", "one byte per second is shown");
+    progress_show(&t.p, 2500);
+    ok(!strstr(row_of(&t, 0, 0), "/s"), "less than one byte per second is not");
+    progress_set(&t.p, 0, 5, 0);
+    progress_show(&t.p, 4000);
+    near(progress_rate(&t.p.rows[0]), 0, 0, "an amount that shrinks has no rate");
+    shown_close(&t);
+    shown_open(&t, SCREEN_PLAIN, FOUR, 1, 0);
+    for (int i = 0; i < PROGRESS_RATE_SAMPLES; i++) {
+        progress_set(&t.p, 0, i ? (uint64_t)(2000 + i) : 1, 0);
+        progress_show(&t.p, i * 1000);
+    }
+    near(progress_rate(&t.p.rows[0]), 2014.0 / 15, 1e-9, "a full ring still has its first sample");
+    progress_set(&t.p, 0, 2016, 0);
+    progress_show(&t.p, 16000);
+    near(progress_rate(&t.p.rows[0]), 1, 1e-9, "the next one takes the place of the first");
+    progress_end(&t.p, 0, true, "done");
+    progress_show(&t.p, 30000);
+    near(progress_rate(&t.p.rows[0]), 1, 1e-9, "a row that has ended keeps its rate");
+    shown_close(&t);
+}
+
+static void intervals(void) {
+    struct shown t;
+    shown_open(&t, SCREEN_PLAIN, FOUR, 1, 700);
+    progress_set(&t.p, 0, 1, 0);
+    progress_show(&t.p, 700 + PROGRESS_PLAIN_MS - 1);
+    is_str(drain(t.note[0], &t.a), "", "a row is not printed before its interval is over");
+    progress_show(&t.p, 700 + PROGRESS_PLAIN_MS);
+    has_str(drain(t.note[0], &t.a), "push  a ", "the interval begins with the operation");
+    progress_show(&t.p, 700 + 2 * PROGRESS_PLAIN_MS - 1);
+    is_str(drain(t.note[0], &t.a), "", "each line begins an interval");
+    progress_show(&t.p, 700 + 2 * PROGRESS_PLAIN_MS);
+    has_str(drain(t.note[0], &t.a), "push  a ", "the next line follows");
+    shown_close(&t);
+
+    for (int late = 0; late < 2; late++) {
+        shown_open(&t, SCREEN_PLAIN, FOUR, 3, 700);
+        progress_end(&t.p, 0, true, "nothing to do");
+        progress_end(&t.p, 1, false, "lost");
+        progress_set(&t.p, 2, 1, 1);
+        progress_end(&t.p, 2, true, "1 B in 1 ms");
+        progress_fini(&t.p, 700 + PROGRESS_PLAIN_MS - !late);
+        is_str(drain(t.note[0], &t.a),
+               late ? "push  a  nothing to do\npush  b  failed: lost\npush  c  1 B in 1 ms\n"
+                    : "push  b  failed: lost\npush  c  1 B in 1 ms\n",
+               "%s operation without data has %s", late ? "a long" : "a short",
+               late ? "a line" : "no line");
+        shown_close(&t);
+    }
+}
+
+static void events(void) {
+    struct shown t;
+    struct json *j = NULL;
+    struct err e = {0};
+    shown_open(&t, SCREEN_JSON, FOUR, 1, 0);
+    progress_set(&t.p, 0, 1000, 5000);
+    progress_show(&t.p, 0);
+    progress_set(&t.p, 0, 2000, 5000);
+    progress_show(&t.p, PROGRESS_PLAIN_MS);
+    const char *text = drain(t.out[0], &t.a);
+    is_int(json_parse(&t.a, text, strlen(text), &j, &e), 0, "a row that moves is an event");
+    is_str(json_get_str(j, "state", ""), "running", "the event has the state");
+    is_str(json_get_str(j, "node", ""), "a", "the event has the node");
+    is_str(json_get_str(j, "operation", ""), "push", "the event has the operation");
+    is_int(json_get_int(j, "bytes", 0), 2000, "the event has the amount so far");
+    near(json_get_num(j, "bytes_per_second", 0), 200, 1e-9, "the event has the rate");
+    is_str(json_get_str(j, "text", "-"), "-", "figures need no text");
+    progress_end(&t.p, 0, false, "lost");
+    progress_show(&t.p, PROGRESS_PLAIN_MS + 1);
+    text = drain(t.out[0], &t.a);
+    is_int(json_parse(&t.a, text, strlen(text), &j, &e), 0, "a row that fails is an event");
+    is_str(json_get_str(j, "state", ""), "failed", "the event says so");
+    is_str(json_get_str(j, "text", "-"), "lost", "the event has the reason");
+    shown_close(&t);
+}
+
+static void rooms(void) {
+    struct shown t;
+    enum { MANY = 40 };
+    static const char *names[MANY];
+    shown_open(&t, SCREEN_TERMINAL, FOUR, 4, 0);
+    int room = screen_rows(&t.s) / 2;
+    shown_close(&t);
+    ok(room > 4 && room < MANY, "the rows of a terminal are known");
+    for (size_t i = 0; i < MANY; i++)
+        names[i] = "n";
+
+    shown_open(&t, SCREEN_TERMINAL, names, (size_t)room, 0);
+    progress_end(&t.p, 0, true, "done");
+    progress_show(&t.p, 0);
+    is_int(t.s.live_lines, room, "half of the terminal is for rows");
+    ok(!strstr(drain(t.note[0], &t.a), "nodes done"), "rows that all fit need no sum");
+    shown_close(&t);
+
+    shown_open(&t, SCREEN_TERMINAL, names, MANY, 0);
+    for (size_t i = 0; i < MANY; i++)
+        progress_set(&t.p, i, 10, 1000);
+    progress_end(&t.p, 0, true, "well done");
+    progress_end(&t.p, 1, false, "lost");
+    progress_show(&t.p, 0);
+    const char *text = drain(t.note[0], &t.a);
+    is_int(t.s.live_lines, room + 1, "a sum is below as many rows as there is room for");
+    has_str(text, "push: 2 of 40 nodes done, 400 B of 40.0 kB", "the sum is that of all rows");
+    ok(!strstr(text, "well done"), "rows that are done give their place to others");
+    has_str(text, "failed: lost", "rows that failed stay");
+    progress_fini(&t.p, 1);
+    ok(drain(t.note[0], &t.a)[0], "the end is drawn at once");
+    is_int(t.s.live_lines, 0, "the last drawing stays");
+    shown_close(&t);
+}
+
+static void leftovers(void) {
+    for (int failed = 0; failed < 2; failed++) {
+        struct shown t;
+        shown_open(&t, SCREEN_TERMINAL, FOUR, 2, 0);
+        progress_end(&t.p, 0, true, "nothing to do");
+        progress_end(&t.p, 1, !failed, "the end");
+        progress_show(&t.p, 0);
+        drain(t.note[0], &t.a);
+        progress_fini(&t.p, 200);
+        const char *text = drain(t.note[0], &t.a);
+        ok(str_ends(text, "\033[2A\033[J") == !failed, "%s",
+           failed ? "the rows of a failure stay on the terminal"
+                  : "rows without data are erased at the end");
+        shown_close(&t);
+    }
+}
+
 int main(void) {
     plain();
     gathered();
     terminal();
     json();
     rate();
+    rows();
+    speeds();
+    intervals();
+    events();
+    rooms();
+    leftovers();
     foreign("plain\ttext", "plain\ttext");
     foreign("\033[31mred\033[0m", "\033[31mred\033[0m\033[0m");
     foreign("\033[2Jgone", "\\x1b[2Jgone");
