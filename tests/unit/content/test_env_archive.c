@@ -4,7 +4,7 @@
 #include "base/str.h"
 #include "content/env_archive.h"
 #include "sys/file.h"
-#include "tests/tap.h"
+#include "tests/unit/content/archive_made.h"
 #include "tests/unit/shell.h"
 
 #include <unistd.h>
@@ -12,48 +12,8 @@
 static char folder[] = "/tmp/test_env_archive.XXXXXX";
 static struct arena arena;
 static struct err e;
-static struct strbuf archive;
 
 // ---- archives -----------------------------------------------------------------------------------
-
-static void member(char type, const char *name, const char *link, const char *mode,
-                   const char *data) {
-    unsigned char b[TAR_BLOCK_BYTES] = {0};
-    unsigned sum = 0;
-    size_t len = strlen(data);
-    memcpy(b, name, strnlen(name, 100));
-    memcpy(b + 100, mode, strlen(mode));
-    snprintf((char *)b + 124, 12, "%011o", (unsigned)len);
-    memcpy(b + 136, "14000000000", 12); // in January 2021
-    b[156] = (unsigned char)type;
-    memcpy(b + 157, link, strnlen(link, 100));
-    memcpy(b + 257, "ustar\00000", 8);
-    memset(b + 148, ' ', 8);
-    for (int i = 0; i < TAR_BLOCK_BYTES; i++)
-        sum += b[i];
-    snprintf((char *)b + 148, 8, "%06o", sum);
-    strbuf_add(&archive, b, sizeof b);
-    strbuf_add(&archive, data, len);
-    while (archive.len % TAR_BLOCK_BYTES)
-        strbuf_addc(&archive, 0);
-}
-
-static void file(const char *name, const char *data) {
-    member('0', name, "", "0000644", data);
-}
-
-static void symlink_to(const char *name, const char *target) {
-    member('2', name, target, "0000777", "");
-}
-
-static void end(void) {
-    static const char zeros[2 * TAR_BLOCK_BYTES];
-    strbuf_add(&archive, zeros, sizeof zeros);
-}
-
-static void begin(void) {
-    archive.len = 0;
-}
 
 static int check(struct env_archive *out) {
     e = (struct err){0};
