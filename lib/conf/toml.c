@@ -78,8 +78,10 @@ const char *toml_parser_found(struct toml_parser *ps) {
     if (ps->p >= ps->end)
         return "the end of the file";
     unsigned char c = (unsigned char)*ps->p;
-    if (c == '\n' || c == '\r')
+    if (c == '\n' || (c == '\r' && ps->end - ps->p >= 2 && ps->p[1] == '\n'))
         return "the end of the line";
+    if (c == '\r')
+        return "a carriage return without a line feed";
     if (c < 0x20 || c == 0x7F)
         return arena_printf(ps->a, "control character 0x%02x", c);
     size_t n = 1;
