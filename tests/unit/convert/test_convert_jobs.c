@@ -1,33 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/convert: the numbers of jobs and steps of Slurm, and remarks on lines that nodes cannot run.
-#include "conf/toml.h"
-#include "convert/convert.h"
-#include "tests/tap.h"
-
-static struct arena a;
-static struct convert_draft d;
-static struct toml *root; // of the newest import
-static struct err e;
-
-static bool import(const char *text) {
-    struct strbuf out = {0};
-    d = (struct convert_draft){.arena = &a, .tool = "sbatch", .file = "file"};
-    err_clear(&e);
-    bool read = convert_sbatch_read(&d, text, strlen(text), &e) == 0 &&
-                convert_draft_write(&d, &out, &e) == 0;
-    const char *made = arena_strdup(&a, strbuf_cstr(&out));
-    if (read && toml_parse(&a, "draft", made, strlen(made), &root, &e) < 0)
-        bail_out("%s", e.text);
-    strbuf_fini(&out);
-    return read;
-}
-
-static bool noted(const char *name, const char *text) {
-    for (size_t i = 0; i < d.note_count; i++)
-        if (strstr(d.notes[i].from.name, name) && strstr(d.notes[i].text, text))
-            return true;
-    return false;
-}
+#include "tests/unit/convert/imported.h"
 
 static void test_numbers(void) {
     static const struct {
@@ -47,7 +20,8 @@ static void test_numbers(void) {
         {"-N 2 --ntasks-per-node=4", "srun --ntasks 1 ./eval", 2, 1, 1, "the run takes 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ok(import(arena_printf(&a, "#!/bin/sh\n#SBATCH %s\n%s\n", cases[i].flags, cases[i].lines)),
+        ok(import("sbatch",
+                  arena_printf(&a, "#!/bin/sh\n#SBATCH %s\n%s\n", cases[i].flags, cases[i].lines)),
            "job %zu: the script", i);
         is_int(toml_get_int(root, "cluster.nodes", 0), cases[i].cluster, "job %zu: nodes", i);
         is_int(toml_get_int(root, "train.nodes", 0), cases[i].run, "job %zu: nodes of the run", i);
@@ -57,29 +31,30 @@ static void test_numbers(void) {
     }
     static const char *const times[] = {"-5", "1::2", ":", "5-"};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        import(arena_printf(&a, "#!/bin/sh\n#SBATCH --time=%s\n./a.py\n", times[i]));
+        import("sbatch", arena_printf(&a, "#!/bin/sh\n#SBATCH --time=%s\n./a.py\n", times[i]));
         ok(noted("--time", "cannot be read"), "the time %s is noted", times[i]);
     }
-    import("#!/bin/sh\n#SBATCH --nodelist=n[1-100000000]\n./a.py\n");
+    import("sbatch", "#!/bin/sh\n#SBATCH --nodelist=n[1-100000000]\n./a.py\n");
     ok(noted("--nodelist", "left out"), "a list of too many nodes is noted");
 }
 
 static void test_remarks(void) {
-    import("#!/bin/sh\ntimeout 9h srun python a.py\ntorchrun b.py\n");
+    import("sbatch", "#!/bin/sh\ntimeout 9h srun python a.py\ntorchrun b.py\n");
     ok(noted("timeout 9h srun", "one command"), "a second launcher is left out");
     is_str(toml_get_str(root, "train.shell", ""), "",
            "the line of the left-out launcher is not kept");
-    import("#!/bin/sh\nif true; then srun $PY a.py; fi\n");
+    import("sbatch", "#!/bin/sh\nif true; then srun $PY a.py; fi\n");
     ok(noted("srun", "no Slurm"), "srun in a block is noted");
     ok(noted("$PY", "does not set it"), "a variable that nobody sets is noted");
     ok(noted("script", "inside of a block"), "the reason is the block");
-    import("#!/bin/sh -e\nif true; then ./a; fi\n");
+    import("sbatch", "#!/bin/sh -e\nif true; then ./a; fi\n");
     is_str(toml_get_str(root, "train.shell", ""), "set -e\nif true; then ./a; fi\n",
            "options of the first line hold for the whole script");
-    import("#!/bin/sh\nif [ -f x ]; then torchrun a.py; else torchrun b.py; fi\n");
+    import("sbatch", "#!/bin/sh\nif [ -f x ]; then torchrun a.py; else torchrun b.py; fi\n");
     ok(noted("script", "inside of a block"), "a choice of launchers is a block");
     ok(noted("torchrun", "ranks by itself"), "torchrun on every rank is noted");
-    ok(import("#!/bin/sh\nsrun apptainer exec i.sif torchrun --nproc-per-node=4 a.py --h $H\n"),
+    ok(import("sbatch",
+              "#!/bin/sh\nsrun apptainer exec i.sif torchrun --nproc-per-node=4 a.py --h $H\n"),
        "a container is read");
     ok(noted("apptainer", "no containers"), "the container is noted");
     ok(noted("$H", "does not set it"), "a variable of the user is noted");
@@ -87,9 +62,9 @@ static void test_remarks(void) {
            "the program of the container is that of the run");
     is_int(toml_get_int(root, "train.nproc_per_node", 0), 4,
            "the processes of the container are those of the run");
-    import("#!/bin/sh\nfor i in 1 2; do ./a $i \"${B:-c}\" '$d' \\$e $HOME; done\n");
+    import("sbatch", "#!/bin/sh\nfor i in 1 2; do ./a $i \"${B:-c}\" '$d' \\$e $HOME; done\n");
     is_int((int)d.note_count, 1, "variables that are set, and text, are not noted");
-    import("#!/bin/sh\nsrun bash -c \"torchrun a.py\"\n");
+    import("sbatch", "#!/bin/sh\nsrun bash -c \"torchrun a.py\"\n");
     ok(noted("torchrun", "ranks by itself"), "torchrun in a text for bash is noted");
 }
 
