@@ -4,6 +4,8 @@
 #include "follow/follow.h"
 #include "tests/unit/follow/follow_fixture.h"
 
+#include <sys/stat.h>
+
 static const struct follow_view NOTHING;
 
 // ---- states -------------------------------------------------------------------------------------
@@ -132,9 +134,33 @@ static void names(void) {
     fixture_remove(&f);
 }
 
+// Logs on another file system cannot be second names of what came.
+static void elsewhere(void) {
+    struct follow_fixture f;
+    struct stat st;
+    struct err e = {0};
+    char other[] = "/dev/shm/dtctl-follow-XXXXXX";
+    fixture_make(&f);
+    const char *logs = run_path(&f.context.cluster, &f.run, "logs");
+    if (!mkdtemp(other) || symlink(other, logs) < 0 ||
+        follow_open(&f.follow, &f.context, &f.fleet, &f.run, &NOTHING, NULL, &e) < 0)
+        bail_out("no other file system: %s", e.text);
+    fixture_bytes(&f, 0, "attempt_0/0/stdout.log", "text\n");
+    for (int again = 0; again < 2; again++)
+        is_int(follow_name_logs(&f.follow, &e), 0, "logs elsewhere get names: %s", e.text);
+    is_str(log_of(&f, "n0", "local0.attempt0.out"), "text\n", "a log elsewhere is read");
+    ok(lstat(arena_printf(&f.arena, "%s/n0/local0.attempt0.out", logs), &st) == 0 &&
+           S_ISLNK(st.st_mode),
+       "a log elsewhere is a symbolic link");
+    follow_close(&f.follow);
+    file_remove_tree(other, &e);
+    fixture_remove(&f);
+}
+
 int main(void) {
     finals();
     states();
     names();
+    elsewhere();
     return done_testing();
 }

@@ -233,6 +233,9 @@ static void rows(void) {
     is_str(row_of(&t, 0, 8), "push  a", "a row leaves the last column free");
     is_str(row_of(&t, 0, 2), "p", "two columns have room for one character");
     is_uint(strlen(row_of(&t, 0, 1)), 51, "an unknown width cuts nothing");
+    progress_state(&t.p, 0, "b");
+    progress_state(&t.p, 0, "a");
+    has_str(row_of(&t, 0, 0), "  a", "the newest state counts");
     progress_state(&t.p, 0, "connecting");
     is_str(row_of(&t, 0, 0), "push  a  connecting", "a state takes the place of figures");
     progress_set(&t.p, 0, 500, 1000);
