@@ -74,6 +74,8 @@ static void speak(struct timer *t) {
                 speak_start(r, i);
             else if (strstr(r->line, "--node status "))
                 end(r, NULL, arena_printf(&arena, "{\"run\":\"r\",\"round\":%d}", script[i].round));
+            else if (!strstr(r->line, "--node stop "))
+                end(r, "!failed", ""); // the agent's program cannot be installed
             else if (!str_eq(script[i].stop, ""))
                 end(r, script[i].stop, "{\"event\":\"stopped\"}");
         }
@@ -85,6 +87,7 @@ static void begin(int nodes_min) {
     fake_fleet_begin("", "", "");
     timer_stop(&turn);
     fleet.agent = "/agent";
+    fleet.agent_sha256 = "0123";
     for (size_t i = 0; i < NODES; i++) {
         nodes[i].ready = true;
         info[i].address = arena_printf(&arena, "10.0.0.%zu", i);
@@ -261,6 +264,29 @@ static void test_silence(void) {
     finish();
 }
 
+// An agent that has its list neither starts nor fails.
+static void test_unsettled(void) {
+    begin(NODES);
+    script[0].roster = "…";
+    script[2].roster = "";
+    is_int(run_start_agents(&l, &fleet, &e), -1, "a signal ends a start that does not end");
+    struct run_start_called_off out = call_off();
+    is_int(count_of("--node stop "), 0, "no node is asked to stop when the time is over");
+    is_str(out.unknown, "n[0-2]", "every node may have an agent");
+    ok(out.ran, "workers may have run before the time was over");
+    finish();
+}
+
+static void test_unreachable(void) {
+    fail_late();
+    nodes[0].ready = false; // another machine may be there
+    struct run_start_called_off out = call_off();
+    is_int(count_of("--node stop "), NODES - 1, "nodes that can be reached are asked to stop");
+    is_str(out.unknown, "n0", "a node that cannot be reached is named");
+    ok(out.ran, "workers on a node that cannot be reached may run");
+    finish();
+}
+
 static void test_interrupted(void) {
     begin(NODES);
     script[0].roster = "…";
@@ -284,6 +310,8 @@ int main(void) {
     test_nothing_to_call_off();
     test_call_off();
     test_silence();
+    test_unsettled();
+    test_unreachable();
     test_interrupted();
     fake_fleet_fini();
     return done_testing();
