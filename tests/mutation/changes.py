@@ -54,7 +54,8 @@ def equivalent(text, begin, end, new):
     number = re.fullmatch(r"\d+", new)
     # One byte more in a buffer for text, one element more than is allocated already.
     if number and (re.search(r"\bchar \w+(\[\w+\])?\[[^]]*$", head) or
-                   re.search(r"\b\w*(alloc|arena_new)\([^;]*[^+]\+ $", head)):
+                   re.search(r"\b\w*(alloc|arena_new)\([^;]*[^+]\+ $", head) or
+                   re.search(r"\barena_new\([^;()]*, $", head)):
         return True
     # Of two equal values either one is the smaller one, or the larger one.
     words = re.match(r" ([\w.>\[\]-]+) \? (?:\(\w+\))?([\w.>\[\]-]+) : "
