@@ -162,7 +162,7 @@ int fleet_find_manifests(struct fleet *f, const char *operation, struct manifest
     return err_set(e, ERR_FAILED, "%s", operation);
 }
 
-static struct run_start_input input;
+static struct run_start_input inputs[2]; // the second one is dealt
 
 // Three files, and the first nodes get one each.
 static void begin(bool elastic, size_t shares) {
@@ -173,10 +173,10 @@ static void begin(bool elastic, size_t shares) {
     passes = 0;
     refuses = false;
     err_clear(&error);
-    input = (struct run_start_input){
+    inputs[1] = (struct run_start_input){
         .name = "d", .path = "inputs/d", .elastic = elastic, .manifest = manifest_new()};
     l = (struct run_start){
-        .context = &context, .node_count = NODES, .inputs = &input, .input_count = 1};
+        .context = &context, .node_count = NODES, .inputs = inputs, .input_count = 2};
     l.run.id = "r";
     l.run.nodes_max = NODES;
     for (size_t i = 0; i < NODES; i++) {
@@ -184,18 +184,18 @@ static void begin(bool elastic, size_t shares) {
                                    .kind = MANIFEST_FILE,
                                    .mode = 0644,
                                    .size = 1};
-        if (manifest_append(input.manifest, &n, &error) < 0)
+        if (manifest_append(inputs[1].manifest, &n, &error) < 0)
             bail_out("%s", error.text);
     }
     for (size_t i = 0; i < shares; i++)
-        if (input_elastic_add(&l, &input, i, i, &error) < 0)
+        if (input_elastic_add(&l, &inputs[1], i, i, &error) < 0)
             bail_out("%s", error.text);
 }
 
 static void end(void) {
     input_elastic_close(&l);
     ok(!l.dealt && !l.lists, "nothing is left of the shares");
-    manifest_free(input.manifest);
+    manifest_free(inputs[1].manifest);
     fake_fleet_end();
 }
 

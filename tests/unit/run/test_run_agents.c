@@ -12,7 +12,7 @@ struct answer {
     const char *start;  // to the job
     const char *roster; // "…": a signal interrupts the start, and the node answers later
     const char *stop;
-    int round; // that the run has reached; -1: none
+    int round; // that the run has reached; -1: none, -2: a signal comes instead
 };
 
 static const char *const COMMAND[] = {"true", NULL};
@@ -72,6 +72,8 @@ static void speak(struct timer *t) {
             any = true;
             if (strstr(r->line, "--node start "))
                 speak_start(r, i);
+            else if (strstr(r->line, "--node status ") && script[i].round < -1)
+                context.interrupt = SIGINT;
             else if (strstr(r->line, "--node status "))
                 end(r, NULL, arena_printf(&arena, "{\"run\":\"r\",\"round\":%d}", script[i].round));
             else if (!strstr(r->line, "--node stop "))
@@ -264,6 +266,22 @@ static void test_silence(void) {
     finish();
 }
 
+static void test_one(void) {
+    begin(1);
+    script[1].start = script[2].start = script[0].roster = "!failed";
+    is_int(run_start_agents(&l, &fleet, &e), -1, "no agent is left");
+    struct run_start_called_off out = call_off();
+    is_int(count_of("--node stop "), 1, "the one node with a list is asked to stop");
+    ok(!out.unknown && !out.ran, "the one agent has stopped");
+    finish();
+    fail_late();
+    script[1].round = -2;
+    out = call_off();
+    ok(!out.unknown, "agents have stopped before the signal");
+    ok(out.ran, "workers may have run where a node was not asked");
+    finish();
+}
+
 // An agent that has its list neither starts nor fails.
 static void test_unsettled(void) {
     begin(NODES);
@@ -310,6 +328,7 @@ int main(void) {
     test_nothing_to_call_off();
     test_call_off();
     test_silence();
+    test_one();
     test_unsettled();
     test_unreachable();
     test_interrupted();
