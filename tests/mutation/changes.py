@@ -67,6 +67,8 @@ def equivalent(text, begin, end, new):
     # Programs keep descriptor 0 open.
     if number and re.search(r"\b\w*fd (<|>=) $", head):
         return True
+    if text[begin:end] in ("<", ">=") and re.search(r"\bfd $|_fd $", head) and tail[:2] == " 0":
+        return True
     # An error before it is set.
     if re.search(r"\bstruct err \w+ = \{$", head):
         return True

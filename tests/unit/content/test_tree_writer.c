@@ -221,6 +221,7 @@ static void test_keep(void) {
     begin(&p, true, "mkdir -p out/a && echo 1 >out/a/x && chmod 600 out/a/x");
     is_int(tree_keep(&p, &n, &st, &e), 0, "a file is taken over: %s", e.text);
     is_int(st.st_size, 2, "the result has the size of a kept file");
+    is_int(e.code, ERR_NONE, "a file that is taken over is no error");
     ok(holds(arena_printf(&arena, "[ out/a/x -ef %s/a/x ]", p.staging)), "both are one file");
     n.mode = 0640;
     is_int(tree_mode(&p, &n, &st, &e), 0, "the file gets its mode: %s", e.text);

@@ -92,7 +92,7 @@ static unsigned char hashes[WANTS_MAX][HASH_BYTES];
 static int ends[WANTS_MAX]; // so often an object was there
 static int refuses_object = -1;
 static bool refuses_progress;
-static uint64_t done_last, total_last, bytes_read;
+static uint64_t done_last, done_most, total_last, bytes_read;
 static struct err e;
 
 static void add(const char *name, uint64_t size, const char *etag) {
@@ -111,6 +111,7 @@ static int on_object(void *ctx, size_t i, const unsigned char hash[HASH_BYTES], 
 static int on_progress(void *ctx, uint64_t done, uint64_t total, struct err *why) {
     (void)ctx;
     done_last = done;
+    done_most = done > done_most ? done : done_most;
     total_last = total;
     return refuses_progress ? err_set(why, ERR_NET, "the operator is gone") : 0;
 }
@@ -137,6 +138,7 @@ static int get(void) {
     strbuf_clear(&asked);
     call_count = 0;
     answered = 0;
+    done_most = 0;
     memset(ends, 0, sizeof ends);
     if (cas_open(&store, file_join(&a, folder, "cas"), &e) < 0 ||
         known_open(&known, file_join(&a, folder, "known"), &e) < 0)
@@ -203,6 +205,11 @@ static void test_order(void) {
     is_int(get(), 0, "many objects come: %s", e.text);
     is_str(strbuf_cstr(&asked), "a b c d e f g h i j k l m n o p | q r | ",
            "sixteen requests are under way at a time");
+    is_uint(bytes_read, OBJECT_CALLS_MAX + 2, "every byte is counted");
+    begin();
+    add("bare", LARGE_BYTES, "");
+    is_int(get(), 0, "an object of one request comes: %s", e.text);
+    is_uint(done_most, LARGE_BYTES, "the progress never passes the total");
 }
 
 // ---- an earlier time ----------------------------------------------------------------------------
