@@ -49,7 +49,7 @@ static size_t panels_words(const struct kernel_ctx *ctx, const struct gemm_args 
 
 static size_t blocks_words(const struct kernel_ctx *ctx, const struct gemm_args *g) {
     if (is_flat(g))
-        return (size_t)div_up(g->m, spaced_rows) * spaced_rows * ((size_t)g->k + pad_words);
+        return (size_t)div_up(g->m, tile_rows_max) * tile_rows_max * ((size_t)g->k + pad_words);
     return (size_t)ctx->workers * block_rows * block_stride;
 }
 
@@ -85,17 +85,18 @@ static void pack_panels(void *arg, int worker, int workers) {
         pack_b(job, i, 0, job->g->k, job->panels + (size_t)i * job->k_words * nr);
 }
 
-// Copies rows [i0, i0 + rows) and depth [p0, p0 + depth) of op(A); rows stride words apart.
-static void copy_a(const struct gemm_job *job, int i0, int rows, int p0, int depth, int stride,
+// Copies columns [i0, i0 + rows) of A, depth [p0, p0 + depth), as rows.
+static void turn_a(const struct gemm_job *job, int i0, int rows, int p0, int depth, int stride,
                    float *dst) {
     const struct gemm_args *g = job->g;
     const float *a = g->a;
+    int nr = job->ctx->isa->tile_cols;
     enum { lines = 16, run = 64 }; // of a piece that is transposed: whole lines of the source
     float piece[lines][run];
-    for (int i = 0; i < rows && !g->trans_a; i++)
-        pack_run(job->type, (size_t)depth, a + (size_t)(i0 + i) * g->lda + p0,
-                 dst + (size_t)i * stride);
-    for (int i = 0; i < rows && g->trans_a; i += lines)
+    for (int i = 0; i < rows && job->type->turn; i += nr)
+        job->type->turn(depth, rows - i < nr ? rows - i : nr, a + (size_t)p0 * g->lda + i0 + i,
+                        g->lda, dst + (size_t)i * stride, stride);
+    for (int i = 0; i < rows && !job->type->turn; i += lines)
         for (int p = 0; p < depth; p += run) {
             int n = depth - p < run ? depth - p : run, count = rows - i < lines ? rows - i : lines;
             for (int q = 0; q < n; q++)
@@ -105,6 +106,19 @@ static void copy_a(const struct gemm_job *job, int i0, int rows, int p0, int dep
                 pack_run(job->type, (size_t)n, piece[r],
                          dst + (size_t)(i + r) * stride + p / job->type->pair);
         }
+}
+
+// Copies rows [i0, i0 + rows) and depth [p0, p0 + depth) of op(A); rows stride words apart.
+static void copy_a(const struct gemm_job *job, int i0, int rows, int p0, int depth, int stride,
+                   float *dst) {
+    const struct gemm_args *g = job->g;
+    if (g->trans_a) {
+        turn_a(job, i0, rows, p0, depth, stride, dst);
+        return;
+    }
+    for (int i = 0; i < rows; i++)
+        pack_run(job->type, (size_t)depth, (const float *)g->a + (size_t)(i0 + i) * g->lda + p0,
+                 dst + (size_t)i * stride);
 }
 
 // Rows and depth of op(A) that were copied to a, with stride words between rows.
@@ -121,7 +135,7 @@ static void multiply_panel(const struct gemm_job *job, const struct a_block *blo
     int first = block->p0 == 0, last = block->p0 + block->depth == g->k;
     const float *a[tile_rows_max];
     float *c[tile_rows_max];
-    struct rows_tile t = {.a = a, .segs = 1, .a_step = block->stride, .b = b};
+    struct rows_tile t = {.a = a, .segs = 1, .a_step = block->stride, .b = b, .c_step = g->ldc};
     t.k = (int)pack_words(job->type, block->depth);
     t.out = (struct tile_out){.c = c, .cols = g->n - col < nr ? g->n - col : nr};
     t.out.alpha = (float)g->alpha;
@@ -166,9 +180,12 @@ static void multiply(void *arg, int worker, int workers) {
 
 static void copy_all_a(void *arg, int worker, int workers) {
     const struct gemm_job *job = arg;
-    struct share s = share_of(job->g->m, worker, workers);
-    copy_a(job, (int)s.begin, (int)(s.end - s.begin), 0, job->g->k, job->stride,
-           job->blocks + s.begin * job->stride);
+    // Turned rows are made in sets: zeros fill up the last one.
+    int set = job->g->trans_a && job->type->turn ? tile_rows_max : 1;
+    struct share s = share_of(div_up(job->g->m, set), worker, workers);
+    int begin = (int)s.begin * set, end = (int)clamp64(s.end * set, 0, job->g->m);
+    copy_a(job, begin, end - begin, 0, job->g->k, job->stride,
+           job->blocks + (size_t)begin * job->stride);
 }
 
 static void multiply_flat(void *arg, int worker, int workers) {

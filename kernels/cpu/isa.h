@@ -39,6 +39,9 @@ struct rows_tile {
     // Not 0: the rows of A are a_step apart in each set of spaced_rows, and those of a last set
     // that is not full can be read, too. A type that is `spaced` is fast then; others do not look.
     ptrdiff_t a_step;
+    // Not 0: the rows of C are c_step apart, and none is NULL. A `spaced` type stores whole tiles
+    // where they lie then.
+    ptrdiff_t c_step;
     struct tile_out out;
 };
 

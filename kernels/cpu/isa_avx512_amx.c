@@ -48,11 +48,46 @@ static void amx_close(void) {
     _tile_release();
 }
 
+// The sums are the tile of C itself, or become it without another operation.
+INLINE int sums_are_c(const struct rows_tile *t, const int na, const int nb) {
+    const struct tile_out *o = &t->out;
+    return t->c_step && o->rows == na * SIDE && o->cols == nb * SIDE && o->alpha == 1 && !o->relu &&
+           (o->beta == 0 || (o->beta == 1 && !o->bias));
+}
+
 static void zero_sums(void) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
+}
+
+// Sums from rows `step` apart; 0: the same one for all.
+INLINE void load_sums(const float *low, const float *high, ptrdiff_t step, const int na,
+                      const int nb) {
+    _tile_loadd(0, low, step * WORD);
+    if (nb == 2)
+        _tile_loadd(1, low + SIDE, step * WORD);
+    if (na == 2)
+        _tile_loadd(2, high, step * WORD);
+    if (na == 2 && nb == 2)
+        _tile_loadd(3, high + SIDE, step * WORD);
+}
+
+INLINE void start_sums(const struct rows_tile *t, int plain, const int na, const int nb) {
+    const struct tile_out *o = &t->out;
+    float *const *c = o->c;
+    if (plain && o->beta != 0) {
+        load_sums(c[0], na == 2 ? c[SIDE] : NULL, t->c_step, na, nb);
+        return;
+    }
+    for (int i = 0; plain && i < o->rows; i++)
+        for (int j = 0; j < nb; j++)
+            __builtin_prefetch(c[i] + j * SIDE, 1);
+    if (plain && o->bias)
+        load_sums(o->bias, o->bias, 0, na, nb);
+    else
+        zero_sums();
 }
 
 // n words of each row, filled up with zeros to whole registers.
@@ -125,15 +160,19 @@ INLINE void load_rows(const float *low, const float *high, ptrdiff_t step, const
         _tile_loadd(5, high, step * WORD);
 }
 
-INLINE void store_sums(struct amx *m, const struct tile_out *o, const int na, const int nb) {
-    _tile_stored(0, m->sum[0], sizeof m->sum[0]);
+INLINE void store_sums(float *low, float *high, ptrdiff_t step, const int na, const int nb) {
+    _tile_stored(0, low, step * WORD);
     if (nb == 2)
-        _tile_stored(1, m->sum[0] + SIDE, sizeof m->sum[0]);
+        _tile_stored(1, low + SIDE, step * WORD);
     if (na == 2)
-        _tile_stored(2, m->sum[SIDE], sizeof m->sum[0]);
+        _tile_stored(2, high, step * WORD);
     if (na == 2 && nb == 2)
-        _tile_stored(3, m->sum[SIDE] + SIDE, sizeof m->sum[0]);
+        _tile_stored(3, high + SIDE, step * WORD);
     written();
+}
+
+INLINE void finish_sums(struct amx *m, const struct tile_out *o, const int na, const int nb) {
+    store_sums(m->sum[0], m->sum[SIDE], COLS, na, nb);
     int whole = o->cols == nb * VL;
     vmask tail = V_MASK(o->cols - (nb - 1) * VL);
     for (int i = 0; i < o->rows; i++)
@@ -144,7 +183,8 @@ INLINE void store_sums(struct amx *m, const struct tile_out *o, const int na, co
 
 INLINE void rows_n(const struct rows_tile *t, const int na, const int nb) {
     struct amx m;
-    zero_sums();
+    int plain = sums_are_c(t, na, nb);
+    start_sums(t, plain, na, nb);
     for (int s = 0; s < t->segs; s++) {
         const float *const *a = t->a + s * ROWS, *b = t->b + s * t->b_seg;
         int there = t->a_step ? t->k / SIDE * SIDE : 0; // words that are loaded where they lie
@@ -168,7 +208,10 @@ INLINE void rows_n(const struct rows_tile *t, const int na, const int nb) {
             }
         }
     }
-    store_sums(&m, &t->out, na, nb);
+    if (plain)
+        store_sums(t->out.c[0], na == 2 ? t->out.c[SIDE] : NULL, t->c_step, na, nb);
+    else
+        finish_sums(&m, &t->out, na, nb);
 }
 
 static void amx_turn(int k, int cols, const float *src, ptrdiff_t stride, float *dst,

@@ -79,13 +79,15 @@ static int fasts;
 
 static const char *const type_names[KERNEL_TYPES] = {"", ", bf16"};
 
+enum { BIAS_ALONE = 16 | 32, ADDED = 64 }; // of the variants of a product
+
 static void one_gemm(const int size[3], int variant, enum kernel_type type) {
     struct gemm_args g = {.type = type, .m = size[0], .n = size[1], .k = size[2]};
     g.trans_a = variant & 1;
     g.trans_b = variant >> 1 & 1;
     g.alpha = variant & 4 ? 0.5 : 1;
-    g.beta = variant & 8 ? -1.5 : variant & 4 ? 1 : 0;
-    g.relu = variant >> 4 & 1;
+    g.beta = variant & 8 ? -1.5 : variant & (4 | ADDED) ? 1 : 0;
+    g.relu = (variant & BIAS_ALONE) == 16;
     g.lda = (g.trans_a ? g.m : g.k) + (variant & 4 ? 3 : 0);
     g.ldb = (g.trans_b ? g.k : g.n) + (variant & 8 ? 5 : 0);
     g.ldc = g.n + (variant & 1 ? 2 : 0);
@@ -121,6 +123,15 @@ static void test_gemm(void) {
             if (variant % 5 == 0)
                 one_gemm(sizes[i], variant, KERNEL_BF16);
         }
+}
+
+// Whole tiles whose sums are C, from nothing, from a bias and from what was there.
+static void test_gemm_plain(void) {
+    static const int sizes[][3] = {{64, 96, 33}, {128, 64, 600}, {176, 80, 1040}};
+    static const int ends[] = {0, BIAS_ALONE, ADDED, BIAS_ALONE | ADDED};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int end = 0; end < 4; end++)
+            one_gemm(sizes[i], ends[end] | (int)((i + (size_t)end) % 4), KERNEL_BF16);
 }
 
 struct conv_data {
@@ -403,6 +414,7 @@ int main(void) {
     test_pinned();
     open_isas();
     test_gemm();
+    test_gemm_plain();
     test_conv();
     test_conv_random();
     for (const struct fast *f = fast; f < fast + fasts; f++) {
