@@ -347,7 +347,7 @@ static void bench_tokens(int n, int t, int heads, int d) {
     snprintf(shape, sizeof shape, "%dx%d %dx%d", n, t, heads, d);
     if (!wanted("layernorm gelu attention", shape))
         return;
-    struct token_bench b = {{n, t, heads, d, 0}, .n = 4 * one, .a = new_real(4 * one)};
+    struct token_bench b = {{n, t, heads, d, 0, type}, .n = 4 * one, .a = new_real(4 * one)};
     b.b = new_real(4 * one), b.c = new_real(4 * one), b.d = new_real(4 * one);
     b.lse = new_real(2 * rows * (size_t)heads + 2 * (size_t)width);
     b.norm = (struct layernorm_args){.rows = (int64_t)rows, .cols = width, .eps = 1e-6};

@@ -162,10 +162,13 @@ struct layernorm_grad_args {
 // Attention of `heads` heads of width d: y[n][t][heads][d] = softmax(q k' / sqrt(d)) v, and
 // lse[n][heads][t], the logarithm of the sum of exponentials of each row of scores, kept for
 // backward. keys 0, self-attention over t tokens: qkv[n][t][3][heads][d]. keys > 0, over so many
-// others: q[n][t][heads][d], and kv[n][keys][2][heads][d] behind it in the same buffer.
+// others: q[n][t][heads][d], and kv[n][keys][2][heads][d] behind it in the same buffer. With type
+// KERNEL_BF16 a backend may round the operands of its products to bfloat16: kernels_cpu does where
+// it has AMX. All other attention is float.
 struct attention_shape {
     int n, t, heads, d;
     int keys;
+    enum kernel_type type;
 };
 
 // Patches to tokens: x[n][p][d], first[d], pos[t][d] -> y[n][t][d], t = p + 1 with a class token in

@@ -5,44 +5,22 @@
 #include <assert.h>
 #include <math.h>
 
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/ctx.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/share.h"
-
-enum {
-    queries_max = 96,         // of a block
-    block_floats = 64 * 1024, // of scores: 256 KB
-    pad_floats = 16
-};
-
-struct attention_job {
-    const struct attention_shape *s;
-    int keys; // per image
-    const struct cpu_isa *isa;
-    const float *qkv, *y_in, *dy, *lse_in;
-    float *y, *lse, *dqkv;
-    float *work; // of all workers
-    size_t worker_floats;
-    int queries, stride; // of a block of scores: rows, and floats from row to row
-    float scale;
-};
-
-// Floats of a panel of `cols` columns and depth k.
-static size_t panel_floats(const struct cpu_isa *isa, int k, int cols) {
-    return (size_t)div_up(cols, isa->tile_cols) * isa->tile_cols * (size_t)k;
-}
 
 static struct attention_job job_of(const struct kernel_ctx *ctx, const struct attention_shape *s) {
-    struct attention_job job = {.s = s, .isa = ctx->isa, .work = (float *)ctx->work};
+    struct attention_job job = {.s = s, .ctx = ctx, .isa = ctx->isa, .work = (float *)ctx->work};
+    job.type = &ctx->type[s->type == KERNEL_BF16 && ctx->type[KERNEL_BF16].spaced ? KERNEL_BF16
+                                                                                  : KERNEL_FLOAT];
     job.keys = s->keys ? s->keys : s->t;
     job.stride = (int)div_up(job.keys, pad_floats) * pad_floats + pad_floats;
     job.queries = (int)clamp64(block_floats / job.stride, tile_rows_max, queries_max);
     job.scale = (float)(1 / sqrt((double)s->d));
     // Two panels with keys as columns, one with keys as depth, two blocks of scores.
-    job.worker_floats = 2 * panel_floats(job.isa, s->d, job.keys) +
-                        panel_floats(job.isa, job.keys, s->d) +
-                        2 * (size_t)job.queries * job.stride;
+    job.worker_floats = job.type->spaced ? attention_words_floats(&job)
+                                         : 2 * panel_floats(job.isa, s->d, job.keys) +
+                                               panel_floats(job.isa, job.keys, s->d) +
+                                               2 * (size_t)job.queries * job.stride;
     job.worker_floats = (size_t)div_up((int64_t)job.worker_floats, pad_floats) * pad_floats;
     return job;
 }
@@ -51,25 +29,31 @@ size_t cpu_attention_workspace(const struct kernel_ctx *ctx, const struct attent
     return (size_t)ctx->workers * job_of(ctx, s).worker_floats * sizeof(float);
 }
 
-// c[m][n] = alpha * a[m][k] * panels (beta 0), rows lda and ldc apart.
-static void multiply_rows(const struct cpu_isa *isa, int m, int n, int k, const float *a,
-                          ptrdiff_t lda, const float *panels, float *c, ptrdiff_t ldc,
-                          float alpha) {
-    int mr = isa->type[KERNEL_FLOAT].tile_rows, nr = isa->tile_cols;
+void attention_rows(const struct attention_job *job, const struct rows_product *p) {
+    const struct cpu_type *type = job->type;
+    int mr = type->tile_rows, nr = job->isa->tile_cols;
     const float *rows[tile_rows_max];
     float *out[tile_rows_max];
-    for (int j = 0; j < n; j += nr) {
-        struct rows_tile t = {.a = rows, .b = panels + (size_t)j * k, .segs = 1, .k = k};
-        t.out = (struct tile_out){.c = out, .cols = n - j < nr ? n - j : nr, .alpha = alpha};
-        for (int i = 0; i < m; i += mr) {
-            t.out.rows = m - i < mr ? m - i : mr;
+    for (int j = 0; j < p->n; j += nr) {
+        struct rows_tile t = {.a = rows, .b = p->panels + (size_t)j * p->k, .segs = 1, .k = p->k};
+        t.a_step = p->lda, t.c_step = p->ldc;
+        t.out = (struct tile_out){.c = out, .cols = p->n - j < nr ? p->n - j : nr};
+        t.out.alpha = 1, t.out.beta = p->beta;
+        for (int i = 0; i < p->m; i += mr) {
+            t.out.rows = p->m - i < mr ? p->m - i : mr;
             for (int r = 0; r < t.out.rows; r++) {
-                rows[r] = a + (i + r) * lda;
-                out[r] = c + (i + r) * ldc + j;
+                rows[r] = p->a + (i + r) * p->lda;
+                out[r] = p->c + (i + r) * p->ldc + j;
             }
-            isa->type[KERNEL_FLOAT].rows(&t);
+            type->rows(&t);
         }
     }
+}
+
+// c[m][n] = a[m][k] * panels, rows lda and ldc apart.
+static void multiply_rows(const struct attention_job *job, int m, int n, int k, const float *a,
+                          ptrdiff_t lda, const float *panels, float *c, ptrdiff_t ldc) {
+    attention_rows(job, &(struct rows_product){m, n, k, a, lda, panels, c, ldc, 0});
 }
 
 // c[m][n] = beta * c + a'[m][k] * b[k][n], rows of a, b and c lda, ldb and ldc apart.
@@ -110,28 +94,28 @@ static void pack_width(const struct attention_job *job, const float *x, ptrdiff_
         job->isa->pack_copied(t, d - j < nr ? d - j : nr, x + j, stride, panels + (size_t)j * t);
 }
 
-// Where the rows of one head of an image lie, from the start of qkv.
-struct head_at {
-    ptrdiff_t q, k, v, q_row, kv_row;
-};
-
-static struct head_at head_at(const struct attention_shape *s, int64_t image, int head) {
+struct head_at head_at(const struct attention_shape *s, int64_t image, int head) {
     ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, column = (ptrdiff_t)head * s->d;
+    ptrdiff_t first = image * s->t * wide + column;
+    struct head_at at = {.out = first, .out_row = wide};
+    at.lse = (image * s->heads + head) * s->t;
     if (!s->keys) {
-        ptrdiff_t q = image * s->t * 3 * wide + column;
-        return (struct head_at){q, q + wide, q + 2 * wide, 3 * wide, 3 * wide};
+        at.q = first + 2 * image * s->t * wide, at.k = at.q + wide, at.v = at.k + wide;
+        at.q_row = at.kv_row = 3 * wide;
+        return at;
     }
-    ptrdiff_t k = (s->n * (ptrdiff_t)s->t + image * s->keys * 2) * wide + column;
-    return (struct head_at){image * s->t * wide + column, k, k + wide, wide, 2 * wide};
+    at.q = first, at.q_row = wide;
+    at.k = (s->n * (ptrdiff_t)s->t + image * s->keys * 2) * wide + column;
+    at.v = at.k + wide, at.kv_row = 2 * wide;
+    return at;
 }
 
 static void forward_head(const struct attention_job *job, float *work, int64_t image, int head) {
     const struct attention_shape *s = job->s;
     struct head_at at = head_at(s, image, head);
-    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d;
+    ptrdiff_t wide = at.out_row;
     const float *q = job->qkv + at.q;
-    float *y = job->y + (image * s->t * s->heads + head) * s->d;
-    float *lse = job->lse + (image * s->heads + head) * s->t;
+    float *y = job->y + at.out, *lse = job->lse + at.lse;
     float *keys = work, *values = keys + panel_floats(job->isa, s->d, job->keys);
     float *scores = values + panel_floats(job->isa, job->keys, s->d);
     pack_tokens(job, job->qkv + at.k, at.kv_row, keys);
@@ -139,26 +123,34 @@ static void forward_head(const struct attention_job *job, float *work, int64_t i
     for (int i = 0; i < s->t; i += job->queries) {
         int m = s->t - i < job->queries ? s->t - i : job->queries;
         float sum[queries_max];
-        multiply_rows(job->isa, m, job->keys, s->d, q + i * at.q_row, at.q_row, keys, scores,
-                      job->stride, 1);
+        multiply_rows(job, m, job->keys, s->d, q + i * at.q_row, at.q_row, keys, scores,
+                      job->stride);
         for (int r = 0; r < m; r++) {
             sum[r] = job->isa->softmax(job->keys, job->scale, scores + (ptrdiff_t)r * job->stride,
                                        &lse[i + r]);
             lse[i + r] += logf(sum[r]);
         }
-        multiply_rows(job->isa, m, s->d, job->keys, scores, job->stride, values, y + i * wide, wide,
-                      1);
+        multiply_rows(job, m, s->d, job->keys, scores, job->stride, values, y + i * wide, wide);
         for (int r = 0; r < m; r++) // cheaper than scaling the scores
             job->isa->scale((size_t)s->d, 1 / sum[r], y + (i + r) * wide);
     }
 }
 
+// One worker's share.
+static void heads_of(const struct attention_job *job, int worker, int workers,
+                     void (*fn)(const struct attention_job *job, float *work, int64_t image,
+                                int head)) {
+    struct share mine = share_of((int64_t)job->s->n * job->s->heads, worker, workers);
+    ctx_open_tiles(job->type);
+    for (int64_t i = mine.begin; i < mine.end; i++)
+        fn(job, job->work + (size_t)worker * job->worker_floats, i / job->s->heads,
+           (int)(i % job->s->heads));
+    ctx_close_tiles(job->type);
+}
+
 static void forward_heads(void *arg, int worker, int workers) {
     const struct attention_job *job = arg;
-    struct share mine = share_of((int64_t)job->s->n * job->s->heads, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++)
-        forward_head(job, job->work + (size_t)worker * job->worker_floats, i / job->s->heads,
-                     (int)(i % job->s->heads));
+    heads_of(job, worker, workers, job->type->spaced ? attention_words_forward : forward_head);
 }
 
 // qkv -> y[n][t][heads][d], lse[n][heads][t]
@@ -176,11 +168,9 @@ static void backward_head(const struct attention_job *job, float *work, int64_t 
     const struct attention_shape *s = job->s;
     const struct cpu_isa *isa = job->isa;
     struct head_at at = head_at(s, image, head);
-    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, row = at.q_row;
-    int64_t out = (image * s->t * s->heads + head) * s->d;
+    ptrdiff_t wide = at.out_row, row = at.q_row;
     const float *q = job->qkv + at.q, *k = job->qkv + at.k, *v = job->qkv + at.v;
-    const float *y = job->y_in + out, *dy = job->dy + out;
-    const float *lse = job->lse_in + (image * s->heads + head) * s->t;
+    const float *y = job->y_in + at.out, *dy = job->dy + at.out, *lse = job->lse_in + at.lse;
     float *dq = job->dqkv + at.q, *dk = job->dqkv + at.k, *dv = job->dqkv + at.v;
     float *keys = work, *values = keys + panel_floats(isa, s->d, job->keys);
     float *depth = values + panel_floats(isa, s->d, job->keys);
@@ -192,13 +182,13 @@ static void backward_head(const struct attention_job *job, float *work, int64_t 
     for (int i = 0; i < s->t; i += job->queries) {
         int m = s->t - i < job->queries ? s->t - i : job->queries;
         float beta = i > 0 ? 1 : 0;
-        multiply_rows(isa, m, job->keys, s->d, q + i * row, row, keys, p, job->stride, 1);
-        multiply_rows(isa, m, job->keys, s->d, dy + i * wide, wide, values, ds, job->stride, 1);
+        multiply_rows(job, m, job->keys, s->d, q + i * row, row, keys, p, job->stride);
+        multiply_rows(job, m, job->keys, s->d, dy + i * wide, wide, values, ds, job->stride);
         for (int r = 0; r < m; r++)
             isa->softmax_grad(job->keys, job->scale, lse[i + r],
                               isa->dot(s->d, dy + (i + r) * wide, y + (i + r) * wide),
                               p + (ptrdiff_t)r * job->stride, ds + (ptrdiff_t)r * job->stride);
-        multiply_rows(isa, m, s->d, job->keys, ds, job->stride, depth, dq + i * row, row, 1);
+        multiply_rows(job, m, s->d, job->keys, ds, job->stride, depth, dq + i * row, row);
         multiply_cols(isa, job->keys, s->d, m, ds, job->stride, q + i * row, row, dk, at.kv_row,
                       beta);
         multiply_cols(isa, job->keys, s->d, m, p, job->stride, dy + i * wide, wide, dv, at.kv_row,
@@ -208,10 +198,7 @@ static void backward_head(const struct attention_job *job, float *work, int64_t 
 
 static void backward_heads(void *arg, int worker, int workers) {
     const struct attention_job *job = arg;
-    struct share mine = share_of((int64_t)job->s->n * job->s->heads, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++)
-        backward_head(job, job->work + (size_t)worker * job->worker_floats, i / job->s->heads,
-                      (int)(i % job->s->heads));
+    heads_of(job, worker, workers, job->type->spaced ? attention_words_backward : backward_head);
 }
 
 // qkv, y and dy[n][t][heads][d], lse[n][heads][t] -> dqkv

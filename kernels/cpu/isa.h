@@ -130,6 +130,8 @@ struct cpu_type {
     // of zeros (lead < pair).
     void (*pack_copied)(int lead, int k, int cols, const float *src, ptrdiff_t stride,
                         float *words);
+    // The same from columns, src[j][k], without zeros in front; or NULL.
+    void (*pack_transposed)(int k, int cols, const float *src, ptrdiff_t stride, float *words);
     int spaced; // `rows` takes an a_step, and the type has no `cols`
     // Spaced types: src[k][stride] -> dst[column][words of k], `apart` words from one column to the
     // next; columns of zeros fill up tile_cols.

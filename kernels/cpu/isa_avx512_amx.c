@@ -234,6 +234,28 @@ static void amx_turn(int k, int cols, const float *src, ptrdiff_t stride, float 
         }
 }
 
+// Columns src[cols][k] -> a panel [words of k][COLS].
+static void amx_pack_transposed(int k, int cols, const float *src, ptrdiff_t stride, float *words) {
+    for (int p = 0; p < k; p += 2 * SIDE, words += SIDE * COLS) {
+        int left = k - p, n = left < 2 * SIDE ? (left + 1) / 2 : SIDE;
+        vmask low = V_MASK(left < VL ? left : VL), high = V_MASK(left < VL       ? 0
+                                                                 : left < 2 * VL ? left - VL
+                                                                                 : VL);
+        for (int j = 0; j < COLS; j += SIDE) {
+            __m512 r[SIDE];
+            for (int i = 0; i < SIDE; i++) {
+                const float *x = src + (j + i < cols ? j + i : 0) * stride + p;
+                __m512 first = V_LOADM(x, j + i < cols ? low : 0);
+                __m512 second = V_LOADM(x + VL, j + i < cols ? high : 0);
+                r[i] = (__m512)_mm512_cvtne2ps_pbh(second, first);
+            }
+            transpose(r);
+            for (int w = 0; w < n; w++)
+                V_STORE(words + w * COLS + j, r[w]);
+        }
+    }
+}
+
 // One function for each number of registers that the tile's rows and columns fill.
 #define TILE_FN(na, nb)                                                                            \
     static void rows_##na##x##nb(const struct rows_tile *t) {                                      \
@@ -264,6 +286,7 @@ const struct cpu_type type_amx = {.pair = 2,
                                   .convert = avx512_bf16_convert,
                                   .convert_panel = avx512_bf16_convert_panel,
                                   .pack_copied = avx512_bf16_pack_copied,
+                                  .pack_transposed = amx_pack_transposed,
                                   .spaced = 1,
                                   .turn = amx_turn,
                                   .open = amx_open,

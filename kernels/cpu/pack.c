@@ -28,6 +28,10 @@ void pack_panel(const struct kernel_ctx *ctx, const struct cpu_type *t,
         t->pack_copied(src->lead, src->k, src->cols, src->at, src->stride, dst);
         return;
     }
+    if (t->pack_transposed && src->transposed && src->lead == 0) {
+        t->pack_transposed(src->k, src->cols, src->at, src->stride, dst);
+        return;
+    }
     int nr = ctx->isa->tile_cols, lead = src->lead;
     struct panel_source part = *src;
     memset(some, 0, (size_t)lead * nr * sizeof *some);

@@ -228,19 +228,19 @@ static void attention_case(struct attention_shape s, int opposed) {
 }
 
 static void attention(void) {
-    attention_case((struct attention_shape){1, 1, 1, 1, 0}, 0);
-    attention_case((struct attention_shape){2, 17, 3, 8, 0}, 0);
-    attention_case((struct attention_shape){1, 40, 2, 33, 0}, 0);
-    attention_case((struct attention_shape){2, 33, 1, 64, 0}, 0);
-    attention_case((struct attention_shape){1, 20, 2, 100, 0}, 0);
-    attention_case((struct attention_shape){2, 35, 2, 16, 9}, 0);
-    attention_case((struct attention_shape){1, 5, 1, 200, 34}, 0);
-    attention_case((struct attention_shape){1, 70, 1, 70, 35}, 0);
-    attention_case((struct attention_shape){1, 17, 1, 70, 64}, 0);
+    attention_case((struct attention_shape){1, 1, 1, 1, 0, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){2, 17, 3, 8, 0, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){1, 40, 2, 33, 0, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){2, 33, 1, 64, 0, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){1, 20, 2, 100, 0, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){2, 35, 2, 16, 9, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){1, 5, 1, 200, 34, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){1, 70, 1, 70, 35, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){1, 17, 1, 70, 64, KERNEL_FLOAT}, 0);
     // exp(0 - lse) of rows beyond the last, which are zeros, is infinite.
-    attention_case((struct attention_shape){1, 17, 1, 16, 0}, 200);
-    attention_case((struct attention_shape){1, 17, 1, 72, 0}, 200);
-    attention_case((struct attention_shape){1, 32, 2, 64, 0}, 0);
+    attention_case((struct attention_shape){1, 17, 1, 16, 0, KERNEL_FLOAT}, 200);
+    attention_case((struct attention_shape){1, 17, 1, 72, 0, KERNEL_FLOAT}, 200);
+    attention_case((struct attention_shape){1, 32, 2, 64, 0, KERNEL_FLOAT}, 0);
     case_counts("attention of whole tiles");
 }
 

@@ -16,7 +16,8 @@ static struct attention_shape attention_of(const struct nn_call *c) {
     return (struct attention_shape){.n = c->n,
                                     .t = l->h * l->w,
                                     .heads = l->as.attention.heads,
-                                    .d = l->c / l->as.attention.heads};
+                                    .d = l->c / l->as.attention.heads,
+                                    .type = c->type};
 }
 
 static size_t attention_workspace(const struct nn_call *c) {

@@ -61,7 +61,8 @@ static struct attention_shape attention_of(const struct nn_call *c) {
                                     .t = l->h * l->w,
                                     .heads = l->as.attention.heads,
                                     .d = l->c / l->as.attention.heads,
-                                    .keys = l->as.attention.keys};
+                                    .keys = l->as.attention.keys,
+                                    .type = c->type};
 }
 
 static size_t larger(size_t a, size_t b) {

@@ -29,6 +29,8 @@ struct kase {
     int diffs, dy, grad;
     size_t in_len[INS_MAX], out_len[OUTS_MAX];
     double tolerance;
+    enum kernel_type type;  // KERNEL_BF16: inputs are numbers of bfloat16
+    double exact[OUTS_MAX]; // a tolerance of this output alone, or 0
 };
 
 static size_t workspace(const struct runner *r, size_t bytes) {
@@ -94,17 +96,20 @@ static struct kase gelu_case(const char *what, int n) {
     return c;
 }
 
-// ---- attention: size = n, t, heads, d, keys
-// ----------------------------------------------------------
+// ---- attention: size = n, t, heads, d, keys, type ----------------------------------------------
+
+static struct attention_shape attention_of(const int *z) {
+    return (struct attention_shape){z[0], z[1], z[2], z[3], z[4], (enum kernel_type)z[5]};
+}
 
 static void attention_forward(const struct runner *r, const struct buffers *b, const int *size) {
-    const struct attention_shape s = {size[0], size[1], size[2], size[3], size[4]};
+    const struct attention_shape s = attention_of(size);
     workspace(r, r->k->attention_workspace(r->ctx, &s));
     r->k->attention_forward(r->ctx, &s, b->in[0], b->out[0], b->out[1]);
 }
 
 static void attention_backward(const struct runner *r, const struct buffers *b, const int *size) {
-    const struct attention_shape s = {size[0], size[1], size[2], size[3], size[4]};
+    const struct attention_shape s = attention_of(size);
     r->k->attention_backward(r->ctx, &s, b->in[0], b->out[0], b->out[1], b->in[1], b->out[2]);
 }
 
@@ -116,6 +121,17 @@ static struct kase attention_case(const char *what, int n, int t, int heads, int
     size_t qkv = keys ? y + 2 * (size_t)n * keys * heads * d : 3 * y;
     c.in_len[0] = qkv, c.in_len[1] = y;
     c.out_len[0] = y, c.out_len[1] = lse, c.out_len[2] = qkv;
+    return c;
+}
+
+// With exact inputs two operands are rounded: the exponentials, and dS. Each is within 2^-9 of what
+// it is, and sums of such terms are not larger than the largest result by more than a factor of
+// two. Logarithms of sums are as in float.
+static struct kase attention_bf16_case(const char *what, int n, int t, int heads, int d, int keys) {
+    struct kase c = attention_case(what, n, t, heads, d, keys);
+    c.size[5] = c.type = KERNEL_BF16;
+    c.exact[1] = c.tolerance;
+    c.tolerance = 1.0 / 256;
     return c;
 }
 
@@ -220,6 +236,12 @@ static struct buffers new_buffers(const struct runner *r, const struct kase *c, 
         *at = malloc(n * r->k->real_bytes + 8);
         for (size_t j = 0; j < n; j++) {
             float v = 2 * random_float();
+            if (c->type == KERNEL_BF16) {
+                uint32_t bits;
+                memcpy(&bits, &v, sizeof bits);
+                bits &= 0xffff0000U;
+                memcpy(&v, &bits, sizeof bits);
+            }
             if (r->k->real_bytes == sizeof(float))
                 ((float *)*at)[j] = v;
             else
@@ -286,9 +308,9 @@ static void check_same(const struct runner *exact, const struct runner *one,
             worst = d <= worst ? worst : d; // a NaN counts
             scale = fabs(want) > scale ? fabs(want) : scale;
         }
+        double limit = c->exact[o] > 0 ? c->exact[o] : c->tolerance;
         bool same = memcmp(b[1].out[o], b[2].out[o], c->out_len[o] * sizeof(float)) == 0;
-        if (!ok(worst <= c->tolerance * scale && same, "%s: %s is right, output %d", isa, c->what,
-                o))
+        if (!ok(worst <= limit * scale && same, "%s: %s is right, output %d", isa, c->what, o))
             diag("worst difference %.3g of %.3g; thread counts %s", worst, scale,
                  same ? "agree" : "differ");
     }
@@ -307,7 +329,7 @@ static void check_extremes(const struct runner *r, const char *isa) {
     near(y[2], -1.4332581e-6, 5e-7, "%s: GELU of -5 is right", isa);
     ok(fabsf(dx[0]) < 1e-6F && fabsf(dx[3] - 0.5F) < 1e-6F && fabsf(dx[7] - 1) < 1e-6F,
        "%s: the gradient of GELU is right", isa);
-    const struct attention_shape s = {1, 2, 1, 1, 0};
+    struct attention_shape s = {1, 2, 1, 1, 0, KERNEL_FLOAT};
     const float qkv[6] = {3e4F, 1e3F, 7, 3e4F, -1e3F, 9}; // q, k, v of two tokens
     float out[2], lse[2];
     workspace(r, r->k->attention_workspace(r->ctx, &s));
@@ -316,10 +338,15 @@ static void check_extremes(const struct runner *r, const char *isa) {
     const float bad[6] = {1, NAN, 7, 1, 2, 9};
     r->k->attention_forward(r->ctx, &s, bad, out, lse);
     ok(out[0] != out[0] && lse[1] != lse[1], "%s: a NaN shows", isa);
+    s.type = KERNEL_BF16;
+    workspace(r, r->k->attention_workspace(r->ctx, &s));
+    r->k->attention_forward(r->ctx, &s, bad, out, lse);
+    ok(out[0] != out[0] && lse[1] != lse[1], "%s: a NaN shows in bf16", isa);
 }
 
 int main(void) {
-    static const char *const isas[] = {"avx512", "avx2", "base"};
+    static const char *const isas[] = {"avx512-amx", "avx512", "avx2", "base"};
+    enum { ISAS = sizeof isas / sizeof isas[0] };
     struct kase small[] = {
         ln_case("layer norm", 5, 7, 0, 0, 0),
         ln_case("layer norm of a sum", 4, 9, 1, 0, 0),
@@ -346,6 +373,14 @@ int main(void) {
         attention_case("attention 4x1, 2 heads of 5", 4, 1, 2, 5, 0),
         attention_case("attention 3x50 over 64 keys, 2 heads of 16", 3, 50, 2, 16, 64),
         attention_case("attention 2x197 over 33 keys, 3 heads of 7", 2, 197, 3, 7, 33),
+        attention_bf16_case("bf16 attention 2x197, 3 heads of 64", 2, 197, 3, 64, 0),
+        attention_bf16_case("bf16 attention 3x50, 2 heads of 33", 3, 50, 2, 33, 0),
+        attention_bf16_case("bf16 attention 1x300, 1 head of 8", 1, 300, 1, 8, 0),
+        attention_bf16_case("bf16 attention 4x1, 2 heads of 5", 4, 1, 2, 5, 0),
+        attention_bf16_case("bf16 attention 2x64, 2 heads of 32", 2, 64, 2, 32, 0),
+        attention_bf16_case("bf16 attention 3x50 over 64 keys, 2 heads of 16", 3, 50, 2, 16, 64),
+        attention_bf16_case("bf16 attention 2x197 over 33 keys, 3 heads of 7", 2, 197, 3, 7, 33),
+        attention_bf16_case("bf16 attention 1x70 over 1100 keys, 1 head of 65", 1, 70, 1, 65, 1100),
         tokens_case("tokens 5x49x70 with a class token", 5, 49, 70, 1, 1),
         tokens_case("bare tokens 3x7x9", 3, 7, 9, 0, 0),
         first_case("first token 5x9x33", 5, 9, 33),
@@ -358,7 +393,7 @@ int main(void) {
         bail_out("cannot open %s", exact.k->name);
     for (size_t i = 0; i < sizeof small / sizeof small[0]; i++)
         check_gradients(&exact, &small[i]);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < ISAS; i++) {
         struct runner one = {&kernels_cpu, NULL}, many = {&kernels_cpu, NULL};
         int rc = one.k->open(&one.ctx, &(struct kernel_config){.isa = isas[i]});
         if (rc == -95) { // ENOTSUP
