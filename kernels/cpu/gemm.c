@@ -26,6 +26,7 @@ struct gemm_job {
     const struct kernel_ctx *ctx;
     const struct cpu_type *type;
     int k_words;
+    int depth;     // of a pass
     float *panels; // B: [panel][words of k][tile_cols]; with few rows: a piece per worker
     float *blocks; // one block of A per worker; with few rows: A, stride words from row to row
     int stride;
@@ -164,8 +165,8 @@ static void multiply(void *arg, int worker, int workers) {
     if (panels.begin == panels.end)
         return;
     ctx_open_tiles(job->type);
-    for (int p0 = 0; p0 < g->k; p0 += block_depth) {
-        int depth = g->k - p0 < block_depth ? g->k - p0 : block_depth;
+    for (int p0 = 0; p0 < g->k; p0 += job->depth) {
+        int depth = g->k - p0 < job->depth ? g->k - p0 : job->depth;
         size_t skip = (size_t)(p0 / job->type->pair) * nr;
         for (int i0 = begin; i0 < end; i0 += block_rows) {
             int rows = end - i0 < block_rows ? end - i0 : block_rows;
@@ -195,14 +196,24 @@ static void multiply_flat(void *arg, int worker, int workers) {
     struct share panels = share_of(div_up(g->n, job->ctx->isa->tile_cols), worker, workers);
     ctx_open_tiles(job->type);
     for (int64_t j = panels.begin; j < panels.end; j++)
-        for (int p0 = 0; p0 < g->k; p0 += block_depth) {
-            int depth = g->k - p0 < block_depth ? g->k - p0 : block_depth;
+        for (int p0 = 0; p0 < g->k; p0 += job->depth) {
+            int depth = g->k - p0 < job->depth ? g->k - p0 : job->depth;
             struct a_block block = {
                 job->blocks + p0 / job->type->pair, job->stride, 0, g->m, p0, depth};
             pack_b(job, j, p0, depth, piece);
             multiply_panel(job, &block, j, piece);
         }
     ctx_close_tiles(job->type);
+}
+
+// As much as fits into a block. Types that load tiles where they lie have equal passes of whole
+// tiles: each pass reads and writes all of C.
+static int depth_of(const struct cpu_type *type, int k) {
+    enum { whole = 32 }; // numbers in a row of a tile
+    if (!type->spaced)
+        return block_depth;
+    int64_t passes = div_up(k, (int64_t)block_depth * type->pair);
+    return (int)div_up(div_up(k, passes), whole) * whole;
 }
 
 // Chooses the grid of workers whose largest part is smallest, and among equals the one with the
@@ -229,6 +240,7 @@ void cpu_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
     assert(cpu_gemm_workspace(ctx, g->type, g->m, g->n, g->k) <= ctx->work_bytes);
     struct gemm_job job = {.g = g, .ctx = ctx, .type = &ctx->type[g->type]};
     job.k_words = (int)pack_words(job.type, g->k);
+    job.depth = depth_of(job.type, g->k);
     job.panels = (float *)ctx->work;
     job.blocks = job.panels + panels_words(ctx, g);
     job.stride = job.k_words + pad_words;
