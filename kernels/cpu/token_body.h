@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inner loops of layer norm, GELU and attention for one instruction set; included by isa_*.c
-// after span_body.h. Sums run in 16 lanes whatever the width of a register, so every instruction
-// set gives the same bits.
+// after span_body.h. Sums run in 16 lanes whatever the width of a register, so that instruction
+// sets with fused multiply-adds give the same bits, as do those without.
 // Ends with ISA_TABLE, the table of all loops. Not a header to include anywhere else.
 
 #ifdef MR
@@ -111,31 +111,40 @@ INLINE uint32_t float_bits(float f) {
     return bits;
 }
 
+// One rounding where the instruction set has that.
+INLINE float times_plus(float a, float b, float c) {
+#ifdef __FP_FAST_FMAF
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 // e^x for x <= 88, within 2 units of the last place; below -87 the value of -87. Cody and Waite's
 // reduction to [-ln 2 / 2, ln 2 / 2], the polynomial of Moshier's Cephes.
 INLINE float fast_exp(float x) {
     const float shift = 12582912.0F; // 1.5 * 2^23: adding it rounds to whole numbers
     float v = x < -87.0F ? -87.0F : x;
-    float k = v * 1.44269504F + shift, whole = k - shift;
-    float r = (v - whole * 0.693359375F) + whole * 2.12194440e-4F;
+    float k = times_plus(v, 1.44269504F, shift), whole = k - shift;
+    float r = times_plus(whole, 2.12194440e-4F, times_plus(whole, -0.693359375F, v));
     float p = 1.9875691500e-4F;
-    p = p * r + 1.3981999507e-3F;
-    p = p * r + 8.3334519073e-3F;
-    p = p * r + 4.1665795894e-2F;
-    p = p * r + 1.6666665459e-1F;
-    p = p * r + 5.0000001201e-1F;
+    p = times_plus(p, r, 1.3981999507e-3F);
+    p = times_plus(p, r, 8.3334519073e-3F);
+    p = times_plus(p, r, 4.1665795894e-2F);
+    p = times_plus(p, r, 1.6666665459e-1F);
+    p = times_plus(p, r, 5.0000001201e-1F);
     uint32_t power = (float_bits(k) - float_bits(shift) + 127) << 23;
-    return (p * (r * r) + r + 1) * bits_float(power);
+    return (times_plus(p, r * r, r) + 1) * bits_float(power);
 }
 
 // Phi(x), within 1e-7: formula 7.1.26 of Abramowitz and Stegun. *density gets exp(-x * x / 2).
 INLINE float normal_phi(float x, float *density) {
-    float z = __builtin_fabsf(x) * 0.707106781F, t = 1 / (1 + 0.3275911F * z);
+    float z = __builtin_fabsf(x) * 0.707106781F, t = 1 / times_plus(0.3275911F, z, 1);
     float e = fast_exp(-z * z), p = 1.061405429F;
-    p = p * t - 1.453152027F;
-    p = p * t + 1.421413741F;
-    p = p * t - 0.284496736F;
-    p = p * t + 0.254829592F;
+    p = times_plus(p, t, -1.453152027F);
+    p = times_plus(p, t, 1.421413741F);
+    p = times_plus(p, t, -0.284496736F);
+    p = times_plus(p, t, 0.254829592F);
     float tail = 0.5F * (p * t) * e;
     *density = e;
     return x < 0 ? tail : 1 - tail;
