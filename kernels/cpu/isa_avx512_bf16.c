@@ -29,6 +29,8 @@ INLINE __m256i to_bf16(__m512 x) {
 
 void avx512_bf16_convert(size_t n, const float *x, float *words) {
     unsigned char *out = (unsigned char *)words;
+    for (; n >= 2 * VL; n -= 2 * VL, x += 2 * VL, out += 4 * VL)
+        _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(V_LOAD(x + VL), V_LOAD(x)));
     for (; n >= VL; n -= VL, x += VL, out += 2 * VL)
         _mm256_storeu_si256((__m256i *)(void *)out, to_bf16(V_LOAD(x)));
     if (n == 0)
