@@ -163,7 +163,7 @@ static void test_connection(void) {
     is_int(setup("sleep 0.3; echo done"), 0, "bytes of dtctl do not stop a program: %s", said);
     is_str(text_of("log"), "done\n", "the program ran to its end");
     typed = NULL;
-    is_int(setup("trap 'echo tidied >tidied; exit 0' TERM; sleep 600 & printf $! >child;"
+    is_int(setup("trap 'sleep 0.7; echo tidied >tidied; exit 0' TERM; sleep 600 & printf $! >child;"
                  "touch ready; wait; echo on"),
            err_status(ERR_INTERRUPTED), "the end of the connection stops a program");
     is_error("interrupted", "the connection of dtctl ended during the setup",
