@@ -248,14 +248,15 @@ static void rows(void) {
 
 static void speeds(void) {
     struct shown t;
-    shown_open(&t, SCREEN_PLAIN, FOUR, 2, 0);
+    enum { FROM_MS = 10000 };
+    shown_open(&t, SCREEN_PLAIN, FOUR, 2, FROM_MS);
     progress_set(&t.p, 0, 1000, 11000);
-    progress_show(&t.p, 0);
+    progress_show(&t.p, FROM_MS);
     near(progress_rate(&t.p.rows[0]), 0, 0, "one sample has no rate");
     progress_set(&t.p, 0, 2000, 11000);
-    progress_show(&t.p, PROGRESS_RATE_SAMPLE_MS - 1);
+    progress_show(&t.p, FROM_MS + PROGRESS_RATE_SAMPLE_MS - 1);
     near(progress_rate(&t.p.rows[0]), 0, 0, "a second sample so soon is not taken");
-    progress_show(&t.p, PROGRESS_RATE_SAMPLE_MS);
+    progress_show(&t.p, FROM_MS + PROGRESS_RATE_SAMPLE_MS);
     near(progress_rate(&t.p.rows[0]), 4000, 1e-9, "the rate is that of two samples");
     is_str(row_of(&t, 0, 0),
            "push  a  [###                 ]    2.0 kB of 11.0 kB  4.0 kB/s  2.2 s left",
