@@ -28,6 +28,7 @@ struct comm_device {
     struct comm_device *next;   // … and is the head of a list of those that are split from it
     struct comm *host;
     nccl_comm comm;
+    bool joined;    // there was a communicator
     uint64_t calls; // enqueued so far; a ticket is its number, from 1
     uint64_t said;  // the newest ticket that this rank said it waits for
     struct comm_call record[NCCL_RECORDS];
@@ -131,7 +132,8 @@ static void nccl_close(struct comm_device *d) {
         if (before->next == d)
             before->next = d->next;
     if (d->family == d) {
-        nccl_library_close(d->library);
+        if (!d->joined) // else the device may yet come to calls, whose code is the library's
+            nccl_library_close(d->library);
         free(d->library);
     }
     free(d);
@@ -193,6 +195,7 @@ static int join(struct comm_device *d, struct err *e) {
         return rank == 0
                    ? say(d, code, "making an id", e)
                    : err_set(e, ERR_NET, "NCCL of rank %d makes no id", comm_shown(d->host, 0));
+    d->joined = true;
     code = d->library->init(&d->comm, comm_world(d->host), id, rank, &patient);
     return settle(d, d->comm, code, "connecting", e);
 }

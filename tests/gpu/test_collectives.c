@@ -20,6 +20,7 @@ enum { WORDS = 1000, ODD = 999, WATCH_MS_MAX = 20000 };
     X(cuStreamSynchronize, CUstream)                                                               \
     X(cuStreamQuery, CUstream)                                                                     \
     X(cuMemAlloc_v2, CUdeviceptr *, size_t)                                                        \
+    X(cuMemFree_v2, CUdeviceptr)                                                                   \
     X(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream)                           \
     X(cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, size_t, CUstream)
 static struct {
@@ -220,6 +221,23 @@ static int frozen(struct rank *r, struct err *e) {
     return bad;
 }
 
+// Rank 0 closes while a call waits in its stream. The device comes to that call later.
+static int closes_early(struct rank *r, struct err *e) {
+    struct comm_call call = {
+        .kind = COMM_RECV, .type = COMM_F32, .count = WORDS, .peer = 1 - r->rank};
+    uint64_t ticket;
+    if (begin(r, e) < 0)
+        return -1;
+    call.buf = (void *)(uintptr_t)memory;
+    if ((r->rank == 0 && comm_nccl.enqueue(device, &call, stream, &ticket, e) < 0) ||
+        comm_barrier(r->comm, e) < 0)
+        return -1;
+    done(0);
+    if (dl.cuMemFree_v2(memory))
+        return err_set(e, ERR_FAILED, "the device has failed");
+    return comm_barrier(r->comm, e);
+}
+
 static int only_open(struct rank *r, struct err *e) {
     const char *version = getenv("TEST_OTHER_VERSION"), *library = getenv("TEST_OTHER_LIBRARY");
     if (r->rank == 1 && version)
@@ -266,6 +284,7 @@ static void test_lost(void) {
     is_int(run(&four, 1, lost_elsewhere), 4, "a rank that is killed ends the calls of all groups");
     for (int rank = 0; rank < 4; rank += rank ? 1 : 2)
         rank_says(rank, "all-reduce of 1000 x float: rank 1", "killed in another group");
+    is_int(run(&two, 1, closes_early), 0, "a rank closes while a call of it waits");
     is_int(run(&two, 1, frozen), 2, "a rank that does nothing ends the other");
     rank_says(0, "all-reduce of 1000 x float: rank 1 has not come to it within", "frozen");
 }
