@@ -30,7 +30,7 @@ struct comm_device_table {
     int (*open)(struct comm_device **out, struct comm *host, char *const *env, struct err *e);
     // A group of the ranks that give the same color, in the order of key; `host` are the same ranks
     // in the same order. color < 0: no group, *out is NULL. Blocking, of all ranks of the parent.
-    // To be closed before the first communicator, which has the library.
+    // To be closed before the first communicator, which has the library, and by whose end it ends.
     int (*split)(struct comm_device **out, struct comm_device *parent, int color, int key,
                  struct comm *host, struct err *e);
     // call.buf is memory of the device. Sends and receives go between any two ranks. A sum of

@@ -20,6 +20,7 @@ enum {
     NCCL_SAY_MS = 1000,     // in one call, after which a rank says that it waits there
     NCCL_ASK_MS_MAX = 3000, // for the others to have said so: more than they need
     NCCL_KEY_BYTES_MAX = 320,
+    NCCL_VERSION_GROUPED_ABORT = 22200, // the first one that aborts several as one
 };
 
 struct comm_device {
@@ -117,26 +118,36 @@ static const struct nccl_config patient = {.size = sizeof(struct nccl_config),
                                            .ctas_max = NCCL_CONFIG_UNSET,
                                            .split_share = NCCL_CONFIG_UNSET};
 
-// Aborts and does not destroy: the others may have gone, and destroying waits for them.
-static void abort_calls(struct comm_device *d) {
-    if (d->comm)
-        (void)d->library->abort(d->comm);
-    d->comm = NULL;
+// Aborts and does not destroy: the others may have gone, and destroying waits for them. An abort
+// frees memory of the device, and so waits for the calls of all communicators: they are aborted as
+// one.
+static void abort_calls(struct comm_device *family) {
+    const struct nccl_library *l = family->library;
+    bool grouped = l->version >= NCCL_VERSION_GROUPED_ABORT;
+    if (grouped)
+        (void)l->group_start();
+    for (struct comm_device *d = family; d; d = d->next) {
+        if (d->comm)
+            (void)l->abort(d->comm);
+        d->comm = NULL;
+    }
+    if (grouped)
+        (void)l->group_end();
 }
 
+// A communicator that was split off ends with the first one of its family.
 static void nccl_close(struct comm_device *d) {
-    if (!d)
+    if (!d || d->family != d)
         return;
-    abort_calls(d);
-    for (struct comm_device *before = d->family; before; before = before->next)
-        if (before->next == d)
-            before->next = d->next;
-    if (d->family == d) {
-        if (!d->joined) // else the device may yet come to calls, whose code is the library's
-            nccl_library_close(d->library);
-        free(d->library);
+    if (d->joined)
+        abort_calls(d);
+    else // of others the device may yet come to calls, whose code is the library's
+        nccl_library_close(d->library);
+    free(d->library);
+    for (struct comm_device *next; d; d = next) {
+        next = d->next;
+        free(d);
     }
-    free(d);
 }
 
 // The library of one rank, for the others.
@@ -238,11 +249,8 @@ static int nccl_split(struct comm_device **out, struct comm_device *parent, int 
     d->host = host;
     d->comm = made;
     memcpy(d->about, parent->about, sizeof d->about);
-    if (settle(d, made, NCCL_IN_PROGRESS, "splitting", e) < 0) {
-        breaks(d, e);
-        nccl_close(d);
-        return -1;
-    }
+    if (settle(d, made, NCCL_IN_PROGRESS, "splitting", e) < 0)
+        return breaks(d, e);
     *out = d;
     return 0;
 }
@@ -402,8 +410,7 @@ static int nccl_watch(struct comm_device *d, uint64_t ticket, int64_t waited_ms,
     family->broken = *e;
     if (family->release)
         family->release(family->release_arg);
-    for (struct comm_device *each = family; each; each = each->next)
-        abort_calls(each); // what waits in the device ends
+    abort_calls(family); // what waits in the device ends
     return -1;
 }
 

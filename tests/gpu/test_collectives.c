@@ -195,6 +195,8 @@ static int lost_elsewhere(struct rank *r, struct err *e) {
     comm_nccl.close(part);
     comm_close(host);
     done(-1);
+    if (dl.cuMemFree_v2(memory))
+        return err_set(e, ERR_FAILED, "calls went on behind the abort until their time limit");
     return bad;
 }
 

@@ -79,6 +79,7 @@ struct batch { // calls of one group and one stream, which make progress togethe
 
 static _Thread_local int group_depth, group_n;
 static _Thread_local struct call group[GROUP_MAX];
+static _Thread_local bool group_aborts;
 static _Thread_local char last_error[256];
 
 static ncclResult refuse(ncclResult code, const char *why) {
@@ -230,6 +231,15 @@ static void drop(void *argument) {
     for (int n = 0; n < b->n; n++)
         release(b->call[n].comm);
     free(b);
+}
+
+CUresult cuCtxSynchronize(void); // of the stand-in for libcuda.so.1
+
+static ncclResult end_aborts(void) {
+    if (group_aborts)
+        (void)cuCtxSynchronize();
+    group_aborts = false;
+    return OK;
 }
 
 static ncclResult flush(const struct call *calls, int n) {
@@ -388,13 +398,15 @@ API ncclResult ncclCommDestroy(struct ncclComm *c) {
     release(c);
     return OK;
 }
-// Ends all waits in collectives of this communicator, in any process.
+// Ends all waits in collectives of this communicator, in any process. As NCCL frees memory of the
+// device then, it waits for all of its work: at the end of a group, if this is in one.
 API ncclResult ncclCommAbort(struct ncclComm *c) {
     segment_abort(c->segment, c->rank);
     if (c->joining)
         segment_forget(c->name);
     release(c);
-    return OK;
+    group_aborts = true;
+    return group_depth ? OK : end_aborts();
 }
 API const char *ncclGetLastError(struct ncclComm *c) {
     (void)c;
@@ -429,6 +441,7 @@ API ncclResult ncclGroupEnd(void) {
         r = flush(of_stream, n);
     }
     group_n = 0;
+    (void)end_aborts();
     return r;
 }
 
