@@ -92,28 +92,33 @@ struct gpu_line {
     bool fits;
 };
 
+// Of the rank that needs most.
 static size_t device_bytes(const struct plan *p) {
-    const size_t *m = p->rank[0].memory;
-    return m[PLAN_PARAMETERS] + m[PLAN_GRADIENTS] + m[PLAN_OPTIMIZER] + m[PLAN_ACTIVATIONS];
+    size_t most = 0;
+    for (int r = 0; r < p->t->mesh.pipe; r++) {
+        const size_t *m = p->rank[r].memory;
+        size_t all =
+            m[PLAN_PARAMETERS] + m[PLAN_GRADIENTS] + m[PLAN_OPTIMIZER] + m[PLAN_ACTIVATIONS];
+        most = all > most ? all : most;
+    }
+    return most;
 }
 
-// 0 lines where a pipeline asks for processors.
 static int gpu_lines(struct plan *p, struct gpu_line *line, int room, struct err *e) {
     enum train_dtype dtype = (enum train_dtype)p->t->options->dtype;
-    int count = 0;
-    for (const struct step_forecast_gpu *g = step_forecast_gpus; g->name && p->t->mesh.pipe == 1;
-         g++) {
-        struct step_forecast_time time;
+    struct step_forecast_time *time = heap_alloc((size_t)p->t->mesh.pipe * sizeof *time);
+    int count = 0, r = 0;
+    for (const struct step_forecast_gpu *g = step_forecast_gpus; g->name && r == 0; g++) {
         must(count < room);
-        if (trainer_plan_time(p, g, &time, e) < 0)
-            return -1;
+        r = trainer_plan_time(p, g, time, e);
         line[count++] =
             (struct gpu_line){.gpu = g,
-                              .step_s = time.step,
+                              .step_s = time->step,
                               .dtype = step_forecast_dtype(g, dtype),
                               .fits = (double)device_bytes(p) <= g->memory_gib * 0x1p30};
     }
-    return count;
+    free(time);
+    return r < 0 ? -1 : count;
 }
 
 // ---- text --------------------------------------------------------------------------------------

@@ -50,11 +50,12 @@ static double half_s(const struct plan *p, const struct plan_traffic *x, double 
     return local + network;
 }
 
-static double send_s(const struct plan *p, const struct plan_traffic *x) {
+static double send_s(const struct plan *p, const struct plan_traffic *x,
+                     const struct step_forecast_gpu *gpu) {
     double bits = p->request->network_bits_per_s, bytes = (double)x->output;
     if (x->crosses)
         return bits > 0 ? bytes * 8 / bits + NETWORK_LATENCY_S : 0;
-    return p->moved_bytes_per_s > 0 ? SHARED_COPIES * bytes / p->moved_bytes_per_s : 0;
+    return !gpu && p->moved_bytes_per_s > 0 ? SHARED_COPIES * bytes / p->moved_bytes_per_s : 0;
 }
 
 static void bucket_time(const struct plan *p, int part, const struct bucket *b,
@@ -90,7 +91,7 @@ static void stage_time(const struct plan *p, int part, const struct step_forecas
     double forward, backward;
     out->buckets = list->count;
     out->bucket = arena_new(a, struct step_forecast_bucket, (size_t)list->count);
-    out->send = send_s(p, &p->traffic[part]);
+    out->send = send_s(p, &p->traffic[part], gpu);
     for (int i = 1; i < m->layers; i++) {
         layer_time(p, i + shift, t->micro_batch, gpu, &forward, &backward);
         out->forward += forward;

@@ -133,6 +133,16 @@ is "$(sort types | uniq -c | awk '{ print $2, $4, $1 }' | paste -sd,)" \
 ok 'products in 16 bits are faster than in tf32, and those than in float' awk \
     -v f32="${h100[f32]}" -v tf32="${h100[tf32]}" -v bf16="${h100[bf16]}" -v f16="${h100[f16]}" \
     'BEGIN { exit !(f32 > 1.2 * tf32 && tf32 > 1.2 * bf16 && bf16 == f16) }'
+# h100_ms RANKS: of a step of one pipeline
+h100_ms() {
+    run dttrain --plan --ranks "$1" --ranks-per-node "$1" --set train.model=vit_tiny \
+        --set train.image_size=32 --set train.batch=1024 --set "train.pipeline=$1" \
+        --set train.microbatches=16
+    awk '$1 == "H100" { print $2 }' <<<"$out"
+}
+ok 'four stages on GPUs take more than a quarter of the time of one, and less than a half' awk \
+    -v one="$(h100_ms 1)" -v four="$(h100_ms 4)" \
+    'BEGIN { exit !(four > one / 4 && four < one / 2) }'
 ok 'a plan writes nothing' test ! -e dttrain-output
 
 # ---- without the data, and refused --------------------------------------------------------------
