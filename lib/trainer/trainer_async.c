@@ -19,9 +19,10 @@ static const char *why_not(const struct trainer *t) {
                                 : "the hosts pass the gradients on";
     if (t->chunks > 1)
         return "each rank has several stages";
-    return t->options->accumulate * t->micros > NETWORK_LOSSES_MAX
-               ? "train.accumulate has too many parts"
-               : NULL;
+    if (t->options->accumulate * t->micros <= NETWORK_LOSSES_MAX)
+        return NULL;
+    return t->micros > 1 ? "a step has too many micro-batches"
+                         : "train.accumulate has too many parts";
 }
 
 void trainer_async_choose(struct trainer *t) {

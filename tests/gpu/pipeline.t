@@ -63,6 +63,10 @@ ok 'f16: several stages of a rank are refused' fails train refused on_gpu "${two
     "${calm[@]}" dtype=f16 pipeline_schedule=interleaved:2
 like "$(cat refused/out)" 'dtype is f16, and each rank has several stages.*dtype bf16' \
     'f16: the refusal says why'
+ok 'f16: more micro-batches than losses that a step keeps are refused' fails train many on_gpu \
+    "${two[@]}" "$cuda" -- "${calm[@]}" dtype=f16 batch=65 microbatches=65
+like "$(cat many/out)" 'dtype is f16, and a step has too many micro-batches' \
+    'f16: this refusal says why, too'
 ok 'graph: a pipeline is refused' fails train graph on_gpu "${two[@]}" "$cuda" -- "$vit" graph=on
 like "$(cat graph/out)" 'train.graph is on, and stages of a pipeline pass micro-batches on' \
     'graph: the refusal says why'
