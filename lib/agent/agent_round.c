@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "sys/file.h"
 #include "sys/proc.h"
+#include "worker/efa.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,6 +74,7 @@ static void take_facts(struct agent *a, const struct wire_msg *m) {
                                      .master_addr = a->master_addr,
                                      .master_port = (int)m->master_port,
                                      .ifname = a->ifname,
+                                     .has_efa = efa_is_here(""),
                                      .signals = c->signals_text,
                                      .timer_file = c->timer_file,
                                      .virtual_local_rank = c->virtual_local_rank,

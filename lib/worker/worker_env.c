@@ -103,6 +103,8 @@ const char *const *worker_env_build(struct arena *a, char *const *inherited,
     env_default(&l, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     env_default(&l, "GLOO_SOCKET_IFNAME", f->ifname);
     env_default(&l, "NCCL_SOCKET_IFNAME", f->ifname);
+    if (f->has_efa)
+        env_default(&l, "FI_PROVIDER", "efa");
     if (f->nproc > 1)
         env_default(&l, "OMP_NUM_THREADS", "1");
     if (f->virtual_local_rank)

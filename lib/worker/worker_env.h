@@ -16,6 +16,7 @@ struct worker_facts {              // of one round on one node
     const char *master_addr; // numeric
     int master_port;
     const char *ifname;     // interface towards the leader, "" if unknown
+    bool has_efa;           // efa_is_here
     const char *signals;    // TORCHELASTIC_SIGNALS_TO_HANDLE
     const char *timer_file; // TORCHELASTIC_TIMER_FILE; NULL: as inherited
     bool own_store;         // rank 0 opens the store itself, at MASTER_PORT

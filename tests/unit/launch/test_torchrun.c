@@ -104,6 +104,7 @@ static void test_env(void) {
                              .master_addr = "10.0.0.1",
                              .master_port = 29500,
                              .ifname = "eth0",
+                             .has_efa = true,
                              .signals = "SIGTERM",
                              .extra = extra,
                              .extra_count = 2};
@@ -120,6 +121,7 @@ static void test_env(void) {
                                           {"OMP_NUM_THREADS", "1"},
                                           {"GLOO_SOCKET_IFNAME", "mine"},
                                           {"NCCL_SOCKET_IFNAME", "eth0"},
+                                          {"FI_PROVIDER", "efa"},
                                           {"FOO", "bar"},
                                           {"MASTER_PORT", "1"},
                                           {"CUDA_VISIBLE_DEVICES", "5,6"},
@@ -134,11 +136,13 @@ static void test_env(void) {
     is_int(ranks, 1, "an inherited name is replaced, not repeated");
     ok(worker_env_limits_threads(inherited, &f), "the thread limit is worth a warning");
     f.virtual_local_rank = true;
+    f.has_efa = false;
     env = worker_env_build(&a, inherited, &f, 1, "");
     is_str(env_get((char *const *)env, "LOCAL_RANK"), "0",
            "--virtual-local-rank gives each worker local rank 0");
     is_str(env_get((char *const *)env, "CUDA_VISIBLE_DEVICES"), "6",
            "a virtual local rank sees one device");
+    ok(!env_get((char *const *)env, "FI_PROVIDER"), "without EFA libfabric has its own choice");
 }
 
 static void test_job(void) {
