@@ -13,6 +13,7 @@
 
 enum {
     DECODE_LINE_EVERY_MS = 2000,
+    STOP_LOOK_EVERY_MS = 500,
     RANDOM_CROP_SIZE = 224, // where train.image_size says nothing
     LOADER_AHEAD = 4,       // batches in the ring of a loader that decodes
     WAITING_THREADS = 8     // at least, where they wait for images of a streamed input
@@ -39,11 +40,30 @@ struct decode_line {
     const char *what;
 };
 
+static int check_stop(const struct trainer *t, struct err *e) {
+    return t->config->stop && *t->config->stop
+               ? err_set(e, ERR_INTERRUPTED, "stopped by a signal before the first step")
+               : 0;
+}
+
+int trainer_data_await(const struct trainer *t, const char *key, void *value, size_t cap,
+                       size_t *len, struct err *e) {
+    const struct comm_kv *kv = &t->config->comm.kv;
+    int64_t end = clock_mono_ms() + DATASET_LOCK_WAIT_MS_MAX;
+    do {
+        if (check_stop(t, e) < 0)
+            return -1;
+        if (kv->get(kv->ctx, key, value, cap, len, STOP_LOOK_EVERY_MS, e) == 0)
+            return 0;
+    } while (e->code == ERR_TIMEOUT && clock_mono_ms() < end);
+    return -1;
+}
+
 static int say_decoding(void *ctx, uint64_t done, uint64_t total, struct err *e) {
     struct decode_line *l = ctx;
     int64_t now = clock_mono_ms();
-    if (l->t->config->stop && *l->t->config->stop)
-        return err_set(e, ERR_INTERRUPTED, "stopped by a signal before the first step");
+    if (check_stop(l->t, e) < 0)
+        return -1;
     if (now < l->next_ms)
         return 0;
     l->next_ms = now + DECODE_LINE_EVERY_MS;

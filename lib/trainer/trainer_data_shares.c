@@ -122,11 +122,9 @@ static void count(struct trainer *t, enum dataset_split split, const struct shar
 // text: room for NAMES_BYTES_MAX.
 static int hear(struct arena *a, struct trainer *t, enum dataset_split split, int node,
                 struct names *names, char *text, struct err *e) {
-    const struct comm_kv *kv = &t->config->comm.kv;
     struct share_header s;
     size_t len;
-    if (kv->get(kv->ctx, key_of(a, t, split, node), text, NAMES_BYTES_MAX, &len,
-                DATASET_LOCK_WAIT_MS_MAX, e) < 0)
+    if (trainer_data_await(t, key_of(a, t, split, node), text, NAMES_BYTES_MAX, &len, e) < 0)
         return err_wrap(e, "waiting for node %d to have its %s data", node, split_name(split));
     if (len < sizeof s)
         return err_set(e, ERR_FORMAT, "node %d sent %zu bytes about its data", node, len);

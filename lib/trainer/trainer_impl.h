@@ -358,6 +358,9 @@ int trainer_data_shares_exchange(struct trainer *t, enum dataset_split split,
 int64_t trainer_data_shares_digest(const struct trainer *t);
 // trainer_data.c
 int trainer_data_open(struct trainer *t, struct err *e);
+// Waits for a key of the store that another rank sets when it has its data, or until config.stop.
+int trainer_data_await(const struct trainer *t, const char *key, void *value, size_t cap,
+                       size_t *len, struct err *e);
 int trainer_data_digest(struct trainer *t, struct err *e); // finds data_digest
 // Sizes and counts of the data without its images; where it is not on this machine, those that
 // train.image_size and train.classes give, and no samples.

@@ -50,13 +50,13 @@ static int wait_for_data(struct trainer *t, struct err *e) {
         return -1;
     for (int r = 1; t->rank == 0 && r < t->world; r++) {
         snprintf(key, sizeof key, "%s/data/%d", prefix, r);
-        if (kv->get(kv->ctx, key, &byte, 1, &len, DATASET_LOCK_WAIT_MS_MAX, e) < 0)
+        if (trainer_data_await(t, key, &byte, 1, &len, e) < 0)
             return err_wrap(e, "waiting for rank %d to have its data", r);
     }
     snprintf(key, sizeof key, "%s/data/all", prefix);
     if (t->rank == 0)
         return kv->set(kv->ctx, key, &byte, 1, e);
-    if (kv->get(kv->ctx, key, &byte, 1, &len, DATASET_LOCK_WAIT_MS_MAX, e) < 0)
+    if (trainer_data_await(t, key, &byte, 1, &len, e) < 0)
         return err_wrap(e, "waiting for all ranks to have their data");
     return 0;
 }

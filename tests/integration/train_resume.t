@@ -69,6 +69,22 @@ is "$?" 143 'the exit status is that of SIGTERM'
 like "$(cat "$WORK/out/decode.log")" 'stopped by a signal before the first step' \
     'the log says that no step was made'
 
+# ---- a stop while another rank has no data yet --------------------------------------------------
+rm -rf "$WORK/run"
+# shellcheck disable=SC2016 # for the shells of the ranks
+env DTCTL_OUTPUT_DIR="$WORK/run" DTCTL_CACHE_DIR="$WORK/cache" dtrun --standalone \
+    --nproc-per-node 2 --no-python bash -c '[ $RANK = 0 ] || { touch "$0" && exec sleep 600; }
+        exec "$@"' "$WORK/out/sleeps" dttrain --set train.model=mlp --set train.dataset=shapes \
+    --set train.train_size=64 >"$WORK/out/alone.log" 2>&1 &
+pid=$!
+ok 'rank 1 sleeps and reads no data' wait_for 30 [ -e "$WORK/out/sleeps" ]
+sleep 2 # rank 0 reads its own
+ok 'rank 0 waits for it' kill -TERM "$pid"
+ok 'a signal ends that wait soon' wait_for 10 has_ended
+wait "$pid"
+like "$(cat "$WORK/out/alone.log")" 'waiting for rank 1 to have its data: stopped by a signal' \
+    'the log says which rank was waited for'
+
 # ---- a checkpoint on request --------------------------------------------------------------------
 checkpoints() { find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | wc -l; }
 # shellcheck disable=SC2317 # called through wait_for
