@@ -26,7 +26,8 @@ vit=('model=vit(dim=16,depth=2,heads=2,mlp=2,patch=4)' batch=4 lr=0.02)
 same resnet18 1e-4 "${resnet18[@]}"
 same resnet50 1e-3 'model=resnet50(stem=cifar,width=2)' batch=8 lr=0.0001
 same vit 1e-5 "${vit[@]}"
-same vit-bf16 1e-2 "${vit[@]}" dtype=bf16
+# Of attention processors with AMX round the operands of products, and kernels for GPUs do not.
+same vit-bf16 2e-2 "${vit[@]}" dtype=bf16
 # Processors have no tf32, so float judges it. A product is off by 2^-10 at most, about 1e-3; batch
 # norm of few numbers makes more of it, also of small steps.
 tf32() { # NAME BOUND KEY=VALUE…
