@@ -134,17 +134,9 @@ like "$err$out" 'rank 0 has NCCL 2\.28\.9 .* and rank 1 has 2\.22\.3 .* do not w
 ok 'a run with two versions fails' [ "$status" -ne 0 ]
 run "${two[@]}" "$BIN/dttrain" "${flags[@]}" --set train.collectives=nccl
 like "$err$out" 'nccl is for GPUs' 'processors have no NCCL'
-# shellcheck disable=SC2016 # for the shells of the ranks
-dies='if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then
-    for ((i = 0; i < 2000; i++)); do
-        ! grep -q "\"step\":6," dttrain-output/metrics.jsonl || { kill -9 $$; break; }
-        sleep 0.01
-    done &
-fi 2>/dev/null
-exec "$0" "$@"'
 settings "${common[@]}" "data=$WORK/shapes120" epochs=6 model=mlp hidden=8 \
     checkpoint_every_steps=2
 ok 'the run of a rank that was killed midway ends well' \
-    train killed on_gpu "${two[@]}" --max-restarts 1 bash -c "$dies" "$cuda"
+    train killed on_gpu "${two[@]}" --max-restarts 1 bash -c "$(dies 2000)" "$cuda"
 like "$(cat killed/out)" 'resuming from .*step' 'the next attempt resumed from a checkpoint'
 done_testing
