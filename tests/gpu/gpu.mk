@@ -26,9 +26,8 @@ $(GPU)/%.o: %.c
 $(GPU)/libcuda.so.1: $(GPU_EMU) $(GPU_DRIVER)
 	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm
 
-# It stays in memory: streams may have calls left when the communicator is closed.
 $(GPU)/libnccl.so.2: $(GPU_NCCL) $(GPU)/libcuda.so.1
-	$(call say,LINK,$@)gcc -shared -pthread -Wl,-z,nodelete,-soname,$(@F) -o $@ $^ -lm -ldl
+	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm -ldl
 
 # The shipped kernels with places of their source, for removed.t.
 $(GPU)/lines/%.ptx: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh)
