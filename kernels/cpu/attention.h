@@ -40,7 +40,7 @@ struct head_at {
 };
 struct head_at head_at(const struct attention_shape *s, int64_t image, int head);
 
-// c[m][n] = alpha * a[m][k] * panels + beta * c, k in words, rows lda and ldc apart.
+// c[m][n] = a[m][k] * panels + beta * c, k in words, rows lda and ldc apart.
 struct rows_product {
     int m, n, k;
     const float *a;

@@ -71,7 +71,8 @@ int trainer_stages_open(struct trainer *t, struct err *e) {
     t->data = NULL;
     t->device_data = NULL;
     if (comm_split(&t->data, t->comm, t->pipe_rank, t->data_rank, e) < 0 ||
-        trainer_device_split(t, &t->device_data, t->pipe_rank, t->data_rank, t->data, e) < 0 ||
+        (t->mesh.data > 1 &&
+         trainer_device_split(t, &t->device_data, t->pipe_rank, t->data_rank, t->data, e) < 0) ||
         trainer_links_open(t, e) < 0)
         return err_wrap(e, "connecting the stages of the pipeline");
     return 0;
