@@ -229,7 +229,9 @@ struct adam_args {
     const struct kernel_step *now; // of a remote backend, instead of lr, grad_scale, step; or NULL
 };
 
-// Bytes to normalised numbers: out = (src / 255 - mean) / std, cropped and mirrored per image.
+// Bytes to normalised numbers: out = (src / 255 - mean) / std, cropped and mirrored per image. A
+// pixel outside of the source is byte 0, or with `reflect` the source's reflection, whose border is
+// not repeated (numpy.pad's "reflect"); it is then less than src_h or src_w outside.
 struct image_args {
     int n;
     int src_h, src_w, channels; // channels <= 4
@@ -238,8 +240,9 @@ struct image_args {
     const int16_t *offset_y, *offset_x; // n each; source pixel of output (0, 0); may
                                         // be negative. NULL: 0
     const uint8_t *flip;                // n; nonzero mirrors left-right. NULL: none
+    int reflect;
     double mean[4], std[4];
-    void *out; // n x dst_h x dst_w x channels; outside the source counts as byte 0
+    void *out; // n x dst_h x dst_w x channels
 };
 
 // The scalars and totals of a step, in memory of a remote backend, so that nothing of the step
@@ -297,6 +300,7 @@ struct step_judge_args {
 
 enum { BESIDE_QUEUES = 5, BESIDE_MARKS_MAX = 4096, BESIDE_LOOK_MS = 50 };
 enum { LATE_READS = 8, LATE_BYTES_MAX = 512 };
+enum { IMAGES_KEPT_MAX = 2 };
 
 struct kernel_backend {
     const char *name;
@@ -449,6 +453,10 @@ struct kernel_backend {
                      void *arg);
 
     void (*image_normalize)(struct kernel_ctx *ctx, const struct image_args *a);
+    // Only where remote is set: copies pixels of the host that stay as they are until close, once.
+    // image_normalize then finds the images among them there. 0, or -ENOMEM: the copy would take
+    // more than half of the memory that is left, or IMAGES_KEPT_MAX copies are kept already.
+    int (*image_keep)(struct kernel_ctx *ctx, const uint8_t *pixels, size_t bytes);
 };
 
 extern const struct kernel_backend kernels_cpu;
@@ -463,6 +471,11 @@ const struct kernel_backend *kernels_at(int i);
 // Output length of a convolution or pooling window along one axis.
 static inline int kernel_conv_out(int in, int k, int stride, int pad) {
     return (in + 2 * pad - k) / stride + 1;
+}
+
+// The pixel of a row of `size` that a reflection has at a place less than `size` outside of it.
+static inline int kernel_reflect(int at, int size) {
+    return at < 0 ? -at : at < size ? at : 2 * (size - 1) - at;
 }
 
 #endif

@@ -15,8 +15,12 @@ static void normalize_row(const struct image_job *job, int n, int y, float *out)
     const struct image_args *a = job->a;
     int sy = y + (a->offset_y ? a->offset_y[n] : 0), left = a->offset_x ? a->offset_x[n] : 0;
     int flip = a->flip && a->flip[n], channels = a->channels;
+    if (a->reflect)
+        sy = kernel_reflect(sy, a->src_h);
     for (int x = 0; x < a->dst_w; x++) {
         int sx = left + (flip ? a->dst_w - 1 - x : x);
+        if (a->reflect)
+            sx = kernel_reflect(sx, a->src_w);
         int inside = sy >= 0 && sy < a->src_h && sx >= 0 && sx < a->src_w;
         const uint8_t *src = inside ? a->src[n] + ((size_t)sy * a->src_w + sx) * channels : NULL;
         for (int c = 0; c < channels; c++)

@@ -159,6 +159,10 @@ static void ref_image_normalize(struct kernel_ctx *ctx, const struct image_args 
             for (int x = 0; x < a->dst_w; x++)
                 for (int c = 0; c < a->channels; c++) {
                     int sy = top + y, sx = left + (a->flip && a->flip[n] ? a->dst_w - 1 - x : x);
+                    if (a->reflect) {
+                        sy = kernel_reflect(sy, a->src_h);
+                        sx = kernel_reflect(sx, a->src_w);
+                    }
                     int inside = sy >= 0 && sy < a->src_h && sx >= 0 && sx < a->src_w;
                     size_t at = ((size_t)sy * a->src_w + sx) * a->channels + c;
                     double v = inside ? a->src[n][at] : 0;

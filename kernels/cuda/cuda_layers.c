@@ -163,6 +163,7 @@ void cuda_image_normalize(struct cuda_queue *q, const struct image_args *a) {
                              .channels = a->channels,
                              .dst_h = a->dst_h,
                              .dst_w = a->dst_w,
+                             .reflect = a->reflect,
                              .src = a->src,
                              .offset_y = a->offset_y,
                              .offset_x = a->offset_x,

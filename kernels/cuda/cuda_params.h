@@ -189,7 +189,7 @@ struct xent_params {
 };
 
 struct image_params {
-    int src_h, src_w, channels, dst_h, dst_w;
+    int src_h, src_w, channels, dst_h, dst_w, reflect;
     const uint8_t *const *src;
     const int16_t *offset_y, *offset_x;
     const uint8_t *flip;

@@ -7,6 +7,10 @@ __device__ __forceinline__ int64_t element() {
     return (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x;
 }
 
+__device__ __forceinline__ int reflected(int at, int size) {
+    return at < 0 ? -at : at < size ? at : 2 * (size - 1) - at;
+}
+
 // src[n][src_h][src_w][channels] of bytes -> out[n][dst_h][dst_w][channels]
 KERNEL image_normalize(const __grid_constant__ image_params p) {
     int64_t i = element();
@@ -16,6 +20,10 @@ KERNEL image_normalize(const __grid_constant__ image_params p) {
     int n = i / p.channels / p.dst_w / p.dst_h;
     int sy = y + (p.offset_y ? p.offset_y[n] : 0);
     int sx = (p.flip && p.flip[n] ? p.dst_w - 1 - x : x) + (p.offset_x ? p.offset_x[n] : 0);
+    if (p.reflect) {
+        sy = reflected(sy, p.src_h);
+        sx = reflected(sx, p.src_w);
+    }
     bool in = sy >= 0 && sy < p.src_h && sx >= 0 && sx < p.src_w;
     float byte = in ? p.src[n][((int64_t)sy * p.src_w + sx) * p.channels + c] : 0;
     p.out[i] = fmaf(byte, p.scale[c], p.shift[c]);

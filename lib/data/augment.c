@@ -26,29 +26,6 @@ struct augment_draw augment_draw(const struct augment_config *c, uint64_t epoch,
     return d;
 }
 
-size_t augment_padded_bytes(int height, int width, int channels, int pad) {
-    return (size_t)(height + 2 * pad) * (size_t)(width + 2 * pad) * (size_t)channels;
-}
-
-// The border itself is not repeated: -1 is 1, size is size - 2.
-static int mirrored(int at, int size) {
-    return at < 0 ? -at : at < size ? at : 2 * (size - 1) - at;
-}
-
-void augment_reflect(const uint8_t *src, int height, int width, int channels, int pad,
-                     uint8_t *to) {
-    size_t c = (size_t)channels, row = (size_t)width * c;
-    for (int y = -pad; y < height + pad; y++) {
-        const uint8_t *from = src + (size_t)mirrored(y, height) * row;
-        for (int x = -pad; x < 0; x++, to += c)
-            memcpy(to, from + (size_t)mirrored(x, width) * c, c);
-        memcpy(to, from, row);
-        to += row;
-        for (int x = width; x < width + pad; x++, to += c)
-            memcpy(to, from + (size_t)mirrored(x, width) * c, c);
-    }
-}
-
 void augment_table_init(struct augment_table *t, const struct augment_config *c) {
     for (int k = 0; k < AUGMENT_CHANNELS_MAX; k++) {
         float std = c->std[k] > 0 ? c->std[k] : 1.0F;

@@ -32,11 +32,6 @@ struct augment_draw {
 
 struct augment_draw augment_draw(const struct augment_config *c, uint64_t epoch, uint32_t index);
 
-// An image with its pixels mirrored around the border on each side, pad < height, width; to:
-// augment_padded_bytes.
-size_t augment_padded_bytes(int height, int width, int channels, int pad);
-void augment_reflect(const uint8_t *src, int height, int width, int channels, int pad, uint8_t *to);
-
 // Table of the 256 possible results per channel: exact and fast.
 struct augment_table {
     float value[AUGMENT_CHANNELS_MAX][256];

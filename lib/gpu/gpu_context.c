@@ -253,6 +253,7 @@ int gpu_context_open(struct gpu_context **out, const struct kernel_config *cfg) 
 void gpu_context_close(struct gpu_context *ctx) {
     if (!ctx)
         return;
+    gpu_context_image_close(ctx);
     for (int i = 0; i < GPU_STAGES; i++)
         gpu_stage_free(ctx, &ctx->stage[i]);
     for (int i = 0; i < GPU_SMALL_STAGES; i++)

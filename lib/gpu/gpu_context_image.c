@@ -1,9 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels of a batch, which lie anywhere in the host's memory, through one pinned buffer in one
-// copy.
+// Pixels of a batch. Images that the device keeps are read there. The others, which lie anywhere in
+// the host's memory, go through one pinned buffer in one copy.
 #include "gpu/gpu_impl.h"
 
+#include <errno.h>
 #include <string.h>
+
+int gpu_context_image_keep(struct gpu_context *ctx, const uint8_t *pixels, size_t bytes) {
+    size_t left = 0, total = 0;
+    struct gpu_kept *k = ctx->kept;
+    while (k < ctx->kept + IMAGES_KEPT_MAX && k->bytes)
+        k++;
+    if (k == ctx->kept + IMAGES_KEPT_MAX ||
+        ctx->gpu->driver.memory_info(&left, &total) != CUDA_SUCCESS || bytes > left / 2)
+        return -ENOMEM;
+    void *there = gpu_context_alloc(ctx, bytes);
+    if (!there)
+        return -ENOMEM;
+    gpu_context_write(ctx, there, pixels, bytes);
+    *k = (struct gpu_kept){pixels, bytes, (CUdeviceptr)(uintptr_t)there};
+    return 0;
+}
+
+void gpu_context_image_close(struct gpu_context *ctx) {
+    for (int i = 0; i < IMAGES_KEPT_MAX; i++)
+        gpu_context_free(ctx, (void *)(uintptr_t)ctx->kept[i].device);
+}
+
+// Where the device keeps an image, or 0.
+static CUdeviceptr kept_at(const struct gpu_context *ctx, const uint8_t *image) {
+    for (int i = 0; i < IMAGES_KEPT_MAX; i++) {
+        const struct gpu_kept *k = &ctx->kept[i];
+        size_t at = (uintptr_t)image - (uintptr_t)k->host;
+        if (at < k->bytes)
+            return k->device + at;
+    }
+    return 0;
+}
 
 // Where the parts of a batch lie in a stage; bytes.
 struct parts {
@@ -17,14 +50,14 @@ static size_t part(size_t *total, size_t bytes) {
     return at;
 }
 
-static struct parts parts_of(const struct image_args *a) {
+static struct parts parts_of(const struct image_args *a, size_t copied) {
     size_t n = (size_t)a->n, total = 0;
     struct parts p = {.image = (size_t)a->src_h * (size_t)a->src_w * (size_t)a->channels};
     p.src = part(&total, n * sizeof(CUdeviceptr));
     p.offset_y = part(&total, n * sizeof *a->offset_y);
     p.offset_x = part(&total, n * sizeof *a->offset_x);
     p.flip = part(&total, n);
-    p.pixels = part(&total, n * p.image);
+    p.pixels = part(&total, copied * p.image);
     p.all = total;
     return p;
 }
@@ -39,15 +72,21 @@ static const void *put(const struct gpu_stage *s, size_t at, const void *from, s
 
 void gpu_context_image(struct gpu_context *ctx, const struct image_args *a) {
     const struct gpu_driver *d = &ctx->gpu->driver;
-    size_t n = (size_t)a->n;
-    struct parts p = parts_of(a);
+    size_t n = (size_t)a->n, copied = 0;
+    for (size_t i = 0; i < n; i++)
+        copied += !kept_at(ctx, a->src[i]);
+    struct parts p = parts_of(a, copied);
     struct gpu_stage *s = gpu_context_stage(ctx, p.all);
     if (!s)
         return;
     CUdeviceptr *src = (void *)((char *)s->host + p.src);
-    for (size_t i = 0; i < n; i++) {
-        memcpy((char *)s->host + p.pixels + i * p.image, a->src[i], p.image);
-        src[i] = s->device + p.pixels + i * p.image;
+    for (size_t i = 0, at = p.pixels; i < n; i++) {
+        src[i] = kept_at(ctx, a->src[i]);
+        if (src[i])
+            continue;
+        memcpy((char *)s->host + at, a->src[i], p.image);
+        src[i] = s->device + at;
+        at += p.image;
     }
     struct image_args there = *a;
     there.src = (const uint8_t *const *)(uintptr_t)(s->device + p.src);

@@ -38,13 +38,21 @@ struct gpu_stage {
     CUevent used;
 };
 
+// Pixels of the host of which the device has a copy.
+struct gpu_kept {
+    const uint8_t *host;
+    size_t bytes;
+    CUdeviceptr device;
+};
+
 struct gpu_context {
     struct cuda_queue queue; // first: a queue is its context
     struct gpu *gpu;
     CUstream stream;
     struct gpu_stage stage[GPU_STAGES], small[GPU_SMALL_STAGES];
-    int next, next_small;              // stage
-    struct gpu_stage late[LATE_READS]; // gpu_capture.c
+    int next, next_small;                  // stage
+    struct gpu_stage late[LATE_READS];     // gpu_capture.c
+    struct gpu_kept kept[IMAGES_KEPT_MAX]; // gpu_context_image.c
     // gpu_comm_stream.c
     CUstream comm_stream[BESIDE_QUEUES]; // made when they are first used
     CUevent ready;                       // the operations that collectives wait for have ended
@@ -71,8 +79,10 @@ void *gpu_context_alloc(struct gpu_context *ctx, size_t bytes);
 void gpu_context_free(struct gpu_context *ctx, void *p);
 void gpu_context_write(struct gpu_context *ctx, void *to, const void *from, size_t bytes);
 void gpu_context_read(struct gpu_context *ctx, void *to, const void *from, size_t bytes);
-// gpu_context_image.c: pixels of the host through a stage.
+// gpu_context_image.c: pixels of the host, through a stage or kept.
 void gpu_context_image(struct gpu_context *ctx, const struct image_args *a);
+int gpu_context_image_keep(struct gpu_context *ctx, const uint8_t *pixels, size_t bytes);
+void gpu_context_image_close(struct gpu_context *ctx);
 // gpu_comm_stream.c: the other streams.
 void *gpu_comm_stream_begin(struct gpu_context *ctx, int queue);
 void gpu_comm_stream_end(struct gpu_context *ctx, int queue, int mark);

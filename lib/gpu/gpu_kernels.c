@@ -82,6 +82,10 @@ static void image_normalize(struct kernel_ctx *ctx, const struct image_args *a) 
     gpu_context_image(gpu_context_of(ctx), a);
 }
 
+static int image_keep(struct kernel_ctx *ctx, const uint8_t *pixels, size_t bytes) {
+    return gpu_context_image_keep(gpu_context_of(ctx), pixels, bytes);
+}
+
 static size_t gemm_workspace(const struct kernel_ctx *ctx, enum kernel_type type, int m, int n,
                              int k) {
     (void)ctx;
@@ -358,4 +362,5 @@ const struct kernel_backend gpu_kernels = {
     .adam = adam,
     .parallel = parallel,
     .image_normalize = image_normalize,
+    .image_keep = image_keep,
 };

@@ -31,7 +31,8 @@ double trainer_view_weight(const struct trainer *t, int view) {
     return kinds[t->options->eval_views].view[view].weight;
 }
 
-static int pad_of(const struct trainer *t, bool eval) {
+// Pixels around an image that are its reflection, at most.
+static int reflection(const struct trainer *t, bool eval) {
     const struct train_config *o = t->options;
     bool reflect = o->crop_fill == TRAIN_FILL_REFLECT;
     return eval ? kinds[o->eval_views].pad : reflect ? (int)o->crop_pad : 0;
@@ -41,7 +42,8 @@ int trainer_feed_open(struct trainer *t, struct err *e) {
     const struct dataset *d = &t->train;
     struct feed *f = &t->feed;
     int side = d->height < d->width ? d->height : d->width;
-    int pad = pad_of(t, false) > pad_of(t, true) ? pad_of(t, false) : pad_of(t, true);
+    int pad =
+        reflection(t, false) > reflection(t, true) ? reflection(t, false) : reflection(t, true);
     int64_t eval = t->options->eval ? t->options->eval_batch : 0;
     size_t n = (size_t)(eval > t->micro_batch ? eval : t->micro_batch);
     if (pad >= side)
@@ -49,39 +51,25 @@ int trainer_feed_open(struct trainer *t, struct err *e) {
                        "train.crop_pad of %d pixels cannot be filled by reflection: images are "
                        "%dx%d (try: a lower train.crop_pad)",
                        pad, d->width, d->height);
-    f->pad = pad;
     f->y = heap_alloc(n * sizeof *f->y);
     f->x = heap_alloc(n * sizeof *f->x);
     f->flip = heap_alloc(n * sizeof *f->flip);
-    f->src = heap_alloc(n * sizeof *f->src);
-    f->room = augment_padded_bytes(d->height, d->width, d->channels, pad);
-    f->padded = pad ? heap_alloc(n * f->room) : NULL;
     return 0;
+}
+
+void trainer_feed_keep(struct trainer *t) {
+    const struct network *net = &t->chunk[0].net;
+    const struct dataset *const all[] = {&t->test, &t->train};
+    for (int i = 0; i < 2 && net->k->remote && !net->model->has_before; i++)
+        t->feed.kept =
+            all[i]->pixels && net->k->image_keep(net->ctx, all[i]->pixels,
+                                                 all[i]->samples * all[i]->image_bytes) == 0;
 }
 
 void trainer_feed_close(struct trainer *t) {
     free(t->feed.y);
     free(t->feed.x);
     free(t->feed.flip);
-    free(t->feed.src);
-    free(t->feed.padded);
-}
-
-struct pad_work {
-    const struct loader_batch *b;
-    const struct dataset *d;
-    struct feed *f;
-    int pad;
-};
-
-static void pad_some(void *arg, int worker, int workers) {
-    const struct pad_work *w = arg;
-    const struct dataset *d = w->d;
-    for (int i = worker; i < w->b->n; i += workers) {
-        uint8_t *to = w->f->padded + (size_t)i * w->f->room;
-        augment_reflect(w->b->src[i], d->height, d->width, d->channels, w->pad, to);
-        w->f->src[i] = to;
-    }
 }
 
 void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
@@ -89,24 +77,22 @@ void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct 
     bool eval = mode == NETWORK_EVAL;
     const struct view *view = &kinds[t->options->eval_views].view[number];
     struct feed *f = &t->feed;
-    int pad = pad_of(t, eval);
     for (int i = 0; i < b->n; i++) {
-        f->y[i] = (int16_t)(pad + (eval ? view->shift : b->offset_y[i]));
-        f->x[i] = (int16_t)(pad + (eval ? view->shift : b->offset_x[i]));
+        f->y[i] = eval ? view->shift : b->offset_y[i];
+        f->x[i] = eval ? view->shift : b->offset_x[i];
         f->flip[i] = eval ? view->mirror : b->flip[i];
     }
-    if (pad && (!eval || number == 0))
-        net->k->parallel(net->ctx, pad_some, &(struct pad_work){b, d, f, pad});
     struct image_args a = {.n = b->n,
-                           .src_h = d->height + 2 * pad,
-                           .src_w = d->width + 2 * pad,
+                           .src_h = d->height,
+                           .src_w = d->width,
                            .channels = d->channels,
                            .dst_h = d->height,
                            .dst_w = d->width,
-                           .src = pad ? f->src : b->src,
+                           .src = b->src,
                            .offset_y = f->y,
                            .offset_x = f->x,
                            .flip = f->flip,
+                           .reflect = reflection(t, eval) > 0,
                            .out = network_input(net, mode)};
     for (int i = 0; i < d->channels; i++) {
         a.mean[i] = (double)t->augment.mean[i];

@@ -37,11 +37,9 @@ struct data_shares {
 
 // Scratch for the pixels of a batch.
 struct feed {
-    int pad;     // most that images are padded with
-    size_t room; // bytes of a padded image
-    uint8_t *padded, *flip;
-    const uint8_t **src;
+    uint8_t *flip;
     int16_t *y, *x;
+    bool kept; // the GPU has a copy of the training images
 };
 
 struct step_times {
@@ -334,6 +332,7 @@ int trainer_device_check(const struct trainer *t, struct err *e); // -1: the dev
 // trainer_feed.c
 int trainer_feed_open(struct trainer *t, struct err *e);
 void trainer_feed_close(struct trainer *t);
+void trainer_feed_keep(struct trainer *t); // images in the GPU's memory, where there is room
 void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
                   struct network *net, enum network_mode mode, int number);
 int trainer_views(const struct trainer *t); // of each image in an evaluation

@@ -128,7 +128,8 @@ static void say_hello(struct trainer *t) {
     trainer_say(t, "data %s, %lld training and %lld test images of %dx%d%s", t->train.kind,
                 (long long)t->shares[DATASET_TRAIN].images,
                 (long long)t->shares[DATASET_TEST].images, t->train.width, t->train.height,
-                !t->train.pixels      ? ", decoded when they are needed"
+                t->feed.kept          ? ", in the memory of the GPU"
+                : !t->train.pixels    ? ", decoded when they are needed"
                 : t->train.from_cache ? ", decoded before"
                                       : "");
     say_shares(t);

@@ -254,6 +254,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
         trainer_open_network(t, e) < 0 || trainer_stages_open(t, e) < 0 ||
         trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0 || trainer_async_open(t, e) < 0)
         return -1;
+    trainer_feed_keep(t);
     if (t->rank == 0)
         trainer_report_open(t);
     return 0;

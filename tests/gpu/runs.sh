@@ -35,16 +35,19 @@ dies() {
 fi 2>/dev/null
 exec "$0" "$@"' "$1"
 }
-# losses FOLDER: of every step
+# losses FOLDER [EVENT]: of every step, or evaluation
 losses() {
-    sed -n 's/.*"event":"train".*"loss":\([^,}]*\).*/\1/p' "$1"/dttrain-output/metrics.jsonl
+    sed -n 's/.*"event":"'"${2-train}"'".*"loss":\([^,}]*\).*/\1/p' \
+        "$1"/dttrain-output/metrics.jsonl
 }
-# close A B BOUND: two folders with the same losses, but for a relative difference; at least 10
+# close A B BOUND [EVENT [COUNT]]: two folders with the same losses, but for a relative difference;
+# at least 10
 close() {
-    paste <(losses "$1") <(losses "$2") | awk -v bound="$3" '
+    paste <(losses "$1" "${4-train}") <(losses "$2" "${4-train}") |
+        awk -v bound="$3" -v least="${5-10}" '
         { d = $1 - $2; d = d < 0 ? -d : d; n++
           if (NF != 2 || $1 != $1 + 0 || d > bound * $2) { print "# step " n ": " $0; bad = 1 } }
-        END { exit bad || n < 10 }'
+        END { exit bad || n < least }'
 }
 # small_shapes IMAGES…: a folder of so many small training images each
 small_shapes() {

@@ -108,7 +108,7 @@ static void loss(void) {
     xent_case(2300, 11, 0.1, 0), xent_case(40, 291, 0.1, 0); // loops that run several times
 }
 
-static void image_case(int moved, int flips) {
+static void image_case(int moved, int flips, int reflect) {
     enum { N = 3, H = 7, W = 5, C = 3, TO_H = 6, TO_W = 8 };
     case_begin(0);
     uint8_t *bytes = host_bytes(N * H * W * C), flip[N] = {0, 1, 1};
@@ -131,6 +131,7 @@ static void image_case(int moved, int flips) {
                            .offset_y = moved ? top : NULL,
                            .offset_x = moved ? left : NULL,
                            .flip = flips ? flip : NULL,
+                           .reflect = reflect,
                            .mean = {0.5, 0.4, 0.3},
                            .std = {0.25, 0.2, 0.3},
                            .out = out},
@@ -149,7 +150,8 @@ static void image_case(int moved, int flips) {
     case_end();
 }
 static void image(void) {
-    image_case(1, 1), image_case(0, 1), image_case(1, 0), image_case(0, 0);
+    image_case(1, 1, 0), image_case(0, 1, 0), image_case(1, 0, 0), image_case(0, 0, 0);
+    image_case(1, 1, 1);
 }
 
 // ---- tokens and attention ---------------------------------------------------------------------

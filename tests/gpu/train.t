@@ -65,6 +65,12 @@ ok 'images of 32x32 on the GPU' train made.gpu on_gpu "$cuda"
 ok 'images of 32x32 have the same losses' close made.gpu made.cpu 1e-4
 like "$(cat mlp.gpu/out)" 'GPU 0 is emulated \(tests only\) \(sm_80\).*driver of CUDA 13\.0' \
     'the start names the GPU and its driver'
+like "$(cat made.gpu/out)" 'images of 32x32, in the memory of the GPU' 'images live on the GPU'
+small=(print_every=1 threads=1 epochs=2 batch=4 seed=3 lr=0.02 "data=$WORK/shapes20")
+same reflected 1e-4 model=mlp hidden=8 flip=true crop_pad=2 crop_fill=reflect eval_views=shift
+ok 'evaluations of shifted images have the same losses' \
+    close reflected.gpu reflected.cpu 1e-4 eval 2
+small=("${common[@]}" "data=$WORK/shapes80")
 
 # ---- checkpoints go both ways -------------------------------------------------------------------
 # hands_over NAME FIRST… -- SECOND…: an epoch by the one, the next by the other

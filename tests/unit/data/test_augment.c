@@ -194,21 +194,6 @@ static void test_restart(void) {
     dataset_close(&d);
 }
 
-// numpy.pad(…, mode="reflect") of rows 0 1 2 / 3 4 5 / 6 7 8 by two pixels.
-static void test_reflect(void) {
-    static const uint8_t image[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-    static const uint8_t want[7][7] = {
-        {8, 7, 6, 7, 8, 7, 6}, {5, 4, 3, 4, 5, 4, 3}, {2, 1, 0, 1, 2, 1, 0}, {5, 4, 3, 4, 5, 4, 3},
-        {8, 7, 6, 7, 8, 7, 6}, {5, 4, 3, 4, 5, 4, 3}, {2, 1, 0, 1, 2, 1, 0}};
-    uint8_t got[49] = {0};
-    is_uint(augment_padded_bytes(3, 3, 1, 2), sizeof got, "size of a padded image");
-    augment_reflect(image, 3, 3, 1, 2, got);
-    ok(memcmp(got, want, sizeof got) == 0, "pixels are mirrored around the border");
-    uint8_t two[2 * 2 * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, out[4 * 4 * 3];
-    augment_reflect(two, 2, 2, 3, 1, out);
-    ok(out[0] == 10 && out[1] == 11 && out[2] == 12, "channels stay together");
-}
-
 // Mirrored in every other epoch, half of the images beginning with the first.
 static void test_alternate(void) {
     struct augment_config c = {.flip = true, .alternate = true, .seed = 3};
@@ -228,7 +213,6 @@ static void test_alternate(void) {
 }
 
 int main(void) {
-    test_reflect();
     test_alternate();
     test_apply();
     test_draw();

@@ -31,6 +31,7 @@ static struct fake {
     int good[CALLS]; // so many calls succeed first
     const char *name;
     int version, gpus, capability, mode;
+    size_t left;   // memory of the device, in bytes
     int live;      // handles and memory that were not given back
     int open;      // the driver
     bool hangs;    // no event is reached
@@ -38,10 +39,16 @@ static struct fake {
     uint64_t made; // copies so far
     int late;      // copies that are not made yet, in their order
     struct fake_copy copy[FAKE_COPIES_MAX];
+    void *params; // NULL, or where a launch leaves its parameters, of so many bytes
+    size_t params_bytes;
 } fake;
 
 static void fake_reset(void) {
-    fake = (struct fake){.name = "NVIDIA Test", .version = 13000, .gpus = 2, .capability = 90};
+    fake = (struct fake){.name = "NVIDIA Test",
+                         .version = 13000,
+                         .gpus = 2,
+                         .capability = 90,
+                         .left = (size_t)3 << 30};
 }
 
 static CUresult called(enum driver_call c) {
@@ -139,7 +146,7 @@ static CUresult do_context_release(CUdevice d) {
     return called(CALL_context_release);
 }
 static CUresult do_memory_info(size_t *left, size_t *total) {
-    *left = (size_t)3 << 30, *total = (size_t)4 << 30;
+    *left = fake.left, *total = (size_t)4 << 30;
     return called(CALL_memory_info);
 }
 static CUresult do_memory_alloc(CUdeviceptr *p, size_t bytes) {
@@ -198,6 +205,13 @@ static CUresult do_copy_out(void *to, CUdeviceptr from, size_t n, CUstream s) {
 static CUresult do_fill(CUdeviceptr to, unsigned char byte, size_t n, CUstream s) {
     return later(CALL_fill, DEVICE(to), NULL, n);
 }
+static CUresult do_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned x,
+                          unsigned y, unsigned z, unsigned shared, CUstream s, void **params,
+                          void **extra) {
+    if (fake.params)
+        memcpy(fake.params, params[0], fake.params_bytes);
+    return called(CALL_launch);
+}
 static CUresult do_graph_make(CUgraphExec *x, CUgraph g, unsigned long long flags) {
     return make(CALL_graph_make, x, FAKE_HANDLE_BYTES);
 }
@@ -231,7 +245,7 @@ int fake_driver_open(struct gpu_driver *d, struct err *e) {
     DOES(memory_alloc), DOES(memory_free), DOES(host_alloc), DOES(host_free), DOES(module_load);
     DOES(module_unload), DOES(stream_new), DOES(stream_free), DOES(event_new), DOES(event_free);
     DOES(event_record), DOES(event_query), DOES(copy_in), DOES(copy_out), DOES(fill);
-    DOES(graph_make), DOES(graph_exec_free), DOES(capture_end), DOES(graph_free);
+    DOES(launch), DOES(graph_make), DOES(graph_exec_free), DOES(capture_end), DOES(graph_free);
 #undef DOES
 #define X(field, symbol, params) d->field = fake.older ? NULL : count_##field;
     GPU_DRIVER_EXTRAS(X)

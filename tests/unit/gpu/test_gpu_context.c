@@ -145,6 +145,73 @@ static void late_reads(void) {
     tear_down("late reads");
 }
 
+// ---- images -------------------------------------------------------------------------------------
+
+enum { IMAGE_BYTES = 2 * 3 * 3, IMAGES = 5 };
+
+// The images that the kernel is given are those of `pixels`.
+static bool given(const uint8_t *const *src, const unsigned char *pixels, void *out) {
+    struct image_params p = {0};
+    const struct image_args a = {.n = IMAGES,
+                                 .src_h = 2,
+                                 .src_w = 3,
+                                 .channels = 3,
+                                 .dst_h = 2,
+                                 .dst_w = 3,
+                                 .src = src,
+                                 .std = {1, 1, 1, 1},
+                                 .out = out};
+    unsigned char back;
+    bool same = true;
+    fake.params = &p, fake.params_bytes = sizeof p;
+    k->image_normalize(ctx, &a);
+    fake.params = NULL;
+    k->mem_read(ctx, &back, out, 1); // all copies have ended
+    for (int i = 0; i < IMAGES; i++)
+        same &= memcmp(p.src[i], pixels + i * IMAGE_BYTES, IMAGE_BYTES) == 0;
+    return same;
+}
+
+static void images(void) {
+    unsigned char all[2][IMAGES * IMAGE_BYTES], first[2][sizeof *all];
+    const uint8_t *src[IMAGES];
+    set_up();
+    void *out = k->mem_alloc(ctx, IMAGES * IMAGE_BYTES * sizeof(float));
+    for (unsigned i = 0; i < 2; i++) {
+        pattern(all[i], sizeof *all, 100 * i);
+        pattern(first[i], sizeof *all, 100 * i);
+    }
+    for (int i = 0; i < IMAGES; i++)
+        src[i] = all[0] + i * IMAGE_BYTES;
+    ok(given(src, first[0], out), "images come from the host, in their order");
+    fake.left = 2 * sizeof *all - 1;
+    is_int(k->image_keep(ctx, all[0], sizeof *all), -ENOMEM,
+           "images that need more than half of what is left are not kept");
+    all[0][0] = first[0][0] = 77;
+    ok(given(src, first[0], out), "such images come from the host");
+    fake.left = 2 * sizeof *all;
+    is_int(k->image_keep(ctx, all[0], sizeof *all), 0, "images that need half of it are kept");
+    memset(all[0], 1, sizeof *all);
+    ok(given(src, first[0], out), "the kernel reads the copy that was kept");
+    for (int i = 0; i < IMAGES; i += 2) { // the first and the last image of each kind
+        src[i] = all[1] + i * IMAGE_BYTES;
+        memcpy(first[0] + i * IMAGE_BYTES, first[1] + i * IMAGE_BYTES, IMAGE_BYTES);
+    }
+    ok(given(src, first[0], out), "images of one batch may be kept or not");
+    is_int(k->image_keep(ctx, all[1], sizeof *all), 0, "a second set of images is kept");
+    memset(all[1], 1, sizeof *all);
+    ok(given(src, first[0], out), "the kernel reads from both copies");
+    is_int(k->image_keep(ctx, all[1], 1), -ENOMEM, "a third set is not kept");
+    ok(!k->failure(ctx), "images that are not kept are no failure");
+    k->mem_free(ctx, out, 1);
+    tear_down("images");
+    set_up();
+    breaks(CALL_memory_alloc, 0);
+    is_int(k->image_keep(ctx, all[0], 1), -ENOMEM, "no image is kept where there is no memory");
+    ok(!k->failure(ctx), "missing memory for images is no failure");
+    tear_down("no memory for images");
+}
+
 // ---- failures -----------------------------------------------------------------------------------
 
 static void opening_fails(void) {
@@ -288,6 +355,7 @@ int main(void) {
     workspace();
     tensor_maps();
     late_reads();
+    images();
     opening_fails();
     reads_fail(CALL_copy_out, "copying from the GPU");
     reads_fail(CALL_event_record, "copying from the GPU");

@@ -399,35 +399,6 @@ static void test_flat(size_t n) {
     free(a), free(b);
 }
 
-// ---- images ------------------------------------------------------------------------------------
-static void test_images(void) {
-    enum { n = 5, h = 8, w = 9, c = 3, out_h = 7, out_w = 10 };
-    uint8_t bytes[n][h * w * c], flip[n] = {0, 1, 0, 1, 0};
-    const uint8_t *src[n];
-    int16_t top[n] = {0, 0, -2, 3, 20}, left[n] = {0, 0, -3, 2, -20};
-    size_t total = (size_t)n * out_h * out_w * c;
-    float *out[runners];
-    for (int i = 0; i < n; i++) {
-        src[i] = bytes[i];
-        for (int j = 0; j < h * w * c; j++)
-            bytes[i][j] = (uint8_t)((i * 31 + j * 7) & 255);
-    }
-    struct image_args a = {
-        n, h, w, c, out_h, out_w, src, top, left, flip, {0.5, 0.4, 0.3}, {0.2, 0.3, 0.4}, NULL};
-    for (int i = 0; i < runners; i++) {
-        a.out = out[i] = new_random(total);
-        runner[i].k->image_normalize(runner[i].ctx, &a);
-    }
-    check(out, total, 0, "images, cropped and mirrored");
-    near(out[by_one][4], (bytes[0][4] / 255.0 - 0.4) / 0.3, 1e-6, "%s:   a pixel has its value",
-         isa_name);
-    near(out[by_one][out_h * out_w * c], (0.0 - 0.5) / 0.2, 1e-6,
-         "%s:   a mirrored image has its border first", isa_name);
-    near(out[by_one][out_h * out_w * c + c], (bytes[1][8 * c] / 255.0 - 0.5) / 0.2, 1e-6,
-         "%s:   the last column has its value", isa_name);
-    free_all(out);
-}
-
 static struct kernel_ctx *open_ctx(const struct kernel_backend *b, const char *isa, int threads) {
     struct kernel_ctx *ctx = NULL;
     struct kernel_config cfg = {.threads = threads, .isa = isa};
@@ -469,7 +440,6 @@ static void test_isa(const char *isa) {
     test_flat(20011);
     test_optimizers(20011);
     test_optimizers_by_hand();
-    test_images();
     kernels_cpu.close(runner[by_one].ctx);
     kernels_cpu.close(runner[by_many].ctx);
 }
