@@ -6,6 +6,7 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,21 +19,28 @@ static char *section(char *memory, size_t *total, size_t bytes) {
     return memory ? memory + at : NULL;
 }
 
+static size_t all_bytes(const struct network *net) {
+    return net->memory_bytes + net->copy_bytes + net->workspace_bytes;
+}
+
 // Refuses a network that does not fit, since the kernel would kill the process without a message.
 static int refuse(const struct network *net, size_t max, struct err *e) {
-    char text[6][STR_HUMAN_BYTES_MAX];
+    char text[7][STR_HUMAN_BYTES_MAX];
     size_t params = net->model->param_elements * net->k->real_bytes;
-    size_t total = net->memory_bytes, arena = net->arena_bytes;
-    size_t rest = total - arena + net->copy_bytes;
+    size_t total = all_bytes(net), arena = net->arena_bytes;
+    char there[sizeof *text + sizeof "there are "] = "less is left";
+    if (max && total > max)
+        snprintf(there, sizeof there, "there are %s", str_human_bytes(text[0], max));
     return err_set(
         e, ERR_LIMIT,
-        "the plan needs %s of memory and there are %s: %s of activations for %d images, "
-        "%s of weights and gradients, %s of optimizer state, %s for checkpoints (try: %s)",
-        str_human_bytes(text[0], total + net->copy_bytes), str_human_bytes(text[1], max),
-        str_human_bytes(text[2], arena), net->batch, str_human_bytes(text[3], 2 * params),
+        "the plan needs %s of memory and %s: %s of activations for %d images, "
+        "%s of weights and gradients, %s of optimizer state, %s for checkpoints, %s for the "
+        "kernels (try: %s)",
+        str_human_bytes(text[1], total), there, str_human_bytes(text[2], arena), net->batch,
+        str_human_bytes(text[3], 2 * params),
         str_human_bytes(text[4], (size_t)net->states * net->state_elements * net->k->real_bytes),
-        str_human_bytes(text[5], net->copy_bytes),
-        arena > rest ? "a lower train.batch or train.eval_batch" : "a smaller model");
+        str_human_bytes(text[5], net->copy_bytes), str_human_bytes(text[6], net->workspace_bytes),
+        arena > total - arena ? "a lower train.batch or train.eval_batch" : "a smaller model");
 }
 
 // The parts of the one allocation; memory NULL: only its size.
@@ -178,18 +186,14 @@ int network_open(struct network *net, const struct network_config *config, struc
     if (network_lay(net, config, e) < 0)
         return -1;
     size_t max = config->memory_bytes_max;
-    if (max == 0 || net->memory_bytes + net->copy_bytes <= max)
+    if (max == 0 || all_bytes(net) <= max)
         net->memory = net->k->mem_alloc(net->ctx, net->memory_bytes);
-    if (!net->memory) {
+    if (!net->memory || net->k->reserve(net->ctx, net->workspace_bytes) < 0) {
         refuse(net, max, e);
         network_close(net);
         return -1;
     }
     lay_out(net, net->memory);
-    if (net->k->reserve(net->ctx, net->workspace_bytes) < 0) {
-        network_close(net);
-        return err_set(e, ERR_LIMIT, "no memory for the kernels' workspace");
-    }
     const struct nn_model *m = net->model;
     for (int i = 0; i < m->stats; i++) {
         float *ones = heap_alloc((size_t)m->stat[i].channels * sizeof *ones);

@@ -44,7 +44,7 @@ struct network_config {
     int states;              // optimizer buffers: 0 … NETWORK_STATES_MAX
     size_t state_elements;   // of each of them; 0: as many as the parameters
     struct kernel_ctx *ctx;  // of another network, which is closed later; NULL: one of its own
-    size_t memory_bytes_max; // limit, copy_bytes included; 0: not known
+    size_t memory_bytes_max; // limit, copy_bytes and the kernels included; 0: not known
     size_t copy_bytes;       // of checkpoints, whose memory belongs to another module
 };
 

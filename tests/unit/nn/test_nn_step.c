@@ -6,6 +6,7 @@
 #include "nn/optimizer.h"
 #include "tests/tap.h"
 
+#include <errno.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -242,7 +243,13 @@ static void test_constants(void) {
     network_close(&net);
 }
 
+static int reserve_none(struct kernel_ctx *ctx, size_t bytes) {
+    (void)ctx;
+    return bytes ? -ENOMEM : 0;
+}
+
 static void test_too_large(void) {
+    struct kernel_backend poor = kernels_cpu;
     struct network net;
     struct err e;
     struct network_config c = {.model = &model,
@@ -256,9 +263,16 @@ static void test_too_large(void) {
     has_str(e.text, "a smaller model", "the error suggests a smaller model");
     c.memory_bytes_max = (size_t)1 << 40;
     is_int(network_open(&net, &c, &e), 0, "a plan that fits is accepted");
-    c.memory_bytes_max = net.memory_bytes;
+    c.memory_bytes_max = net.memory_bytes + net.workspace_bytes + 1;
+    ok(net.workspace_bytes > 0, "the kernels need memory, too");
     network_close(&net);
-    is_int(network_open(&net, &c, &e), -1, "the copy for checkpoints counts");
+    is_int(network_open(&net, &c, &e), 0, "a plan may take all of the memory");
+    network_close(&net);
+    c.memory_bytes_max--;
+    is_int(network_open(&net, &c, &e), -1, "the kernels and the copy for checkpoints count");
+    poor.reserve = reserve_none, c.backend = &poor, c.memory_bytes_max = 0;
+    is_int(network_open(&net, &c, &e), -1, "a backend may have less memory than it should");
+    has_str(e.text, "of memory and less is left: ", "the error has the numbers of the plan");
 }
 
 static int allocations;
