@@ -71,15 +71,17 @@ static void on_line(struct control_client *i, const char *line, size_t len) {
 
 static void on_data(struct conn *conn) {
     struct control_client *i = container_of(conn, struct control_client, conn);
-    const char *end = memchr(conn->in.data, '\n', conn->in.len);
-    if (end) {
+    while (conn_is_open(conn)) {
+        const char *end = memchr(conn->in.data, '\n', conn->in.len);
+        if (!end)
+            break;
         size_t len = (size_t)(end - conn->in.data);
         on_line(i, conn->in.data, len);
         if (conn_is_open(conn))
             strbuf_consume(&conn->in, len + 1);
-    } else if (conn->in.len >= CONTROL_LINE_BYTES_MAX) {
-        client_drop(i);
     }
+    if (conn_is_open(conn) && conn->in.len >= CONTROL_LINE_BYTES_MAX)
+        client_drop(i);
 }
 
 static void on_end(struct conn *conn, const struct err *e) {

@@ -93,11 +93,17 @@ static void test_commands(void) {
     is_str(ask(fd, "{\"op\":"), "-", "half a command has no answer");
     is_str(ask(fd, "\"two\"}\n"), "{\"ok\":true,\"to\":\"two\"}\n", "the other half completes it");
     is_str(commands, "one two ", "both commands were taken, in order");
+    is_str(ask(other, "{\"op\":\"a\"}\n{\"op\":\"b\"}\n{\"op\":"),
+           "{\"ok\":true,\"to\":\"a\"}\n{\"ok\":true,\"to\":\"b\"}\n",
+           "commands that come at once are answered, each by its line");
+    is_str(ask(other, "\"c\"}\n"), "{\"ok\":true,\"to\":\"c\"}\n",
+           "the rest of a third one is kept");
+    is_str(commands, "one two a b c ", "all of them were taken");
     static const char *const wrong[] = {"words\n", "[1]\n", "\n"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         is_str(ask(fd, wrong[i]), "{\"ok\":false,\"text\":\"not a command\"}\n",
                "a line that is no command is refused (%zu)", i);
-    is_str(commands, "one two ", "such a line is no command");
+    is_str(commands, "one two a b c ", "such a line is no command");
     is_str(ask(other, "{\"op\":\"three\"}\n"), "{\"ok\":true,\"to\":\"three\"}\n",
            "another client is served");
     static char line[CONTROL_LINE_BYTES_MAX];
