@@ -21,6 +21,7 @@ OPERATOR = ["use_messages", "use_init", "use_exec", "up_questions", "down_result
 TRAINS = ["train_command", "train_disk", "train_results"]
 PUSHES = ["push_local", "push_gc"]
 NODES = ["dtrun_flags", "dtrun"]
+AGENTS = ["dtrun_agents", "dtrun_notice", "dtrun_node", "dtrun_stuck"]
 STREAMS = ["train_stream", "train_stream_files"]
 OBJECTS = ["use_data_index", "push_account", "push_objects", "train_objects"]
 SCRIPTS = {
@@ -33,8 +34,8 @@ SCRIPTS = {
     "follow": ["use_logs", "train_results", "use_watch"], "provider": OPERATOR[3:] + ["use_plan"],
     "run": TRAINS + ["use_logs", "train_data", "train_inputs", "train_input_lists"],
     "node": TRAINS + PUSHES + ["use_stop"], "xfer": PUSHES, "content": PUSHES, "remote": PUSHES[:1],
-    "agent": NODES + TRAINS[:1], "worker": NODES + TRAINS[:1], "launch": NODES + TRAINS[:1],
-    "rendezvous": NODES + TRAINS[:1], "tcpstore": NODES[1:],
+    "agent": NODES + TRAINS[:1] + AGENTS, "rendezvous": NODES + TRAINS[:1] + AGENTS,
+    "worker": NODES + TRAINS[:1], "launch": NODES + TRAINS[:1], "tcpstore": NODES[1:],
     "copies": ["train_redeal"], "aws": ["aws_plan"], "terraform": ["aws_plan"],
     "nn": ["train_pipeline"], "trainer": ["train_pipeline", "use_bench"], "comm": ["use_bench"],
     "data": ["train_data", "use_data_index"], "stream": STREAMS,
