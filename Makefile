@@ -108,7 +108,7 @@ THIRD_dtdata := curl ssl crypto
 # libcurl is built for the shipped programs alone, so other modes have no dtdata.
 PROGRAMS := $(filter-out $(if $(filter-out release,$(MODE)),dtdata),\
     $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c)))
-EMBEDDED = $(filter dtrun dttrain dtdata,$(PROGRAMS)) $(CUDA_PROGRAM)
+EMBEDDED = dtrun dttrain $(filter dtdata,$(PROGRAMS)) $(CUDA_PROGRAM)
 BIN_MODE := $(if $(filter release,$(MODE)),$(BIN),$(O)/bin)
 archives = $(call archive,$(filter $(LIBS_ALL),$(1)))
 group = -Wl,--start-group $(1) -Wl,--end-group
@@ -212,11 +212,15 @@ include tests/gpu/gpu.mk
 include tests/lint/lint.mk
 
 # Files embedded in dtctl: name=path pairs, each compressed, named with its size and SHA-256.
-EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p))
+# Programs have much in common, so that a frame has another program as its prefix.
+EMBED_BASE_dttrain := :dtrun
+EMBED_BASE_dtdata := :dtrun
+EMBED_BASE_dttrain-cuda := :dttrain
+EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p)$(EMBED_BASE_$(p)))
 EMBED += infra/provider.tf=infra/root/provider.tf
 EMBED += $(foreach f,$(filter-out infra/examples/% infra/root/%,$(wildcard infra/*.tf infra/*/*.tf \
     infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/* docs/*.md)),$(f)=$(f))
-$(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) \
+$(O)/embed/embed.S: $(foreach e,$(EMBED),$(word 2,$(subst =, ,$(subst :, ,$(e))))) \
     lib/fleet/embedded_files.sh Makefile
 	$(call say,EMBED,$@)mkdir -p $(@D) && LEVEL=$(if $(filter release,$(MODE)),19,1) \
 	    lib/fleet/embedded_files.sh $(@D) $(EMBED)

@@ -29,9 +29,26 @@ const struct embed_file *embedded_find(const char *name) {
 
 // ---- unpacking ----------------------------------------------------------------------------------
 
+// Bytes at `to`, or an error of zstd.
+static size_t unpack(char *to, const struct embed_file *file, const void *base) {
+    ZSTD_DCtx *z = ZSTD_createDCtx();
+    size_t n = z && base ? ZSTD_DCtx_refPrefix(z, base, file->base->size) : 0;
+    if (z && !ZSTD_isError(n))
+        n = ZSTD_decompressDCtx(z, to, file->size, file->data, file->size_packed);
+    ZSTD_freeDCtx(z);
+    return n;
+}
+
 const void *embedded_unpack(struct arena *a, const struct embed_file *file, struct err *e) {
+    struct arena bases = {0};
+    const void *base = file->base ? embedded_unpack(&bases, file->base, e) : NULL;
+    if (file->base && !base) {
+        arena_fini(&bases);
+        return NULL;
+    }
     char *data = arena_alloc(a, file->size ? file->size : 1, 16, 1);
-    size_t n = ZSTD_decompress(data, file->size, file->data, file->size_packed);
+    size_t n = unpack(data, file, base);
+    arena_fini(&bases);
     if (ZSTD_isError(n) || n != file->size) {
         err_set(e, ERR_FORMAT, "the embedded file '%s' does not unpack; this dtctl is damaged",
                 file->name);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedded files: the programs that dtctl pushes to nodes ("dtrun", "dttrain", "dtdata"), and the
 // files of infra/ and cloud-init/ by their path. The build generates the table (embedded_files.sh).
-// Each file is compressed with zstd; its name on a node contains its sha256. All data is constant.
+// Each file is compressed with zstd, some by what they have in common with another one; its name on
+// a node contains its sha256. All data is constant.
 // A program linked without the table (a unit test) has no files.
 #ifndef FLEET_EMBEDDED_FILES_H
 #define FLEET_EMBEDDED_FILES_H
@@ -14,10 +15,11 @@
 
 struct embed_file {
     const char *name;
-    const unsigned char *data; // a zstd frame
-    size_t size_packed;        // bytes at data
-    size_t size;               // uncompressed bytes
-    char sha256[65];           // of the uncompressed file, lower-case hex
+    const unsigned char *data;     // a zstd frame
+    size_t size_packed;            // bytes at data
+    size_t size;                   // uncompressed bytes
+    const struct embed_file *base; // the file that the frame has as its prefix, or NULL
+    char sha256[65];               // of the uncompressed file, lower-case hex
 };
 
 // The i-th file, or NULL past the last one.
