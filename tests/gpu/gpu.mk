@@ -18,7 +18,7 @@ GPU_LIBS := $(GPU)/libcuda.so.1 $(if $(GPU_NCCL),$(GPU)/libnccl.so.2)
 GPU_LINES := $(patsubst kernels/cuda/%.cu,$(GPU)/lines/%.ptx,$(CUDA_SOURCES))
 
 gpu-programs: $(if $(CUDA_READY),$(GPU)/device $(GPU_LINES)) $(GPU_TESTS) $(GPU_LIBS) \
-    $(patsubst %,$(GPU)/test_%.san,scalar warp tensor warpgroup bulk)
+    $(patsubst %,$(GPU)/test_%.san,scalar warp tensor warpgroup bulk bulk_store)
 
 $(GPU)/%.o: %.c
 	$(call say,CC,$<)mkdir -p $(@D) && gcc $(GPU_CFLAGS) $(GPU_NATIVE) -c -o $@ $<

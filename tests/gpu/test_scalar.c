@@ -273,6 +273,8 @@ static void refusals(void) {
     refused_insn("add.s32 %d, %a, %zz;", "the name '%zz' is not known");
     refused_insn("selp.b32 %d, %a, %b, %c;", "is not a predicate");
     refused_insn("bra NOWHERE;", "no label is called 'NOWHERE'");
+    refused_insn("bra INSIDE; { INSIDE: }", "no label is called 'INSIDE'");
+    refused_insn("bra TWICE; TWICE: TWICE:", "the label 'TWICE' is there twice");
     refused_insn("ld.global.f128 %d, [%o];", "'.f128'");
     refused_insn("tex.2d.v4.f32.f32 {%d}, [%a];", "is not known");
     refused(".version 9.0\n.target sm_120\n", "the module is for sm_120, the device is sm_100");

@@ -18,6 +18,8 @@ static const char head[] =
     "shr.u32 %w, %t, 5; mov.u32 %s, s; mul.wide.u32 %me, %t, 4; mov.b32 %d, 0;\n";
 static const char tail[] = "\nadd.s64 %out, %out, %me; st.global.u32 [%out], %d;\nret;\n}\n";
 
+static bool same_values; // may be written by several lanes and warps
+
 static bool run_body(const char *body, unsigned blocks, unsigned threads, uint64_t seed,
                      uint32_t *out, char *text) {
     char source[SNIPPET_BYTES];
@@ -31,8 +33,11 @@ static bool run_body(const char *body, unsigned blocks, unsigned threads, uint64
     for (uint32_t n = 0; n < THREADS_MAX; n++)
         in[n] = n;
     ptx_wrote(params[0], bytes);
-    struct ptx_launch l = {
-        .grid = {blocks, 1, 1}, .block = {threads, 1, 1}, .seed = seed, .params = params};
+    struct ptx_launch l = {.grid = {blocks, 1, 1},
+                           .block = {threads, 1, 1},
+                           .seed = seed,
+                           .params = params,
+                           .same_values = same_values};
     bool ran = ptx_run(ptx_find(m, "k"), &l, text) == 0;
     memcpy(out, ptx_host(params[1], bytes), bytes);
     ptx_free(params[0]);
@@ -168,6 +173,18 @@ static void shuffles(void) {
     warp_gives("redux.add", "redux.sync.add.u32 %d, %t, -1;", 64, sum_of_warp);
     warp_gives("redux.min of signed", "neg.s32 %e, %l; redux.sync.min.s32 %d, %e, -1;", 64,
                least_signed);
+    warp_gives("elect.sync gives its predicate to the lane that it names",
+               "elect.sync %e|%p, -1; setp.eq.u32 %q, %e, %l; xor.pred %p, %p, %q; selp.b32 %d, 0, "
+               "1, %p;",
+               64, one);
+    warp_gives("elect.sync elects one lane, and the same one again",
+               "elect.sync %e|%p, -1; elect.sync _|%q, -1; and.pred %p, %p, %q;\n"
+               "selp.b32 %d, 1, 0, %p; redux.sync.add.u32 %d, %d, -1;",
+               64, one);
+    warp_gives("elect.sync elects a lane of those that execute it",
+               "mov.u32 %d, 1; setp.lt.u32 %p, %l, 16; @%p bra A;\n"
+               "elect.sync %e|%q, 0xffff0000; setp.ge.u32 %q, %e, 16; selp.b32 %d, 1, 0, %q; A:",
+               64, one);
     warp_gives("lanemask_lt", "mov.u32 %d, %lanemask_lt;", 64, masks);
     warp_gives(
         "activemask in a branch",
@@ -217,6 +234,11 @@ static void blocks(void) {
                "mov.u32 %d, 1; st.shared.u32 [%s], 5; atom.shared.cas.b32 %e, [%s], 5, 9;\n"
                "ld.shared.u32 %f, [%s]; setp.eq.s32 %p, %f, 9; selp.b32 %d, 1, 0, %p;",
                1, one);
+    warp_gives("a branch finds the label of its own scope, or of the nearest one around it",
+               "{ bra N; add.u32 %d, %d, 2; N: add.u32 %d, %d, 1; }\n"
+               "{ { bra N; } add.u32 %d, %d, 4; N: add.u32 %d, %d, 8; }\n"
+               "setp.eq.u32 %p, %d, 9; selp.b32 %d, 1, 0, %p;",
+               32, one);
     warp_gives("generic addresses reach shared memory",
                "cvta.shared.u64 %x, s; add.s64 %x, %x, %me; st.u32 [%x], %t; ld.u32 %e, [%x];\n"
                "setp.eq.s32 %p, %e, %t; selp.b32 %d, 1, 0, %p;",
@@ -267,6 +289,9 @@ static void found(void) {
     faults("lanes that write one word", "st.global.u32 [%out], %t;", 1, 32,
            "race: lanes 0 and 1 of the warp");
     faults("lanes that write one shared word", "st.shared.u32 [%s], %t;", 1, 32, "race: lanes 0");
+    faults("an elect.sync whose lanes are elsewhere",
+           "setp.lt.u32 %p, %l, 7; @%p bra A; elect.sync %e|%q, -1; A:", 1, 32, "of which only");
+    faults("an elect.sync without a predicate", "elect.sync %e, -1;", 1, 32, "without a predicate");
     faults("a division by zero", "mov.u32 %d, 0; div.u32 %e, %t, %d;", 1, 1, "division by zero");
     faults("a remainder by zero", "mov.u32 %d, 0; rem.s32 %e, %t, %d;", 1, 1, "division by zero");
     faults("a barrier in divergent code", "setp.lt.u32 %p, %l, 7; @%p bra A; bar.sync 0; A:", 1, 32,
@@ -279,6 +304,31 @@ static void found(void) {
     faults("a shuffle from a lane outside of its mask",
            "setp.lt.u32 %p, %l, 7; @!%p bra A; shfl.sync.idx.b32 %d, %t, 9, 31, 0x7f; A:", 1, 32,
            "does not execute");
+}
+
+// Code of some compilers writes one value with several lanes and warps.
+static void several_writers(void) {
+    static const char shared[] =
+        "st.shared.v2.u32 [%s], {0, 1}; bar.sync 0; ld.shared.u32 %d, [%s+4];";
+    static const char global[] = "st.global.u16 [%in], 1; ld.global.u32 %d, [%in];";
+    faults("lanes that write one value", shared, 1, 32, "race: lanes");
+    faults("lanes that write one value to global memory", global, 1, 32, "race: lanes");
+    faults("warps that write one value", "setp.eq.u32 %p, %l, 0; @%p st.shared.u32 [%s], 1;", 1, 64,
+           "race: write");
+    same_values = true;
+    warp_gives("a launch may allow that lanes and warps write one value", shared, 128, one);
+    warp_gives("a launch may allow that lanes write one value to global memory", global, 32, one);
+    faults("warps of which one writes another value, where one value is allowed",
+           "setp.eq.u32 %p, %w, 1; selp.b32 %e, 7, 263, %p; st.shared.u32 [%s], %e;", 1, 64,
+           "race: write");
+    faults("lanes of which one writes another value, where one value is allowed",
+           "setp.eq.u32 %p, %l, 5; selp.b32 %e, 7, 263, %p; st.shared.u32 [%s], %e;", 1, 32,
+           "race: lanes");
+    faults("a write of one value over what another warp reads, where one value is allowed",
+           "st.shared.u32 [%s], 1; bar.sync 0; ld.shared.u32 %d, [%s]; setp.ne.u32 %p, %l, 0;\n"
+           "@%p bra E; ld.shared.u32 %e, [%s]; st.shared.u32 [%s], 1; E:",
+           1, 64, "race: write");
+    same_values = false;
 }
 
 static void found_between(void) {
@@ -327,6 +377,7 @@ int main(void) {
     shuffles();
     blocks();
     found();
+    several_writers();
     found_between();
     return done_testing();
 }

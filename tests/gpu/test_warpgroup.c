@@ -37,7 +37,8 @@ static void add_sums(struct text *t) {
 }
 
 // FILL copies the operands to shared memory, ZERO clears the sums, STORE writes them. A line with
-// MMA is an instruction: its name follows, then what stands behind the descriptors.
+// MMA is an instruction: its name follows, then what stands behind the descriptors. With MMR the
+// first operand is in registers, which TERMS loads.
 #define FILL                                                                                       \
     "FILL\n"                                                                                       \
     "fence.proxy.async.shared::cta;\n"                                                             \
@@ -46,7 +47,10 @@ static void add_sums(struct text *t) {
 #define COMMIT "wgmma.commit_group.sync.aligned;\n"
 #define WAIT   "wgmma.wait_group.sync.aligned 0;\n"
 #define BF16   "MMA wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 1, 1, 1, 0, 0\n"
-#define AGAIN  "MMA wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 0, 1, 1, 0, 0\n"
+#define LOADED                                                                                     \
+    "FILL\nfence.proxy.async.shared::cta;\nbar.sync 0;\nZERO\nTERMS\nwgmma.fence.sync.aligned;\n"
+#define TERMS_BF16 "MMR wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 1, 1, 1, 0\n"
+#define AGAIN      "MMA wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 0, 1, 1, 0, 0\n"
 
 static void add_line(struct text *t, const char *line, int len) {
     if (strncmp(line, "FILL", 4) == 0) {
@@ -61,15 +65,20 @@ static void add_line(struct text *t, const char *line, int len) {
     } else if (strncmp(line, "STORE", 5) == 0) {
         for (int n = 0; n < SUMS; n++)
             add(t, "st.global.b32 [%%y+%d], %%d%d;\n", n * THREADS * 4, n);
-    } else if (strncmp(line, "MMA ", 4) == 0) {
+    } else if (strncmp(line, "TERMS", 5) == 0) {
+        add(t, "ld.global.v4.b32 {%%a0, %%a1, %%a2, %%a3}, [%%x];\n");
+    } else if (strncmp(line, "MMA ", 4) == 0 || strncmp(line, "MMR ", 4) == 0) {
         int name = (int)strcspn(line + 4, " ");
         add(t, "%.*s ", name, line + 4);
         add_sums(t);
-        add(t, ", %%da, %%db, %.*s;\n", len - name - 5, line + 5 + name);
+        add(t, ", %s, %%db, %.*s;\n", line[2] == 'A' ? "%da" : "{%a0, %a1, %a2, %a3}",
+            len - name - 5, line + 5 + name);
     } else {
         add(t, "%.*s\n", len, line);
     }
 }
+
+static const char *limits = ""; // directives of the kernel
 
 // Thread t fills 16 bytes of shared memory at 16 t and further on, and has %t, %w, its warp, and
 // %p, whether it is of the last warp. in: descriptors, then shared memory.
@@ -79,7 +88,8 @@ static bool run_with(const char *body, const uint64_t in[DESCRIPTORS], const uin
     t.n = 0;
     add(&t, "%s",
         ".version 9.0\n.target sm_90a\n.address_size 64\n.shared .align 1024 .b8 s[24576];\n"
-        ".visible .entry k(.param .u64 pin, .param .u64 pout, .param .u64 pa, .param .u64 pb)\n{\n"
+        ".visible .entry k(.param .u64 pin, .param .u64 pout, .param .u64 pa, .param .u64 pb)\n");
+    add(&t, "%s\n{\n%s", limits,
         ".reg .b32 %d<64>, %a<4>, %t, %s, %w; .reg .b64 %x, %y, %o, %da, %db; .reg .pred %p, %q;\n"
         "ld.param.u64 %x, [pin]; ld.param.u64 %y, [pout]; ld.param.u64 %da, [pa];\n"
         "ld.param.u64 %db, [pb]; mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; setp.eq.u32 %p, %w, 3;\n"
@@ -173,6 +183,23 @@ static void fill(uint8_t *shared, const struct layout l[2], enum type type) {
         }
 }
 
+// The same, but the first operand as registers have it: the four of each thread, one thread behind
+// the other. A register has 4 bytes of terms of one row; the second one and the fourth are of the
+// row 8 further down, and the last two of terms in the second half.
+static void fill_terms(uint8_t *shared, const struct layout *b, enum type type) {
+    struct layout l[2] = {*b, *b};
+    int bytes = type == T_TF32 ? 4 : 2, many = 4 / bytes;
+    fill(shared, l, type);
+    memset(shared, 0x7f, OPERAND);
+    for (int t = 0; t < THREADS; t++)
+        for (int r = 0; r < 4; r++)
+            for (int n = 0; n < many; n++) {
+                int row = t / 32 * 16 + t % 32 / 4 + r % 2 * 8;
+                int term = t % 4 * many + n + r / 2 * 4 * many;
+                put_element(shared + t * 16 + r * 4 + n * bytes, at_a(row, term), type);
+            }
+}
+
 // Elements that are not `times` the product.
 static int wrong(const float *out, int terms, int times) {
     int bad = 0;
@@ -210,6 +237,28 @@ static void product(enum type type, int width_a, int turned_a, int width_b, int 
         diag("  %s, %d elements are wrong", text, bad);
 }
 
+static void product_of_registers(enum type type, int width, int turned) {
+    static uint8_t shared[SHARED];
+    static float out[ROWS * COLUMNS];
+    char body[1024], text[PTX_TEXT_MAX] = "";
+    int depth = type == T_TF32 ? 8 : 16;
+    struct layout b = layout_of(width, turned, COLUMNS, depth);
+    uint64_t in[2] = {0, descriptor(&b, OPERAND)};
+    fill_terms(shared, &b, type);
+    snprintf(body, sizeof body,
+             LOADED "MMR wgmma.mma_async.sync.aligned.m64n128k%d.f32.%s.%s 1, 1, 1%s\n" COMMIT WAIT
+                    "STORE\n",
+             depth, type_name[type], type_name[type],
+             type == T_TF32 ? ""
+             : turned       ? ", 1"
+                            : ", 0");
+    bool ran = run_with(body, in, shared, THREADS, 1, out, text);
+    int bad = ran ? wrong(out, depth, 1) : -1;
+    if (!ok(ran && bad == 0, "%s from registers, by %s of %d bytes", type_name[type],
+            turned ? "rows" : "terms", width))
+        diag("  %s, %d elements are wrong", text, bad);
+}
+
 static void products(void) {
     for (int way = 0; way < 4; way++)
         for (int width = 16; width <= 128; width *= 2) {
@@ -218,6 +267,11 @@ static void products(void) {
         }
     for (int width = 16; width <= 128; width *= 2)
         product(T_TF32, width, 0, width, 0);
+    for (int turned = 0; turned < 2; turned++) {
+        product_of_registers(T_BF16, 128, turned);
+        product_of_registers(T_F16, 32, turned);
+    }
+    product_of_registers(T_TF32, 64, 0);
 }
 
 // ---- order --------------------------------------------------------------------------------------
@@ -282,10 +336,10 @@ static void order(void) {
     faults(BEGIN BF16 COMMIT BF16 COMMIT "wgmma.wait_group.sync.aligned 1;\nSTORE\n",
            "was not waited for", "a wait that lets the last group run on");
     faults(BEGIN BF16 COMMIT, "did not wait for", "the end of a warp before the wait");
-    faults(BEGIN BF16 COMMIT "FILL\n" WAIT, "unfinished wgmma.mma_async reads",
+    faults(BEGIN BF16 COMMIT "FILL\n" WAIT, "unfinished wgmma.mma_async or bulk copy reads",
            "shared memory overwritten before the wait");
     faults(BEGIN BF16 COMMIT "cp.async.cg.shared.global [%s], [%x], 16;\n" WAIT,
-           "unfinished wgmma.mma_async reads", "cp.async to what a product reads");
+           "unfinished wgmma.mma_async or bulk copy reads", "cp.async to what a product reads");
     faults(BEGIN BF16 COMMIT WAIT "@%q st.shared.b32 [%s], %a0;\n", "shared offset",
            "shared memory overwritten without a barrier behind the wait");
     faults(FILL "ZERO\nst.shared.b32 [%s], 0;\nwgmma.fence.sync.aligned;\n" BF16 COMMIT WAIT,
@@ -326,9 +380,65 @@ static void together(void) {
            "operands that nobody wrote");
 }
 
+static void registers(void) {
+    faults(LOADED "mov.b32 %a2, 0;\n" TERMS_BF16 COMMIT WAIT, "no wgmma.fence followed",
+           "a term written between wgmma.fence and the product");
+    faults(LOADED TERMS_BF16 COMMIT "mov.b32 %a3, 0;\n" WAIT, "was not waited for",
+           "a term written before the wait");
+    faults(LOADED TERMS_BF16 COMMIT "st.shared.b32 [%s], %a0;\n" WAIT, "was not waited for",
+           "a term read before the wait");
+    faults(LOADED TERMS_BF16 COMMIT TERMS_BF16 COMMIT
+           "wgmma.wait_group.sync.aligned 1;\nmov.b32 %a3, 0;\n" WAIT,
+           "was not waited for", "a term written where the second product of two still reads it");
+    faults(LOADED BF16 COMMIT "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%a0, %a1, %a2, "
+                              "%a3}, {%d0, %d1, %d2, %d3}, %db, 1, 1, 1, 0;\n" COMMIT WAIT,
+           "in common with", "terms that are sums of a product that was not waited for");
+    faults(LOADED TERMS_BF16 COMMIT "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%a0, "
+                                    "%a1, %a2, %a3}, %da, %db, 1, 1, 1, 0, 0;\n" COMMIT WAIT,
+           "in common with", "sums that are terms of a product that was not waited for");
+    faults(LOADED "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%d0, %d1, %d2, %d3}, {%a0, "
+                  "%a1}, %db, 1, 1, 1, 0;\n",
+           "2 registers for its first operand", "two registers of terms");
+    faults(LOADED "MMR wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 1, 1, 1, 0, 0\n",
+           "8 operands, not 7", "terms in registers that are transposed");
+    faults(BEGIN "MMA wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 1, 1, 1, 0\n",
+           "7 operands, not 8", "terms in shared memory without a transposition");
+}
+
+// The first of two groups continues when the second one has given up registers.
+#define GROUPS "setp.lt.u32 %p, %w, 4;\n@!%p bra B;\n"
+static void setmaxnreg(void) {
+    static float out[ROWS * COLUMNS];
+    char text[PTX_TEXT_MAX] = "";
+    bool ran = true;
+    limits = ".maxnreg 128";
+    for (uint64_t seed = 0; ran && seed < 4; seed++)
+        ran = run_body(GROUPS "setmaxnreg.inc.sync.aligned.u32 232;\nZERO\nSTORE\nbra E;\n"
+                              "B: setmaxnreg.dec.sync.aligned.u32 24;\nE:\n",
+                       2 * THREADS, seed, NULL, out, text) &&
+              wrong(out, 16, 0) == 0;
+    ok(ran, "registers that one group gives up are taken by another one %s", text);
+    faults_with(GROUPS "setmaxnreg.inc.sync.aligned.u32 240;\nbra E;\n"
+                       "B: setmaxnreg.dec.sync.aligned.u32 24;\nE:\n",
+                2 * THREADS, NULL, "deadlock", "more registers than were given up");
+    faults("setmaxnreg.dec.sync.aligned.u32 16;\n", "with 16 registers", "too few registers");
+    faults("setmaxnreg.dec.sync.aligned.u32 44;\n", "with 44 registers",
+           "registers that are no multiple of 8");
+    faults("setmaxnreg.dec.sync.aligned.u32 136;\n", "in a warp that has 128",
+           "fewer registers that are more");
+    faults("@%q setmaxnreg.dec.sync.aligned.u32 40;\n", "all must", "setmaxnreg of one lane");
+    faults("@%p setmaxnreg.dec.sync.aligned.u32 40;\n", "fewer wgmma or setmaxnreg",
+           "setmaxnreg of one warp");
+    limits = "";
+    faults("setmaxnreg.dec.sync.aligned.u32 40;\n", "without .maxnreg",
+           "setmaxnreg in a kernel that does not say how many registers it has");
+}
+
 int main(void) {
     products();
     order();
     together();
+    registers();
+    setmaxnreg();
     return done_testing();
 }

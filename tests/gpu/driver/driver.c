@@ -2,7 +2,7 @@
 // driver.c: devices, contexts, modules, memory and errors of the stand-in for libcuda.so.1. Its
 // device is called "emulated (tests only)". The environment sets what it pretends to be: EMU_CC
 // (compute capability, 80), EMU_SEED, EMU_DEVICES (1), EMU_MEMORY_MB (8192), EMU_DRIVER (13000),
-// and what graph.c and tensor_map.c say.
+// EMU_SAME_VALUES (0: each word has one writer at a time), and what graph.c and tensor_map.c say.
 #include "tests/gpu/driver/driver.h"
 
 #include <pthread.h>

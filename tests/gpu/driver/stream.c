@@ -58,6 +58,7 @@ static CUresult launch(struct op *o) {
     char text[PTX_TEXT_MAX];
     o->launch.params = o->params;
     o->launch.seed = driver_random(UINT32_MAX) + 1u;
+    o->launch.same_values = driver_setting("EMU_SAME_VALUES", 0) != 0;
     return ptx_run(o->k, &o->launch, text) ? driver_broken("%s", text) : 0;
 }
 
@@ -316,7 +317,8 @@ API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                             unsigned by, unsigned bz, unsigned shared, CUstream s, void **params,
                             void **extra) {
     struct op o = {.kind = K_LAUNCH, .k = f};
-    o.launch = (struct ptx_launch){{gx, gy, gz}, {bx, by, bz}, shared, 0, NULL, 0};
+    o.launch =
+        (struct ptx_launch){.grid = {gx, gy, gz}, .block = {bx, by, bz}, .dynamic_shared = shared};
     if (extra)
         return driver_fail(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel with extra is not known");
     LOCKED(enqueue_launch(&o, s, params));

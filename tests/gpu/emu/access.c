@@ -333,8 +333,18 @@ static void ld_param(struct warp *w, const struct insn *i, u32 mask) {
         load(w, d, n, (enum type)i->type, at, n * one, mask);
 }
 
-// Several lanes that write one address leave what one of them wrote, and no rule says whose.
-static void one_lane_each(const u64 *address, u32 mask) {
+static bool same_values(const struct warp *w, const struct operand *s, u32 one, int a, int b) {
+    u64 differ = 0;
+    for (u32 n = 0; n < s->n; n++)
+        differ |= lane_value(w, s, n, a) ^ lane_value(w, s, n, b);
+    return !(one < 8 ? differ << (64 - 8 * one) : differ);
+}
+
+// Several lanes that write one address leave what one of them wrote, and no rule says whose. Where
+// all write the same, that is what they leave, which a launch may allow.
+static void one_lane_each(const struct warp *w, const struct insn *i, const u64 *address,
+                          u32 mask) {
+    u32 one = (u32)type_bytes((enum type)i->type);
     u64 last = 0;
     bool ascending = true;
     for (int l = 0; l < LANES; l++)
@@ -344,7 +354,8 @@ static void one_lane_each(const u64 *address, u32 mask) {
         }
     for (int l = 0; l < LANES && !ascending; l++)
         for (int other = 0; other < l; other++)
-            if ((mask >> l & 1) && (mask >> other & 1) && address[l] == address[other])
+            if ((mask >> l & 1) && (mask >> other & 1) && address[l] == address[other] &&
+                !(w->b->launch->same_values && same_values(w, &i->op[1], one, l, other)))
                 fault("race: lanes %d and %d of the warp write one address", other, l);
 }
 
@@ -353,14 +364,29 @@ static void st(struct warp *w, const struct insn *i, u32 mask) {
     u32 one = (u32)type_bytes((enum type)i->type), bytes = one * s->n;
     struct places p;
     vector_size(i, s);
+    w->storing = mask;
     places(w, i, 0, mask, bytes, true, &p);
+    w->storing = 0;
     if (is_register(&p, s, mask, bytes))
         memcpy(p.at[0], REG(1), (size_t)bytes * LANES);
     else
         for (u32 n = 0; n < s->n; n++)
             store(w, s, n, one, p.at, n * one, mask);
     if (!p.row && (i->space == SP_GLOBAL || i->space == SP_SHARED))
-        one_lane_each(p.address, mask);
+        one_lane_each(w, i, p.address, mask);
+}
+
+bool store_keeps(struct warp *w, u64 from, u64 end) {
+    const struct insn *i = w->at;
+    const struct operand *s = &i->op[1];
+    u32 one = (u32)type_bytes((enum type)i->type), mask = w->storing, other = 0;
+    EACH(u64 first = shared_offset(i, lane_address(w, i, 0, l));
+         for (u32 k = 0; k < one * s->n; k++) {
+             u64 at = first + k;
+             if (at >= from && at < end)
+                 other |= w->b->shared[at] ^ (u8)(lane_value(w, s, k / one, l) >> k % one * 8);
+         });
+    return w->b->launch->same_values && mask && !other;
 }
 
 // ---- atomics -----------------------------------------------------------------------------------

@@ -3,13 +3,12 @@
 // and that count to the tx-count of an mbarrier. They are made in parts, which arrive in any order
 // and as late as the block can continue without them; with an odd seed some arrive early. A tensor
 // map is 128 bytes of which only this file knows the meaning, as on a GPU.
-#include "emu.h"
+#include "bulk.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    CHUNK = 16, // bytes
     TENSOR_ALIGN = 128,
     MAP_ALIGN = 64,
     BOX_MAX = 256,
@@ -81,13 +80,13 @@ static struct ptx_tensor map_at(struct warp *w, const struct insn *i, int k, int
 
 // ---- rows --------------------------------------------------------------------------------------
 // Where a chunk of a copy lies: bits 7 to 9 of its address turn bits 4 to 6.
-static u32 chunk_at(const struct bulk *c, u32 row, u32 byte) {
-    u32 at = c->to + row * c->row_bytes + byte;
+u32 bulk_chunk_at(const struct bulk *c, u32 row, u32 byte) {
+    u32 at = c->shared + row * c->row_bytes + byte;
     return at ^ (at >> 7 & (c->width / CHUNK - 1)) << 4;
 }
 
 // Bytes of a chunk that exist: from *from on.
-static u32 there(const struct bulk *c, u32 row, u32 byte, u32 *from) {
+u32 bulk_there(const struct bulk *c, u32 row, u32 byte, u32 *from) {
     u32 end = c->before + c->there < byte + CHUNK ? c->before + c->there : byte + CHUNK;
     *from = c->before > byte ? c->before : byte;
     return row < c->rows_before || row >= c->rows_before + c->rows_there || *from >= end
@@ -97,8 +96,8 @@ static u32 there(const struct bulk *c, u32 row, u32 byte, u32 *from) {
 
 // Reads what exists of a chunk in parts that are aligned; without `to` it is checked alone.
 static void read_chunk(struct warp *w, const struct bulk *c, u32 row, u32 byte, u8 *to) {
-    u32 from = byte, n = there(c, row, byte, &from);
-    u64 address = c->from + row * c->pitch + from;
+    u32 from = byte, n = bulk_there(c, row, byte, &from);
+    u64 address = c->global + row * c->pitch + from;
     u64 whole = (address | n) & -(address | n);
     whole = whole > CHUNK ? CHUNK : whole;
     for (u32 at = 0; at < n; at += (u32)whole) {
@@ -108,8 +107,8 @@ static void read_chunk(struct warp *w, const struct bulk *c, u32 row, u32 byte, 
     }
 }
 
-static void count(const struct bulk *c) {
-    u64 first = c->from + c->before;
+void bulk_count(const struct bulk *c) {
+    u64 first = c->global + c->before;
     for (u32 row = c->rows_before; c->there && row < c->rows_before + c->rows_there; row++) {
         u64 at = first + row * c->pitch;
         counts.global_bytes += c->there;
@@ -127,18 +126,18 @@ static void begin(struct warp *w, struct bulk c, u32 lane) {
               "fence.proxy.async followed",
               w->at->name);
     b->has_bulk = true;
-    count(&c);
+    bulk_count(&c);
     for (u32 row = 0; row < c.rows; row++)
         for (u32 byte = 0; byte < c.row_bytes; byte += CHUNK) {
             read_chunk(w, &c, row, byte, NULL);
-            shared_bulk_begins(w, chunk_at(&c, row, byte), CHUNK, lane);
+            shared_bulk_begins(w, bulk_chunk_at(&c, row, byte), CHUNK, lane);
         }
     u32 parts = 1 + (b->launch->seed ? random_below(&b->rng, PARTS_MAX) : 0), done = 0;
     for (u32 n = 0; n < parts; n++) {
         struct bulk part = c;
         u32 end = (u32)((u64)c.rows * (n + 1) / parts), last = c.rows_before + c.rows_there;
         part.rows = end - done;
-        part.to += done * c.row_bytes, part.from += done * c.pitch;
+        part.shared += done * c.row_bytes, part.global += done * c.pitch;
         part.rows_before = c.rows_before > done ? c.rows_before - done : 0;
         part.rows_there = last > done + part.rows_before ? last - done - part.rows_before : 0;
         done = end;
@@ -157,7 +156,7 @@ bool bulk_complete_one(struct block *b) {
     b->bulk[n] = b->bulk[--b->n_bulk];
     for (u32 row = 0; row < c.rows; row++)
         for (u32 byte = 0; byte < c.row_bytes; byte += CHUNK) {
-            u32 at = chunk_at(&c, row, byte);
+            u32 at = bulk_chunk_at(&c, row, byte);
             memset(b->shared + at, 0, CHUNK);
             read_chunk(c.w, &c, row, byte, b->shared + at);
             shared_bulk_arrived(c.w, at, CHUNK, time);
@@ -174,21 +173,25 @@ static u32 mbarrier_of(struct warp *w, const struct insn *i, int k, int lane) {
     return (u32)mbarrier_used(w, i, k, 1u << lane)->address;
 }
 
-static void bulk_by(struct warp *w, const struct insn *i, int lane) {
-    u64 to = shared_offset(i, lane_address(w, i, 0, lane)), from = lane_address(w, i, 1, lane);
+struct bulk bulk_of_bytes(struct warp *w, const struct insn *i, int shared, int global, int lane) {
+    u64 at = shared_offset(i, lane_address(w, i, shared, lane));
+    u64 other = lane_address(w, i, global, lane);
     u32 bytes = (u32)lane_value(w, &i->op[2], 0, lane);
-    if (bytes == 0 || bytes % CHUNK || to % CHUNK || from % CHUNK)
+    if (bytes == 0 || bytes % CHUNK || at % CHUNK || other % CHUNK)
         fault("cp.async.bulk of %u bytes: size and addresses must be multiples of 16", bytes);
-    struct bulk c = {.to = (u32)to,
-                     .rows = bytes / CHUNK,
-                     .row_bytes = CHUNK,
-                     .width = CHUNK,
-                     .from = from,
-                     .pitch = CHUNK,
-                     .there = CHUNK,
-                     .rows_there = bytes / CHUNK,
-                     .mbarrier = mbarrier_of(w, i, 3, lane),
-                     .w = w};
+    return (struct bulk){.shared = (u32)at,
+                         .rows = bytes / CHUNK,
+                         .row_bytes = CHUNK,
+                         .width = CHUNK,
+                         .global = other,
+                         .pitch = CHUNK,
+                         .there = CHUNK,
+                         .rows_there = bytes / CHUNK,
+                         .w = w};
+}
+static void bulk_by(struct warp *w, const struct insn *i, int lane) {
+    struct bulk c = bulk_of_bytes(w, i, 0, 1, lane);
+    c.mbarrier = mbarrier_of(w, i, 3, lane);
     begin(w, c, (u32)lane);
 }
 static void bulk(struct warp *w, const struct insn *i, u32 mask) {
@@ -202,24 +205,29 @@ static void clip(s64 at, u32 box, u64 dim, u32 *before, u32 *inside) {
     *inside = end > first ? (u32)(end - first) : 0;
 }
 
-static void tensor_by(struct warp *w, const struct insn *i, int lane) {
-    struct ptx_tensor t = map_at(w, i, 1, lane);
-    u64 to = shared_offset(i, lane_address(w, i, 0, lane));
-    s64 x = (s32)lane_value(w, &i->op[2], 0, lane), y = (s32)lane_value(w, &i->op[2], 1, lane);
-    struct bulk c = {.to = (u32)to,
+struct bulk bulk_of_box(struct warp *w, const struct insn *i, int shared, int map, int lane) {
+    struct ptx_tensor t = map_at(w, i, map, lane);
+    const struct operand *place = &i->op[map + 1];
+    u64 at = shared_offset(i, lane_address(w, i, shared, lane));
+    s64 x = (s32)lane_value(w, place, 0, lane), y = (s32)lane_value(w, place, 1, lane);
+    struct bulk c = {.shared = (u32)at,
                      .rows = t.box[1],
                      .row_bytes = t.box[0] * t.bytes,
                      .width = t.swizzle ? t.swizzle : CHUNK,
-                     .from = t.address + (u64)(x * (s64)t.bytes) + (u64)y * t.pitch,
+                     .global = t.address + (u64)(x * (s64)t.bytes) + (u64)y * t.pitch,
                      .pitch = t.pitch,
-                     .mbarrier = mbarrier_of(w, i, 3, lane),
                      .w = w};
-    if (to % TENSOR_ALIGN)
-        fault("'%s' to shared offset %llu, which is not aligned to %d bytes", i->name,
-              (unsigned long long)to, TENSOR_ALIGN);
+    if (at % TENSOR_ALIGN)
+        fault("'%s' at shared offset %llu, which is not aligned to %d bytes", i->name,
+              (unsigned long long)at, TENSOR_ALIGN);
     clip(x, t.box[0], t.dim[0], &c.before, &c.there);
     clip(y, t.box[1], t.dim[1], &c.rows_before, &c.rows_there);
     c.before *= t.bytes, c.there *= t.bytes;
+    return c;
+}
+static void tensor_by(struct warp *w, const struct insn *i, int lane) {
+    struct bulk c = bulk_of_box(w, i, 0, 1, lane);
+    c.mbarrier = mbarrier_of(w, i, 3, lane);
     begin(w, c, (u32)lane);
 }
 static void tensor(struct warp *w, const struct insn *i, u32 mask) {

@@ -194,10 +194,8 @@ static void operand(struct parser *p, struct operand *o, char form, bool wide) {
     u32 room[LIST_MAX];
     *o = (struct operand){.r = room, .n = 1};
     if (form == 'l') {
-        if (p->n_wanted == LABELS_MAX)
-            parse_fail(p, "more than %d branches", LABELS_MAX);
         o->kind = O_LABEL;
-        p->wanted[p->n_wanted++] = (struct label){word(p), p->k->n};
+        label_want(p, word(p));
     } else if (form == 'm' || form == 'a') {
         address(p, o, form == 'a');
     } else if (is_next(p, "{")) {
@@ -240,7 +238,8 @@ static bool letter_is_wide(char form, const struct insn *i) {
     case 'e':
     case 't': return second == 8;
     case 'D': return first == 4;
-    case 'q': return true;
+    case 'q':
+    case 'Q': return true;
     case 'x': return first == 8;
     default: return false;
     }
@@ -265,7 +264,7 @@ static void check_operand(struct parser *p, const struct insn *i, const struct o
         parse_fail(p, "operand %u of '%s' has %u coordinates", nth, i->name, o->n);
     if (strchr("pPmalix", form) || predicates || o->sink)
         return;
-    if (o->wide != letter_is_wide(form, i))
+    if (o->wide != (letter_is_wide(form, i) && !(form == 'Q' && o->n > 1)))
         parse_fail(p, "operand %u of '%s' has %d bits", nth, i->name, o->wide ? 64 : 32);
     if (o->is_imm && strchr("deD", form))
         parse_fail(p, "operand %u of '%s' is not a register", nth, i->name);
@@ -369,9 +368,10 @@ static enum space space_of(const struct insn *i) {
                          : SP_GENERIC;
 }
 
-static const struct op *const tables[] = {
-    ops_integer, ops_choice, ops_float,    ops_half, ops_convert, ops_access,   ops_warp,
-    ops_block,   ops_async,  ops_mbarrier, ops_bulk, ops_tensor,  ops_warpgroup};
+static const struct op *const tables[] = {ops_integer, ops_choice,    ops_float,    ops_half,
+                                          ops_convert, ops_access,    ops_warp,     ops_block,
+                                          ops_async,   ops_mbarrier,  ops_bulk,     ops_bulk_store,
+                                          ops_tensor,  ops_warpgroup, ops_registers};
 
 static bool fits(const struct op *o, const struct insn *i, const char *name, size_t len) {
     if (strlen(o->name) != len || memcmp(o->name, name, len) != 0)

@@ -87,7 +87,7 @@ enum type type_named(const char *name);
     X(COMPLETE_TX, "complete_tx") X(MBARRIER, "mbarrier") X(PROXY, "proxy") X(HINT, "hint") \
     X(MBARRIER_INIT, "mbarrier_init") X(SHIFTAMT, "shiftamt") X(FENCE, "fence") \
     X(MMA_ASYNC, "mma_async") X(M64, "m64") X(CLUSTER, "cluster") X(TENSOR, "tensor") \
-    X(D2, "2d") X(TENSORMAP, "tensormap")
+    X(D2, "2d") X(TENSORMAP, "tensormap") X(BULK_GROUP, "bulk_group") X(READ, "read")
 // clang-format on
 
 enum modifier {
@@ -153,9 +153,9 @@ struct insn {
 // One row for each instruction: its types (a mask; 0: none), the modifiers that it may have, its
 // operands, and what executes it. Letters of operands: d register of the type's size, s the same or
 // an immediate, e and t like these of the second type, D register of twice the size, w of 4 bytes,
-// q of 8, i immediate, x registers of any size, p predicate, P the same or an
-// immediate, m address, a and c the address and the coordinates of [a, {x, y}], l label, ? before
-// what may be left out.
+// q of 8, Q the same or several of 4, i immediate, x registers of any size, p predicate, P the same
+// or an immediate, m address, a and c the address and the coordinates of [a, {x, y}], l label, ?
+// before what may be left out.
 struct op {
     const char *name;
     u32 types, types2;
@@ -166,8 +166,8 @@ struct op {
     modifiers needs; // of these modifiers one at least
 };
 extern const struct op ops_integer[], ops_choice[], ops_float[], ops_half[], ops_convert[],
-    ops_access[], ops_warp[], ops_block[], ops_async[], ops_mbarrier[], ops_bulk[], ops_tensor[],
-    ops_warpgroup[];
+    ops_access[], ops_warp[], ops_block[], ops_async[], ops_mbarrier[], ops_bulk[],
+    ops_bulk_store[], ops_tensor[], ops_warpgroup[], ops_registers[];
 
 // ---- a module -------------------------------------------------------------------------------
 struct ptx_kernel {
@@ -191,6 +191,7 @@ struct ptx_kernel {
     u8 *sums; // by register, whether it is one of a wgmma.mma_async; NULL: there is none
     u32 params, param_offset[128], param_size[128], param_bytes;
     unsigned threads_max;
+    u32 registers; // of a thread, by .maxnreg; 0: it does not say
 };
 
 struct variable {
@@ -255,17 +256,6 @@ struct copy { // of cp.async, under way to shared memory; of no bytes: an arriva
     u32 lane;     // that started it
 };
 
-// Rows of a bulk copy under way to shared memory, where they lie one behind the other, turned as in
-// wgmma (16 bytes wide: not turned). `there` bytes from byte `before` on of the rows from
-// rows_before on exist; all others become zeros.
-struct bulk {
-    u32 to, rows, row_bytes, width;
-    u64 from, pitch; // of row 0, be it there or not
-    u32 before, there, rows_before, rows_there;
-    u32 mbarrier; // its offset
-    struct warp *w;
-};
-
 struct warp {
     struct block *b;
     u32 id, live;
@@ -289,6 +279,9 @@ struct warp {
     bool fenced_sums; // has executed a wgmma.fence
     s64 awaits;       // offset of the mbarrier whose phase was not complete at its last wait, or -1
     u8 *sums;         // what is known of each register; NULL where there is no wgmma.mma_async
+    u32 bulk_committed[LANES]; // groups of bulk copies from shared memory, of each lane
+    u32 storing;               // lanes of a st whose places are being checked
+    u32 registers;             // of each lane, by .maxnreg and setmaxnreg
     const struct insn *at;
 };
 
@@ -327,7 +320,10 @@ struct block {
     u32 n_mbarriers, mbarriers_cap;
     struct bulk *bulk; // under way
     u32 n_bulk, bulk_cap;
-    bool has_bulk; // has started one
+    bool has_bulk;                 // has started one
+    struct bulk_store *bulk_store; // that the block may still be reading for
+    u32 n_bulk_stores, bulk_stores_cap;
+    u32 spare_registers; // that warps have given up
     struct warpgroup warpgroup[WARPS_MAX / 4 + 1];
     u64 rng;
     u64 progress; // counts what lets a waiting warp continue
@@ -366,9 +362,10 @@ u32 shadow_time(void); // a new one
 void shared_mbarrier_begins(struct warp *w, u64 offset, u32 bytes, u32 lane);
 void shared_mbarrier_used(struct warp *w, u64 offset, u32 bytes, u32 lane);
 void shared_mbarrier_ends(struct warp *w, u64 offset, u32 bytes, u32 lane);
-// A wgmma begins to read, and has read. fenced: what w knows that a fence followed, of every warp.
+// A wgmma begins to read, and has read; a bulk copy, too. fenced: what w knows that a fence
+// followed, of every warp.
 u32 shared_fenced(const struct warp *w);
-void shared_product_begins(struct warp *w, u32 fenced, u32 offset, u32 bytes);
+void shared_product_begins(struct warp *w, const char *what, u32 fenced, u32 offset, u32 bytes);
 void shared_product_ends(struct warp *w, u32 offset, u32 bytes);
 void shadow_clear(struct block *b); // before each block
 // Clocks have seen what others have; w has; and w begins a time that no other warp has seen.
@@ -377,6 +374,8 @@ void clock_learn(struct warp *w, const u32 *from);
 void clock_tick(struct warp *w);
 void clock_fence(struct warp *w); // the async proxy may access all writes that w has seen
 void span_begin(struct warp *w);  // the lanes of the warp have waited for each other
+// The st that is being checked leaves these bytes of shared memory as they are.
+bool store_keeps(struct warp *w, u64 from, u64 end);
 
 u8 *global_read(struct warp *w, u64 address, u32 bytes);
 u8 *global_write(struct warp *w, u64 address, u32 bytes);
@@ -401,7 +400,9 @@ void count_shared(const u64 *address, u32 mask, u32 bytes);
 void async_complete(struct warp *w, struct copy *c);
 bool async_complete_arrival(struct block *b); // behind cp.async; false: none is under way
 bool bulk_complete_one(struct block *b);      // false: none is under way
-void async_end(struct warp *w);               // checks that a warp that ends waited for its copies
+void bulk_store_end(struct block *b);         // checks that reads of shared memory were waited for
+void bulk_store_free(struct block *b);
+void async_end(struct warp *w); // checks that a warp that ends waited for its copies
 struct mbarrier *mbarrier_at(struct block *b, u64 offset);
 // The same for a thread that uses it; the lanes of mask must agree about operand k.
 struct mbarrier *mbarrier_used(struct warp *w, const struct insn *i, int k, u32 mask);
@@ -419,6 +420,8 @@ bool mbarrier_is_wait(const struct insn *i);
 void products_prepare(struct ptx_kernel *k);
 void products_touch(struct warp *w, const struct insn *i);
 void products_end(struct block *b);
+// The four warps of w's group execute the same instruction with the same operands.
+void group_together(struct warp *w, const struct insn *i, u32 mask, u64 a, u64 b);
 
 // Faults unless the lanes named by member are exactly those that execute.
 void lanes_named(const struct warp *w, u32 member, u32 mask);

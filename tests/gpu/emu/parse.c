@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parse.c: a module's directives: variables, kernels, registers, labels, scopes.
+// parse.c: a module's directives: variables, kernels, registers, scopes.
 #include "parse.h"
 
 #include <stdio.h>
@@ -286,9 +286,7 @@ static void instruction(struct parser *p) {
         if (p->token[0] == ';')
             break;
         if (p->n_words == 1 && p->token[0] == ':') {
-            if (p->n_labels == LABELS_MAX)
-                parse_fail(p, "more than %d labels", LABELS_MAX);
-            p->label[p->n_labels++] = (struct label){p->word[0], p->k->n};
+            label_add(p, p->word[0]);
             return;
         }
     }
@@ -296,17 +294,20 @@ static void instruction(struct parser *p) {
 }
 
 static void body(struct parser *p) {
-    u32 scope[SCOPES_MAX], depth = 0;
+    u32 symbols[SCOPES_MAX], depth = 0;
+    struct label_scope scope[SCOPES_MAX];
     for (;;) {
         need(p);
         if (p->token[0] == '{') {
             if (depth == SCOPES_MAX)
                 parse_fail(p, "scopes deeper than %d", SCOPES_MAX);
-            scope[depth++] = p->n_symbols;
+            scope[depth] = (struct label_scope){p->n_labels, p->n_wanted};
+            symbols[depth++] = p->n_symbols;
         } else if (p->token[0] == '}') {
             if (depth == 0)
                 return;
-            p->n_symbols = scope[--depth];
+            p->n_symbols = symbols[--depth];
+            label_close(p, scope[depth]);
         } else if (strcmp(p->token, ".reg") == 0) {
             registers(p);
         } else if (strcmp(p->token, ".shared") == 0) {
@@ -325,25 +326,14 @@ static void body(struct parser *p) {
     }
 }
 
-static void resolve(struct parser *p) {
-    for (u32 n = 0; n < p->n_wanted; n++) {
-        u32 to = UINT32_MAX;
-        for (u32 l = 0; l < p->n_labels; l++)
-            if (strcmp(p->label[l].name, p->wanted[n].name) == 0)
-                to = p->label[l].at;
-        if (to == UINT32_MAX)
-            parse_fail(p, "no label is called '%s'", p->wanted[n].name);
-        p->k->code[p->wanted[n].at].target = to;
-    }
-}
-
 // Limits such as .maxntid 256, 1, 1; leaves the body's brace in p->token.
 static void limits(struct parser *p) {
     p->k->threads_max = PTX_THREADS_MAX;
     need(p);
     while (p->token[0] != '{') {
         bool threads = strcmp(p->token, ".maxntid") == 0 || strcmp(p->token, ".reqntid") == 0;
-        if (!threads && strcmp(p->token, ".minnctapersm") != 0 && strcmp(p->token, ".maxnreg") != 0)
+        bool registers_of = strcmp(p->token, ".maxnreg") == 0;
+        if (!threads && !registers_of && strcmp(p->token, ".minnctapersm") != 0)
             parse_fail(p, "the directive '%s' of a kernel is not known", p->token);
         u32 n = number(p);
         need(p);
@@ -353,6 +343,8 @@ static void limits(struct parser *p) {
         }
         if (threads)
             p->k->threads_max = n;
+        if (registers_of)
+            p->k->registers = n;
     }
 }
 
@@ -383,7 +375,7 @@ static void kernel(struct parser *p, u32 module_shared) {
         parameters(p);
     limits(p);
     body(p);
-    resolve(p);
+    label_end(p);
     products_prepare(k);
     if (k->n == 0 || (k->code[k->n - 1].flow != F_EXIT && k->code[k->n - 1].flow != F_BRANCH))
         parse_fail(p, "'%s' does not end in ret", k->name);

@@ -24,6 +24,10 @@ struct label {
     u32 at;
 };
 
+struct label_scope {
+    u32 labels, wanted; // those that were there when it began
+};
+
 struct parser {
     const char *s, *end;
     u32 line;
@@ -53,6 +57,10 @@ bool lex_number(const char *s, u64 *value);
 const char *parse_keep(struct parser *p, const char *s);
 struct symbol *parse_symbol(struct parser *p, const char *name, u32 *index);
 u32 parse_register(struct parser *p, bool wide, u32 count);
+void label_add(struct parser *p, const char *name);
+void label_want(struct parser *p, const char *name); // by the next instruction
+void label_close(struct parser *p, struct label_scope from);
+void label_end(struct parser *p); // of a kernel
 // Decodes p->word[0 … n_words): one instruction.
 void decode(struct parser *p);
 #endif

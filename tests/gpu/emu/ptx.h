@@ -41,6 +41,8 @@ struct ptx_launch {
     uint64_t seed;         // order of blocks and warps; 0: ascending
     const void *params;    // offsets: ptx_param
     uint64_t insns_max;    // of a block that ends; 0: a number that only endless ones reach
+    // Lanes and warps may write one value to one place. Else each word has one writer at a time.
+    int same_values;
 };
 
 // Parses all of a module and decodes every instruction. NULL, and why in text (PTX_TEXT_MAX bytes),

@@ -201,6 +201,9 @@ static void begin_warp(struct warp *w, u32 threads, bool first) {
     w->n_products = w->product_groups = w->issued = 0;
     w->fenced_sums = false;
     w->awaits = -1;
+    w->storing = 0;
+    memset(w->bulk_committed, 0, sizeof w->bulk_committed);
+    w->registers = k->registers;
     if (w->sums)
         memcpy(w->sums, k->sums, k->reg_bytes / (4 * LANES) + 1);
     w->at = NULL;
@@ -266,7 +269,7 @@ static void run_block(struct block *b, u32 threads, bool first) {
     u64 executed = 0, fruitless = 0;
     shadow_clear(b);
     b->synchronised = false;
-    b->n_mbarriers = b->n_bulk = 0;
+    b->n_mbarriers = b->n_bulk = b->n_bulk_stores = b->spare_registers = 0;
     b->has_bulk = false;
     for (u32 n = 0; n <= WARPS_MAX / 4; n++)
         b->warpgroup[n].n = 0;
@@ -300,6 +303,7 @@ static void run_block(struct block *b, u32 threads, bool first) {
         fault("block (%u, %u, %u) of '%s' ends with bulk copies under way", b->index[0],
               b->index[1], b->index[2], b->k->name);
     mbarrier_end(b);
+    bulk_store_end(b);
     counts.blocks++;
 }
 
@@ -378,6 +382,7 @@ static void end_launch(struct block *b) {
         free(b->warpgroup[n].issue);
     free(b->mbarrier);
     free(b->bulk);
+    bulk_store_free(b);
 }
 
 static void check_launch(const struct ptx_kernel *k, const struct ptx_launch *l) {

@@ -123,22 +123,24 @@ INLINED void not_in_product(const char *what, struct cells c) {
     for (u32 n = 0; n < c.n; n++)
         some |= products[n];
     if (some)
-        fault("%s at shared offset %llu of bytes that an unfinished wgmma.mma_async reads", what,
-              (unsigned long long)offset_of(c.at));
+        fault("%s at shared offset %llu of bytes that an unfinished wgmma.mma_async or bulk copy "
+              "reads",
+              what, (unsigned long long)offset_of(c.at));
 }
 
-static void find_write_unseen(const struct warp *w, const char *what, struct cells c, bool atomic) {
+static void find_write_unseen(struct warp *w, const char *what, struct cells c, bool atomic) {
     for (u32 n = c.at; n < c.at + c.n; n++)
         if (shadow.writer[n] == AGENT && shadow.wrote[n] > w->clock[AGENT])
             fault("race: %s at shared offset %llu, where a bulk copy has arrived, and its mbarrier "
                   "was not waited for",
                   what, (unsigned long long)offset_of(n));
         else if (shadow.wrote[n] > w->clock[shadow.writer[n]] && shadow.writer[n] != w->id &&
-                 !(atomic && shadow.atomic[n]))
+                 !(atomic && shadow.atomic[n]) &&
+                 !store_keeps(w, offset_of(n), offset_of(n) + (n < WORDS ? WORD : 1)))
             fault("race: %s at shared offset %llu, which warp %u wrote without a barrier between",
                   what, (unsigned long long)offset_of(n), shadow.writer[n]);
 }
-INLINED void no_write_unseen(const struct warp *w, const char *what, struct cells c, bool atomic) {
+INLINED void no_write_unseen(struct warp *w, const char *what, struct cells c, bool atomic) {
     if (any_later(shadow.wrote, c, w->floor)) // else all has been seen, whose it is or not
         find_write_unseen(w, what, c, atomic);
 }
@@ -196,7 +198,7 @@ INLINED void note_read(const struct warp *w, u32 lane, struct cells c) {
                                                         : span;
 }
 
-INLINED void may_read(const struct warp *w, u32 lane, struct cells c) {
+INLINED void may_read(struct warp *w, u32 lane, struct cells c) {
     arrived("read", c);
     note_read(w, lane, c);
     if (!all_written(c))
@@ -230,8 +232,7 @@ INLINED void written(const struct warp *w, u32 lane, bool atomic, struct cells c
     unsettle(c);
 }
 
-INLINED void may_write(const struct warp *w, const char *what, u32 lane, bool atomic,
-                       struct cells c) {
+INLINED void may_write(struct warp *w, const char *what, u32 lane, bool atomic, struct cells c) {
     arrived(what, c);
     not_in_product(what, c);
     no_write_unseen(w, what, c, atomic);
@@ -239,7 +240,7 @@ INLINED void may_write(const struct warp *w, const char *what, u32 lane, bool at
     no_lane_apart(w, what, "read", shadow.read_in, c, lane);
 }
 
-INLINED void written_by(const struct warp *w, u32 lane, struct cells c) {
+INLINED void written_by(struct warp *w, u32 lane, struct cells c) {
     may_write(w, "write", lane, false, c);
     written(w, lane, false, c);
 }
@@ -261,7 +262,7 @@ u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes, u32 lane) {
     return w->b->shared + offset;
 }
 
-INLINED void begin(const struct warp *w, u32 lane, struct cells c) {
+INLINED void begin(struct warp *w, u32 lane, struct cells c) {
     may_write(w, "asynchronous copy", lane, false, c);
     unsettle(c);
     memset(shadow.state + c.at, IN_FLIGHT, c.n);
@@ -283,7 +284,7 @@ static void find_unfenced(const struct warp *w, const char *what, struct cells c
     for (u32 n = c.at; n < c.at + c.n; n++)
         if (shadow.state[n] == WRITTEN && shadow.writer[n] != AGENT &&
             shadow.wrote[n] > w->clock[ACTORS + shadow.writer[n]])
-            fault("%s shared offset %u, which warp %u wrote, and no fence.proxy.async followed",
+            fault("%s at shared offset %u, which warp %u wrote, and no fence.proxy.async followed",
                   what, (u32)offset_of(n), shadow.writer[n]);
 }
 
@@ -294,8 +295,7 @@ u32 shared_fenced(const struct warp *w) {
     return floor;
 }
 
-INLINED void may_multiply(const struct warp *w, u32 fenced, struct cells c) {
-    const char *what = "read by wgmma.mma_async";
+INLINED void may_multiply(struct warp *w, const char *what, u32 fenced, struct cells c) {
     const u32 *wrote = shadow.wrote + c.at;
     const u8 *writer = shadow.writer + c.at;
     u32 later = 0;
@@ -307,14 +307,14 @@ INLINED void may_multiply(const struct warp *w, u32 fenced, struct cells c) {
     for (u32 n = 0; n < c.n; n++)
         later |= (wrote[n] > fenced) & (writer[n] != AGENT);
     if (later)
-        find_unfenced(w, "wgmma.mma_async reads", c);
+        find_unfenced(w, what, c);
     for (u32 n = 0; n < c.n; n++)
         shadow.products[c.at + n]++;
 }
-void shared_product_begins(struct warp *w, u32 fenced, u32 offset, u32 bytes) {
-    within(w, "read by wgmma.mma_async", offset, bytes);
+void shared_product_begins(struct warp *w, const char *what, u32 fenced, u32 offset, u32 bytes) {
+    within(w, what, offset, bytes);
     struct cells c = cells_of(w, offset, bytes);
-    BY_NUMBER(c, may_multiply, w, fenced);
+    BY_NUMBER(c, may_multiply, w, what, fenced);
 }
 
 INLINED void multiplied(const struct warp *w, u32 now, struct cells c) {
@@ -331,7 +331,7 @@ void shared_product_ends(struct warp *w, u32 offset, u32 bytes) {
 void shared_bulk_begins(struct warp *w, u32 offset, u32 bytes, u32 lane) {
     within(w, "bulk copy", offset, bytes & -bytes);
     within(w, "bulk copy", offset + bytes - 1, 1);
-    find_unfenced(w, "a bulk copy overwrites", cells_of(w, offset, bytes));
+    find_unfenced(w, "bulk copy", cells_of(w, offset, bytes));
     shared_begin(w, offset, bytes, lane);
 }
 

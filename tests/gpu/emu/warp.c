@@ -111,6 +111,20 @@ static void activemask(struct warp *w, const struct insn *i, u32 mask) {
     EACH(d[l] = mask);
 }
 
+// One of the lanes named; the same one whenever the same lanes are named. No rule says which.
+static void elect(struct warp *w, const struct insn *i, u32 mask) {
+    u32 *d = REG(0), named = mask, skip;
+    if (!i->op[0].paired)
+        fault("'%s' without a predicate", i->name);
+    same_member(w, i, &i->op[1], mask);
+    skip = (u32)(w->b->launch->seed % (u32)__builtin_popcount(mask));
+    while (skip--)
+        named &= named - 1;
+    u32 leader = (u32)__builtin_ctz(named);
+    EACH(d[l] = leader);
+    set_predicate(w, &i->op[0], 1, mask, 1u << leader);
+}
+
 static void syncwarp(struct warp *w, const struct insn *i, u32 mask) {
     same_member(w, i, &i->op[0], mask);
     span_begin(w);
@@ -124,6 +138,7 @@ const struct op ops_warp[] = {
     {"match", TYPE(B32) | TYPE(B64), 0, MOD(SYNC), "wsw", match, 0, MOD(ANY) | MOD(ALL)},
     {"redux", TYPE(U32) | TYPE(S32), 0, MOD(SYNC), "dsw", redux, 0, MOD(ADD) | MOD(MIN) | MOD(MAX)},
     {"redux", TYPE(B32), 0, MOD(SYNC), "dsw", redux, 0, MOD(AND) | MOD(OR) | MOD(XOR)},
+    {"elect", 0, 0, 0, "xw", elect, 0, MOD(SYNC)},
     {"activemask", TYPE(B32), 0, 0, "d", activemask, 0, 0},
     {"bar", 0, 0, MOD(SYNC), "w", syncwarp, 0, MOD(WARP)},
     {0},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // warpgroup.c: wgmma: products of four warps, whose operands lie in shared memory as descriptors
-// say (the chapter "Asynchronous warpgroup level matrix instructions" of the PTX manual). Sums
-// change when a warp waits for them. Until then nothing may touch their registers or write what
-// they read. Each warp counts as a reader of all of both operands.
+// say (the chapter "Asynchronous warpgroup level matrix instructions" of the PTX manual). The first
+// operand may be in registers. Sums change when a warp waits for them. Until then nothing may touch
+// their registers or write what they read. Each warp counts as a reader of all of both operands.
 #include "emu.h"
 
 #include <stdlib.h>
@@ -16,9 +16,11 @@ enum {
     DEPTH_MAX = 16,
     CHUNK = 16, // bytes
     TERM_BYTES = 32,
+    A_REGISTERS = 4,
 };
-// Knowledge of a register of the sums of some wgmma.mma_async.
-enum { IS_SUM = 1, TOUCHED = 2, PENDING = 4 };
+// Knowledge of a register of the sums, or of the first operand, of some wgmma.mma_async: it is one,
+// it was accessed since a fence, a product will change it, a product still reads it.
+enum { IS_SUM = 1, TOUCHED = 2, PENDING = 4, READING = 8 };
 
 // An operand as a descriptor says. W bytes, the width of its swizzle, of a row or a term lie side
 // by side. turned: memory is contiguous along the rows.
@@ -50,6 +52,9 @@ static u32 register_at(const struct operand *o, u32 n) {
 static bool has_registers(const struct operand *o) {
     return o->kind == O_REGISTERS || o->kind == O_ADDRESS;
 }
+static bool in_registers(const struct insn *i) { // the first operand
+    return i->op[1].n > 1;
+}
 static u8 states_of(const u8 *state, const struct operand *o) {
     u8 all = 0;
     for (u32 n = 0; has_registers(o) && n < o->n; n++)
@@ -62,8 +67,9 @@ void products_prepare(struct ptx_kernel *k) {
         if (i->run == product && !k->sums)
             k->sums = module_memory(k->module, k->reg_bytes / (4 * LANES) + 1);
     for (struct insn *i = k->code; k->sums && i < k->code + k->n; i++)
-        for (u32 n = 0; i->run == product && n < i->op[0].n; n++)
-            k->sums[register_at(&i->op[0], n)] = IS_SUM;
+        for (int o = 0; i->run == product && o <= in_registers(i); o++)
+            for (u32 n = 0; n < i->op[o].n; n++)
+                k->sums[register_at(&i->op[o], n)] = IS_SUM;
     for (struct insn *i = k->code; k->sums && i < k->code + k->n; i++)
         for (u32 n = 0; n < i->n_operands; n++)
             i->touches_sums |= i->run != product && (states_of(k->sums, &i->op[n]) & IS_SUM);
@@ -72,7 +78,7 @@ void products_prepare(struct ptx_kernel *k) {
 void products_touch(struct warp *w, const struct insn *i) {
     for (u32 k = 0; k < i->n_operands; k++) {
         const struct operand *o = &i->op[k];
-        if (states_of(w->sums, o) & PENDING)
+        if (states_of(w->sums, o) & (PENDING | READING))
             fault("'%s' touches a register of a wgmma.mma_async that was not waited for", i->name);
         for (u32 n = 0; has_registers(o) && n < o->n; n++)
             for (u32 at = register_at(o, n); at <= register_at(o, n) + o->wide; at++)
@@ -81,7 +87,7 @@ void products_touch(struct warp *w, const struct insn *i) {
 }
 
 // ---- four warps that do the same ---------------------------------------------------------------
-static void together(struct warp *w, const struct insn *i, u32 mask, u64 a, u64 b) {
+void group_together(struct warp *w, const struct insn *i, u32 mask, u64 a, u64 b) {
     u32 first = w->id / GROUP_WARPS * GROUP_WARPS, done = UINT32_MAX;
     const unsigned *size = w->b->launch->block;
     struct warpgroup *g = &w->b->warpgroup[w->id / GROUP_WARPS];
@@ -108,8 +114,8 @@ static void together(struct warp *w, const struct insn *i, u32 mask, u64 a, u64 
 void products_end(struct block *b) {
     for (u32 n = 0; n < b->n_warps; n++)
         if (b->warp[n].issued != b->warpgroup[n / GROUP_WARPS].n)
-            fault("block (%u, %u, %u) of '%s' ends where warp %u has executed fewer wgmma than "
-                  "another of its four",
+            fault("block (%u, %u, %u) of '%s' ends where warp %u has executed fewer wgmma or "
+                  "setmaxnreg than another of its four",
                   b->index[0], b->index[1], b->index[2], b->k->name, n);
 }
 
@@ -157,7 +163,8 @@ static void read_chunks(struct warp *w, const struct matrix *m, u32 rows, u32 de
     for (u32 n = 0; n < across; n++)
         for (u32 c = 0; c < along; c++)
             if (begins)
-                shared_product_begins(w, fenced, chunk_at(m, n, c), CHUNK);
+                shared_product_begins(w, "read by wgmma.mma_async", fenced, chunk_at(m, n, c),
+                                      CHUNK);
             else
                 shared_product_ends(w, chunk_at(m, n, c), CHUNK);
 }
@@ -196,13 +203,27 @@ static u32 sum_column(u32 lane, u32 n) {
     return n / 4 * 8 + lane % 4 * 2 + n % 2;
 }
 
+// The first operand in registers: of 8 rows and 16 bytes of terms each, of which a lane has 4.
+static void load_registers(const struct warp *w, const struct operand *o, enum type t,
+                           float (*to)[COLUMNS_MAX]) {
+    u32 size = t == T_TF32 ? 4 : 2, many = 4 / size;
+    for (u32 r = 0; r < A_REGISTERS; r++)
+        for (u32 l = 0; l < LANES; l++)
+            for (u32 n = 0; n < many; n++)
+                to[r / 2 * 4 * many + l % 4 * many + n][l / 4 + r % 2 * 8] =
+                    number(w->reg + o->r[r] + 4 * l + n * size, t);
+}
+
 static void multiply(struct warp *w, const struct product *p, const struct matrix *ma,
                      const struct matrix *mb) {
     static float a[DEPTH_MAX][COLUMNS_MAX], b[DEPTH_MAX][COLUMNS_MAX], sum[WARP_ROWS][COLUMNS_MAX];
     const struct operand *d = &p->i->op[0];
     enum type t = (enum type)p->i->type2;
     u32 columns = p->i->columns, depth = t == T_TF32 ? 8 : 16;
-    load(w, ma, t, w->id % GROUP_WARPS * WARP_ROWS, WARP_ROWS, a);
+    if (in_registers(p->i))
+        load_registers(w, &p->i->op[1], t, a);
+    else
+        load(w, ma, t, w->id % GROUP_WARPS * WARP_ROWS, WARP_ROWS, a);
     load(w, mb, t, 0, columns, b);
     for (u32 n = 0; n < d->n; n++)
         for (u32 l = 0; l < LANES; l++) {
@@ -223,7 +244,17 @@ static bool is_turned(const struct insn *i, int operand) {
     return i->n_operands > operand && i->op[operand].imm == 1;
 }
 
+// The first operand has no transposition where it is in registers, and none has for tf32.
+static struct matrix second_matrix(const struct insn *i, u64 descriptor) {
+    return matrix_of(descriptor, is_turned(i, in_registers(i) ? 6 : 7));
+}
+
 static void check_form(const struct insn *i) {
+    u32 n = i->type2 == T_TF32 ? 6 : in_registers(i) ? 7 : 8;
+    if (i->n_operands != n)
+        fault("'%s' has %u operands, not %u", i->name, i->n_operands, n);
+    if (in_registers(i) && i->op[1].n != A_REGISTERS)
+        fault("'%s' has %u registers for its first operand", i->name, i->op[1].n);
     if (i->columns == 0 || i->columns > COLUMNS_MAX || i->columns % 8)
         fault("'%s' has %u columns", i->name, i->columns);
     if (i->op[0].n != i->columns / 2u)
@@ -232,24 +263,43 @@ static void check_form(const struct insn *i) {
         fault("'%s' negates an operand, which is not modelled", i->name);
 }
 
-static void product(struct warp *w, const struct insn *i, u32 mask) {
-    const struct operand *scale = &i->op[3];
-    u64 a = the_same(w, i, 1), b = the_same(w, i, 2);
-    struct matrix ma = matrix_of(a, is_turned(i, 6)), mb = matrix_of(b, is_turned(i, 7));
-    u32 depth = i->type2 == T_TF32 ? 8 : 16;
-    u32 adds = scale->is_imm ? (scale->imm ? ALL_LANES : 0) : predicate(w, scale);
-    check_form(i);
-    together(w, i, mask, a, b);
-    if (adds && adds != ALL_LANES)
-        fault("lanes of '%s' differ in whether it adds", i->name);
+// Marks the registers of a product, or takes marks away.
+static void mark(struct warp *w, const struct insn *i, bool under_way) {
+    for (int o = 0; o <= in_registers(i); o++)
+        for (u32 n = 0; n < i->op[o].n; n++) {
+            u8 *state = &w->sums[register_at(&i->op[o], n)], bit = o ? READING : PENDING;
+            *state = under_way ? *state | bit : *state & (u8)~bit;
+        }
+}
+
+static void check_registers(const struct warp *w, const struct insn *i) {
+    u8 sums = states_of(w->sums, &i->op[0]);
+    u8 terms = in_registers(i) ? states_of(w->sums, &i->op[1]) : 0;
     if (!w->fenced_sums)
         fault("'%s' without a wgmma.fence before it", i->name);
-    if (states_of(w->sums, &i->op[0]) & TOUCHED)
+    if ((sums | terms) & TOUCHED)
         fault("registers of '%s' were touched and no wgmma.fence followed", i->name);
-    read_chunks(w, &ma, GROUP_ROWS, depth, true);
+    if ((sums & READING) || (terms & PENDING))
+        fault("'%s' has a register of its own sums or terms in common with a wgmma.mma_async that "
+              "was not waited for",
+              i->name);
+}
+
+static void product(struct warp *w, const struct insn *i, u32 mask) {
+    const struct operand *scale = &i->op[3];
+    check_form(i);
+    u64 a = in_registers(i) ? 0 : the_same(w, i, 1), b = the_same(w, i, 2);
+    struct matrix ma = matrix_of(a, is_turned(i, 6)), mb = second_matrix(i, b);
+    u32 depth = i->type2 == T_TF32 ? 8 : 16;
+    u32 adds = scale->is_imm ? (scale->imm ? ALL_LANES : 0) : predicate(w, scale);
+    group_together(w, i, mask, a, b);
+    if (adds && adds != ALL_LANES)
+        fault("lanes of '%s' differ in whether it adds", i->name);
+    check_registers(w, i);
+    if (!in_registers(i))
+        read_chunks(w, &ma, GROUP_ROWS, depth, true);
     read_chunks(w, &mb, i->columns, depth, true);
-    for (u32 n = 0; n < i->op[0].n; n++)
-        w->sums[register_at(&i->op[0], n)] |= PENDING;
+    mark(w, i, true);
     w->products = grown(w->products, w->n_products, &w->products_cap, sizeof *w->products);
     w->products[w->n_products++] = (struct product){i, a, b, adds != 0, w->product_groups};
     counts.mma++;
@@ -257,43 +307,42 @@ static void product(struct warp *w, const struct insn *i, u32 mask) {
 
 static void finish(struct warp *w, const struct product *p) {
     const struct insn *i = p->i;
-    struct matrix a = matrix_of(p->a, is_turned(i, 6)), b = matrix_of(p->b, is_turned(i, 7));
+    struct matrix a = matrix_of(p->a, is_turned(i, 6)), b = second_matrix(i, p->b);
     u32 depth = i->type2 == T_TF32 ? 8 : 16;
     multiply(w, p, &a, &b);
-    read_chunks(w, &a, GROUP_ROWS, depth, false);
+    if (!in_registers(i))
+        read_chunks(w, &a, GROUP_ROWS, depth, false);
     read_chunks(w, &b, i->columns, depth, false);
-    for (u32 n = 0; n < i->op[0].n; n++)
-        w->sums[register_at(&i->op[0], n)] &= (u8)~PENDING;
+    mark(w, i, false);
 }
 
 static void fence(struct warp *w, const struct insn *i, u32 mask) {
-    together(w, i, mask, 0, 0);
+    group_together(w, i, mask, 0, 0);
     w->fenced_sums = true;
     for (u32 n = 0; w->sums && n <= w->b->k->reg_bytes / (4 * LANES); n++)
         w->sums[n] &= (u8)~TOUCHED;
 }
 
 static void commit_group(struct warp *w, const struct insn *i, u32 mask) {
-    together(w, i, mask, 0, 0);
+    group_together(w, i, mask, 0, 0);
     w->product_groups++;
 }
 
 static void wait_group(struct warp *w, const struct insn *i, u32 mask) {
     u32 may_stay = (u32)i->op[0].imm, n = 0;
-    together(w, i, mask, 0, 0);
+    group_together(w, i, mask, 0, 0);
     while (n < w->n_products && w->products[n].group + may_stay < w->product_groups)
         finish(w, &w->products[n++]);
     w->n_products -= n;
     memmove(w->products, w->products + n, w->n_products * sizeof *w->products);
     for (u32 q = 0; q < w->n_products; q++) // of a sum of several groups
-        for (u32 r = 0; r < w->products[q].i->op[0].n; r++)
-            w->sums[register_at(&w->products[q].i->op[0], r)] |= PENDING;
+        mark(w, w->products[q].i, true);
 }
 
 #define FORM (MOD(SYNC) | MOD(ALIGNED) | MOD(M64))
 const struct op ops_warpgroup[] = {
-    {"wgmma", TYPE(F32), TYPE(F16) | TYPE(BF16), FORM, "xqqPiiii", product, 0, MOD(MMA_ASYNC)},
-    {"wgmma", TYPE(F32), TYPE(TF32), FORM, "xqqPii", product, 0, MOD(MMA_ASYNC)},
+    {"wgmma", TYPE(F32), TYPE(F16) | TYPE(BF16), FORM, "xQqPii?ii", product, 0, MOD(MMA_ASYNC)},
+    {"wgmma", TYPE(F32), TYPE(TF32), FORM, "xQqPii", product, 0, MOD(MMA_ASYNC)},
     {"wgmma", 0, 0, MOD(SYNC) | MOD(ALIGNED), "", fence, 0, MOD(FENCE)},
     {"wgmma", 0, 0, MOD(SYNC) | MOD(ALIGNED), "", commit_group, 0, MOD(COMMIT_GROUP)},
     {"wgmma", 0, 0, MOD(SYNC) | MOD(ALIGNED), "i", wait_group, 0, MOD(WAIT_GROUP)},
