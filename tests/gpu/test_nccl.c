@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { WORDS = 1000, FLOAT32 = 7, BFLOAT16 = 9, SUM = 0, MAX = 2, AVERAGE = 4, REMOTE_ERROR = 6 };
-enum { RANKS_MAX = 4, BAD = 1 };
+enum { RANKS_MAX = 4, BAD = 1, TIMES = 16 };
 struct id {
     char bytes[128];
 };
@@ -144,6 +144,33 @@ static bool ring(comm c) {
     return good;
 }
 
+// The first rank sends, and then receives; the second one does the same, or receives first.
+static bool exchange(comm c, bool in_order) {
+    float got[WORDS] = {0};
+    bool good = true;
+    for (int part = 0; part < 2; part++)
+        good &= !(part ^ (in_order && rank)
+                      ? dl.ncclRecv(ptr(out), WORDS, FLOAT32, 1 - rank, c, stream)
+                      : dl.ncclSend(ptr(in), WORDS, FLOAT32, 1 - rank, c, stream));
+    good &= fetched(got, WORDS);
+    for (int i = 0; i < WORDS; i++)
+        good &= got[i] == given(1 - rank, i);
+    return good;
+}
+static bool in_order(comm c) {
+    bool good = true;
+    for (int n = 0; n < TIMES; n++)
+        good &= exchange(c, true);
+    return good;
+}
+// Each send would have to end before the other rank receives.
+static bool crossed(comm c) {
+    bool good = true;
+    for (int n = 0; n < TIMES && good; n++)
+        good = exchange(c, false);
+    return !good && strstr(dl.emu_fault(), "waits to send to");
+}
+
 // Even and odd ranks apart.
 static bool split(comm c) {
     comm part = NULL;
@@ -241,6 +268,7 @@ int main(void) {
         in_processes(n, "send and receive around a ring", ring);
     }
     in_processes(3, "all-reduce", all_reduce);
+    in_processes(2, "a rank sends when the other one receives", in_order);
     in_processes(4, "split", split);
     in_processes(2, "work of a stream waits for the collective before it", late);
     in_processes(2, "ranks that call different things are named", different);
@@ -248,6 +276,7 @@ int main(void) {
     in_processes(2, "bytes that nobody wrote are not sent", unwritten);
     in_processes(2, "types and ranks that are not known are refused", refused);
     setenv("EMU_NCCL_SECONDS", "1", 1);
+    in_processes(2, "sends that both come before the receives are named", crossed);
     in_processes(2, "a rank that does not come is named", missing);
     return done_testing();
 }

@@ -4,7 +4,8 @@
 // writes what it gives into its part of a segment, and reads what it gets when all have. Sums are
 // taken in the order of ranks. Ranks that call different things, and a rank that does not come
 // within EMU_NCCL_SECONDS (60), are errors that name the rank and the call. Nothing of a
-// communicator that is not blocking waits. Numbers and types are those of nccl.h 2.28, or what
+// communicator that is not blocking waits. A send ends at once or when it has been received, as
+// EMU_SEED decides: NCCL may do either. Numbers and types are those of nccl.h 2.28, or what
 // EMU_NCCL_VERSION says. EMU_NCCL_WRONG spoils what one rank gets.
 #include "tests/gpu/driver/cuda_abi.h"
 #include "tests/gpu/nccl/nccl_element.h"
@@ -69,11 +70,13 @@ struct call {
     int type, operation, peer;
 };
 struct batch { // calls of one group and one stream, which make progress together
-    enum { SENDS, COLLECTIVES, RECEIVES, STAGES } stage;
+    enum { SENDS, COLLECTIVES, RECEIVES, ENDS_OF_SENDS, STAGES } stage;
     enum { GIVES, GETS, ENDS } phase; // of the collective under way
     struct meeting meeting;
-    double end; // time limit of the send or receive under way
-    int at, n;  // which call is under way, of so many
+    double end;           // time limit of the send or receive under way
+    bool is_group;        // it has all calls of its group
+    bool late[GROUP_MAX]; // sends that end when they have been received
+    int at, n;            // which call is under way, of so many
     struct call call[];
 };
 
@@ -181,20 +184,31 @@ static const char *point_to_point(struct batch *b, const struct call *c) {
     if (!mine)
         return "NCCL: the bytes of a send or receive are not inside one allocation, or nobody "
                "wrote them";
-    return sends ? segment_send(c->comm->segment, c->comm->rank, c->peer, mine, bytes, &b->end)
-                 : segment_receive(c->comm->segment, c->peer, c->comm->rank, mine, bytes, &b->end);
+    if (!sends)
+        return segment_receive(c->comm->segment, c->peer, c->comm->rank, mine, bytes, &b->end);
+    const char *why = segment_send(c->comm->segment, c->comm->rank, c->peer, mine, bytes, &b->end);
+    if (!why)
+        b->late[b->at] = b->is_group && segment_toss(c->comm->rank);
+    return why;
 }
 
-// Sends of a batch come first, so that two ranks may exchange within a group.
+// Sends of a batch come first and end last, so that two ranks may exchange within a group.
+static const char *step(struct batch *b, const struct call *c) {
+    switch (b->stage) {
+    case SENDS: return c->what == SEND ? point_to_point(b, c) : NULL;
+    case COLLECTIVES: return c->what < SEND ? collective(b, c) : NULL;
+    case RECEIVES: return c->what == RECEIVE ? point_to_point(b, c) : NULL;
+    default:
+        return c->what == SEND && b->late[b->at]
+                   ? segment_taken(c->comm->segment, c->comm->rank, c->peer, &b->end)
+                   : NULL;
+    }
+}
+
 static const char *advance(struct batch *b) {
-    static const enum what last_of[] = {SEND, REDUCE, RECEIVE};
     for (; b->stage < STAGES; b->stage++, b->at = 0)
         for (; b->at < b->n; b->at++) {
-            const struct call *c = &b->call[b->at];
-            enum what of_stage = c->what < SEND ? REDUCE : c->what;
-            const char *why = of_stage != last_of[b->stage] ? NULL
-                              : c->what < SEND              ? collective(b, c)
-                                                            : point_to_point(b, c);
+            const char *why = step(b, &b->call[b->at]);
             if (why)
                 return why;
         }
@@ -242,13 +256,13 @@ static ncclResult end_aborts(void) {
     return OK;
 }
 
-static ncclResult flush(const struct call *calls, int n) {
+static ncclResult flush(const struct call *calls, int n, bool is_group) {
     if (n == 0) // a group without calls
         return OK;
     struct batch *b = malloc(sizeof *b + (size_t)n * sizeof *b->call);
     if (!b)
         return SYSTEM_ERROR;
-    *b = (struct batch){.n = n};
+    *b = (struct batch){.n = n, .is_group = is_group};
     memcpy(b->call, calls, (size_t)n * sizeof *b->call);
     for (int k = 0; k < n; k++)
         calls[k].comm->users++;
@@ -271,7 +285,7 @@ static ncclResult enqueue(struct call c) {
         bytes_out(&c) > SEGMENT_SLOT_BYTES * (size_t)c.comm->ranks)
         return refuse(INVALID_USAGE, "the stand-in has no room for so many bytes in one call");
     if (!group_depth)
-        return flush(&c, 1);
+        return flush(&c, 1, true);
     if (group_n == GROUP_MAX)
         return refuse(INVALID_USAGE, "too many calls in one group");
     group[group_n++] = c;
@@ -426,6 +440,7 @@ API ncclResult ncclGroupStart(void) {
 API ncclResult ncclGroupEnd(void) {
     ncclResult r = OK;
     struct call of_stream[GROUP_MAX];
+    int all = group_n;
     if (group_depth == 0 || --group_depth)
         return group_depth ? OK : refuse(INVALID_USAGE, "ncclGroupEnd without ncclGroupStart");
     while (group_n && (r == OK || r == IN_PROGRESS)) {
@@ -438,7 +453,7 @@ API ncclResult ncclGroupEnd(void) {
                 group[left++] = group[k];
         }
         group_n = left;
-        r = flush(of_stream, n);
+        r = flush(of_stream, n, n == all);
     }
     group_n = 0;
     (void)end_aborts();

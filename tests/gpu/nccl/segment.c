@@ -127,11 +127,11 @@ const char *segment_meet(struct segment *s, int rank, const char *call) {
     return why;
 }
 
-// Whether a mailbox is full, or empty.
-static const char *until(struct segment *s, struct mail *m, bool full, int from, int to,
+// The end of a wait of rank for peer. Where it is not `ready`: emu_again, or why it ends now.
+static const char *until(struct segment *s, bool ready, const char *what, int rank, int peer,
                          double *end) {
     *end = *end > 0 ? *end : deadline();
-    if ((atomic_load(&m->bytes) != 0) == full) {
+    if (ready) {
         *end = 0;
         return NULL;
     }
@@ -139,15 +139,23 @@ static const char *until(struct segment *s, struct mail *m, bool full, int from,
         return aborted(s);
     if (now() <= *end)
         return emu_again;
-    snprintf(text, sizeof text, "NCCL: rank %d waits to %s rank %d", full ? to : from,
-             full ? "receive from" : "send to", full ? from : to);
+    snprintf(text, sizeof text, "NCCL: rank %d waits to %s rank %d", rank, what, peer);
     return text;
+}
+
+bool segment_toss(int rank) {
+    static uint64_t state;
+    const char *seed = getenv("EMU_SEED");
+    if (!state)
+        state = (seed ? strtoull(seed, NULL, 10) : 1) * 1000003 + (uint64_t)rank + 1;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 63;
 }
 
 const char *segment_send(struct segment *s, int from, int to, const void *data, size_t n,
                          double *end) {
     struct mail *m = &s->mail[from][to];
-    const char *why = until(s, m, false, from, to, end);
+    const char *why = until(s, !atomic_load(&m->bytes), "send to", from, to, end);
     if (why || n == 0 || n > SEGMENT_MAIL_BYTES)
         return why ? why : "NCCL: the stand-in has no room for a message of this size";
     memcpy(m->data, data, n);
@@ -155,10 +163,14 @@ const char *segment_send(struct segment *s, int from, int to, const void *data, 
     return NULL;
 }
 
+const char *segment_taken(struct segment *s, int from, int to, double *end) {
+    return until(s, !atomic_load(&s->mail[from][to].bytes), "send to", from, to, end);
+}
+
 const char *segment_receive(struct segment *s, int from, int to, void *data, size_t n,
                             double *end) {
     struct mail *m = &s->mail[from][to];
-    const char *why = until(s, m, true, from, to, end);
+    const char *why = until(s, atomic_load(&m->bytes) != 0, "receive from", to, from, end);
     if (why)
         return why;
     if (atomic_load(&m->bytes) != n) {

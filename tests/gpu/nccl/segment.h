@@ -4,6 +4,7 @@
 // waits keeps the time limit: 0 at first.
 #ifndef GPU_NCCL_SEGMENT_H
 #define GPU_NCCL_SEGMENT_H
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -27,8 +28,12 @@ struct meeting {
 struct meeting segment_come(struct segment *s, int rank, const char *call);
 const char *segment_here(struct segment *s, int rank, const struct meeting *m);
 const char *segment_meet(struct segment *s, int rank, const char *call); // both; waits
+// Whether the next send of this rank ends when it has been received, by EMU_SEED.
+bool segment_toss(int rank);
 const char *segment_send(struct segment *s, int from, int to, const void *data, size_t n,
                          double *end);
+// Waits until the receiver has taken the last message.
+const char *segment_taken(struct segment *s, int from, int to, double *end);
 const char *segment_receive(struct segment *s, int from, int to, void *data, size_t n, double *end);
 void segment_abort(struct segment *s, int rank);
 int segment_aborted(struct segment *s);
