@@ -70,7 +70,7 @@ static void test_damage(void) {
     embed_files[1].sha256[0] ^= 1;
     ok(!embedded_unpack(&a, &embed_files[1], &e), "another hash is refused");
     is_int(e.code, ERR_HASH, "the error says so");
-    has_str(e.text, "'like'", "that error names the file");
+    has_str(e.text, "'like'", "the error has the name of that file");
     embed_files[1].sha256[0] ^= 1;
     embed_files[1].size--;
     ok(!embedded_unpack(&a, &embed_files[1], &e), "a frame with more bytes is refused");
