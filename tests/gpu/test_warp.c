@@ -230,6 +230,15 @@ static void blocks(void) {
                "W: mbarrier.try_wait.parity.shared.b64 %q, [%g], 0; @!%q bra W;\n"
                "xor.b32 %f, %t, 64; shl.b32 %f, %f, 2; add.s32 %f, %f, %s; ld.shared.u32 %d, [%f];",
                128, copied);
+    warp_gives(
+        "lanes that leave a loop one by one meet before a barrier that precedes it in the text",
+        "rem.u32 %e, %t, 5; bra L; B: bar.sync 0; bra E;\n"
+        "L: add.s32 %d, %d, 1; setp.lt.u32 %p, %e, %d; @%p bra B; bra L; E:",
+        64, counted);
+    warp_gives("lanes that take a detour behind a barrier meet before it",
+               "mov.u32 %d, 1; setp.lt.u32 %p, %l, 16; @%p bra D; B: bar.sync 0; bra E;\n"
+               "D: setp.lt.u32 %q, %l, 4; @%q bra B; mov.u32 %d, 1; bra B; E:",
+               64, one);
     warp_gives("atom.cas",
                "mov.u32 %d, 1; st.shared.u32 [%s], 5; atom.shared.cas.b32 %e, [%s], 5, 9;\n"
                "ld.shared.u32 %f, [%s]; setp.eq.s32 %p, %f, 9; selp.b32 %d, 1, 0, %p;",

@@ -141,6 +141,7 @@ struct insn {
     modifiers mods;
     struct operand op[OPERANDS_MAX];
     u32 target; // of a branch
+    u32 rank;   // among lanes of a warp at several instructions the least one goes first
     u32 line;
     struct source_place {
         u32 file, line, column;
@@ -211,6 +212,7 @@ struct ptx_module {
     u32 n_groups, groups_cap;
 };
 void *module_memory(struct ptx_module *m, size_t bytes);
+void order_make(struct ptx_kernel *k); // ranks of its instructions
 
 enum special {
     S_TID_X = 1,

@@ -379,6 +379,7 @@ static void kernel(struct parser *p, u32 module_shared) {
     products_prepare(k);
     if (k->n == 0 || (k->code[k->n - 1].flow != F_EXIT && k->code[k->n - 1].flow != F_BRANCH))
         parse_fail(p, "'%s' does not end in ret", k->name);
+    order_make(k);
     place_dynamic(k);
     if (k->shared_bytes > PTX_SHARED_STATIC_MAX)
         parse_fail(p, "'%s' has %u bytes of static shared memory, the limit is %d", k->name,

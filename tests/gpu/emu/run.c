@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run.c: runs a kernel. Lanes of a warp that are at the same instruction continue together; of
-// several groups the one with the lowest instruction goes first, so that they meet again behind a
-// branch. Warps of a block, and blocks, take turns in an order that the seed decides.
+// several groups the one at the instruction of the least rank goes first, so that they meet again
+// behind a branch (order.c). Warps of a block, and blocks, take turns in an order that the seed
+// decides.
 #include "emu.h"
 
 #include <setjmp.h>
@@ -58,11 +59,12 @@ struct ptx_counts ptx_take_counts(void) {
 
 // ---- one warp ----------------------------------------------------------------------------------
 // Brings the group that goes first to the front, joins those that are at the same instruction, and
-// returns where the next one waits.
+// returns the rank at which the next one waits.
 static u32 choose_group(struct warp *w) {
+    const struct insn *code = w->b->k->code;
     u32 next = UINT32_MAX;
     for (u32 n = 1; n < w->n_groups; n++)
-        if (w->group[n].pc < w->group[0].pc) {
+        if (code[w->group[n].pc].rank < code[w->group[0].pc].rank) {
             struct lanes swap = w->group[0];
             w->group[0] = w->group[n];
             w->group[n] = swap;
@@ -72,7 +74,8 @@ static u32 choose_group(struct warp *w) {
             w->group[0].mask |= w->group[n].mask;
             w->group[n] = w->group[--w->n_groups];
         } else {
-            next = w->group[n].pc < next ? w->group[n].pc : next;
+            u32 rank = code[w->group[n].pc].rank;
+            next = rank < next ? rank : next;
             n++;
         }
     }
@@ -135,7 +138,7 @@ static u64 run_warp(struct warp *w, u64 budget) {
             products_touch(w, i);
         if (mask)
             i->run(w, i, mask);
-        if (++g->pc >= next)
+        if (code[++g->pc].rank >= next)
             next = choose_group(w);
     }
     counts.warp_insns += done;
