@@ -138,15 +138,15 @@ CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
 CUDA_PATH := $(shell lib/third_party/deps path cuda)
 NVCC ?= $(addsuffix /bin/nvcc,$(CUDA_PATH))
 CUDA_SM := 75 80 86 89 90a 100 120
-CUDA_PTX := 75 80
+CUDA_PTX := 75 80 120
 comma := ,
 NVCC_ALL := -O3 -std=c++17 -Ilib -I. --no-compress --Werror all-warnings
 cuda_codes = $(foreach n,$(1),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
     $(foreach n,$(2),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
 NVCC_FLAGS ?= $(NVCC_ALL) $(call cuda_codes,$(CUDA_SM),$(CUDA_PTX))
 # Sources for some GPUs alone (cuda_source_is_for).
-NVCC_FLAGS_pack := $(NVCC_ALL) $(call cuda_codes,$(filter-out 75,$(CUDA_SM)),80)
-NVCC_FLAGS_large := $(NVCC_ALL) $(call cuda_codes,$(filter-out 75 90a,$(CUDA_SM)),80)
+NVCC_FLAGS_pack := $(NVCC_ALL) $(call cuda_codes,$(filter-out 75,$(CUDA_SM)),80 120)
+NVCC_FLAGS_large := $(NVCC_ALL) $(call cuda_codes,$(filter-out 75 90a,$(CUDA_SM)),80 120)
 NVCC_FLAGS_hopper := $(NVCC_ALL) $(call cuda_codes,90a,90a)
 CUDA_READY := $(and $(CUDA_SOURCES),$(wildcard $(NVCC)),$(filter release,$(MODE)))
 CUDA_PROGRAM := $(if $(CUDA_READY),dttrain-cuda)
