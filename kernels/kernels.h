@@ -39,18 +39,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kernel_ctx;
+#include "kernels/stored.h"
 
-// The type in which the two operands of a product are multiplied. Buffers and sums are always
-// reals. With KERNEL_BF16 both operands are rounded to bfloat16 (to nearest, ties to even) before
-// the product, with KERNEL_HALF to IEEE half precision, above 65504 to infinity, and with
-// KERNEL_TF32 to ten bits of fraction (to nearest, ties away from zero). kernels_cpu has neither
-// KERNEL_HALF nor KERNEL_TF32. Terms added to a product (bias, beta * C) are not rounded.
+// The type in which the two operands of a product are multiplied. Sums are always reals, and so
+// are buffers without a type of storage (stored.h). With KERNEL_BF16 both operands are rounded to
+// bfloat16 (to nearest, ties to even) before the product, with KERNEL_HALF to IEEE half precision,
+// above 65504 to infinity, and with KERNEL_TF32 to ten bits of fraction (to nearest, ties away from
+// zero). kernels_cpu has neither KERNEL_HALF nor KERNEL_TF32. Terms added to a product (bias, beta
+// * C) are not rounded.
 enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_HALF, KERNEL_TF32, KERNEL_TYPES };
 
 // Where kernels_cpu computes a 3x3 convolution in fewer multiplications (in float; sums are rounded
 // differently): where its cost function says that this is faster, nowhere, or wherever it can.
 enum kernel_winograd { KERNEL_WINOGRAD_AUTO, KERNEL_WINOGRAD_NEVER, KERNEL_WINOGRAD_ALWAYS };
+
+// Whether a context keeps activations in bfloat16: where its backend does so, nowhere, or anywhere.
+enum kernel_keep { KERNEL_KEEP_AUTO, KERNEL_KEEP_NEVER, KERNEL_KEEP_ALWAYS };
 
 // How to open a context. Zero-initialised = one thread, not pinned, best instruction set.
 struct kernel_config {
@@ -58,6 +62,7 @@ struct kernel_config {
     const int *cpus; // one CPU number per worker to pin to (also pins the caller), or NULL
     const char *isa; // "base", "avx2", "avx512", "avx512-bf16", or NULL for the best one here
     enum kernel_winograd winograd;
+    enum kernel_keep keep;
     void *device; // of backends that compute elsewhere: what they were given to compute on
 };
 
@@ -74,6 +79,7 @@ struct gemm_args {
     double alpha, beta;
     const void *bias; // n elements, or NULL
     int relu;
+    enum kernel_type a_store, b_store, c_store;
 };
 
 // Filters, strides and padding of any size; stride and padding are the same along both axes, no
@@ -84,6 +90,7 @@ struct conv2d_shape {
     int o, kh, kw;  // filters and their size
     int stride, pad;
     enum kernel_type type;
+    enum kernel_type x_store, y_store; // of x and dx, of y and dy
 };
 
 // x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]
@@ -91,6 +98,7 @@ struct conv2d_shape {
 struct pool2d_shape {
     int n, h, w, c;
     int k, stride, pad;
+    enum kernel_type store; // of x and y
 };
 
 // Batch normalisation over rows x channels, optionally fused: y = relu(bn(x) + residual).
@@ -109,6 +117,7 @@ struct batchnorm_args {
     void *save_invstd;    // channels; 1 / sqrt(biased variance + eps)
     void *y;              // rows x channels; may be x (in evaluation only) or residual
     int relu;
+    enum kernel_type store; // of x, residual and y
 };
 
 // Gradient of batchnorm_forward_train. dz = dy, or dy where y > 0 when relu is set.
@@ -127,6 +136,7 @@ struct batchnorm_grad_args {
     void *dgamma, *dbeta;    // channels
     int accumulate;          // for dgamma and dbeta
     int relu;
+    enum kernel_type store; // of x, y, dy, dx and dresidual
 };
 
 // Layer normalisation of every row, optionally of a sum: with s = x + residual (or x),
@@ -143,6 +153,7 @@ struct layernorm_args {
     void *save_mean;      // rows; for backward. NULL in evaluation, like save_invstd
     void *save_invstd;    // rows; 1 / sqrt(var + eps)
     void *y;              // rows x cols; may be x when there is no residual
+    enum kernel_type store; // of x, residual, sum and y
 };
 
 struct layernorm_grad_args {
@@ -157,6 +168,7 @@ struct layernorm_grad_args {
     void *dx;                // rows x cols, overwritten; may be dy or dsum
     void *dgamma, *dbeta;    // cols
     int accumulate;          // for dgamma and dbeta
+    enum kernel_type store;  // of x, dy, dsum and dx
 };
 
 // Attention of `heads` heads of width d: y[n][t][heads][d] = softmax(q k' / sqrt(d)) v, and
@@ -169,12 +181,14 @@ struct attention_shape {
     int n, t, heads, d;
     int keys;
     enum kernel_type type;
+    enum kernel_type store; // of all but lse
 };
 
 // Patches to tokens: x[n][p][d], first[d], pos[t][d] -> y[n][t][d], t = p + 1 with a class token in
 // front, t = p without.
 struct tokens_shape {
     int n, p, d;
+    enum kernel_type store; // of x and y
 };
 
 // Softmax and cross-entropy over rows x classes, with label smoothing as PyTorch defines it:
@@ -317,6 +331,11 @@ struct kernel_backend {
     // The first failure of a device; after that every op does nothing, and mem_read gives zeros.
     // NULL: nothing so far. The function is NULL where nothing can fail.
     const char *(*failure)(const struct kernel_ctx *ctx);
+
+    // Ops on activations in bfloat16; NULL: here every type of storage is KERNEL_FLOAT. keeps: not
+    // zero where such activations are faster than reals, or were asked for.
+    const struct kernel_stored *bf16;
+    int (*keeps_bf16)(const struct kernel_ctx *ctx);
 
     // Memory where this backend computes: zeroed, 64-byte aligned or better, large pages where
     // the system gives them. NULL when there is none left. write and read copy from and to the

@@ -104,6 +104,7 @@ int ctx_open(struct kernel_ctx **out, const struct kernel_config *cfg, const str
     ctx->isa = isa;
     ctx->isa_name = isa_name;
     ctx->winograd = cfg->winograd;
+    ctx->keep = cfg->keep;
     if (isa)
         memcpy(ctx->type, isa->type, sizeof ctx->type);
     // Threads of the pool inherit the caller's mode. The reference backends keep IEEE arithmetic.

@@ -16,6 +16,7 @@ struct kernel_ctx {
     const struct cpu_isa *isa; // NULL in the reference backends
     const char *isa_name;
     enum kernel_winograd winograd;
+    enum kernel_keep keep;
     struct cpu_type type[KERNEL_TYPES]; // how products are made here
     unsigned char *work;                // scratch of the op that runs now
     size_t work_bytes;

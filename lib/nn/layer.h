@@ -14,13 +14,14 @@ struct nn_call {
     const struct nn_layer *input; // record of in[0]
     int n;                        // samples
     bool training;
-    enum kernel_type type;     // of products
-    const void *x[NN_INS_MAX]; // inputs; NULL where the layer has fewer
-    void *y;                   // output
-    void *dy;                  // gradient of the output (backward); may be scribbled on
-    void *dx[NN_INS_MAX];      // gradients of the inputs; NULL where none is wanted
-    bool dx_add[NN_INS_MAX];   // add to dx instead of overwriting it
-    void *saved;               // kept from forward to backward
+    enum kernel_type type;                         // of products
+    enum kernel_type x_store[NN_INS_MAX], y_store; // of x and dx, of y and dy (kernels/stored.h)
+    const void *x[NN_INS_MAX];                     // inputs; NULL where the layer has fewer
+    void *y;                                       // output
+    void *dy;                // gradient of the output (backward); may be scribbled on
+    void *dx[NN_INS_MAX];    // gradients of the inputs; NULL where none is wanted
+    bool dx_add[NN_INS_MAX]; // add to dx instead of overwriting it
+    void *saved;             // kept from forward to backward
     void *param[NN_LAYER_PARAMS_MAX], *dparam[NN_LAYER_PARAMS_MAX]; // and their gradients
     bool dparam_add;            // add to the gradients (micro-batches)
     void *stat_mean, *stat_var; // running statistics
@@ -40,6 +41,8 @@ struct nn_op {
     void (*forward)(const struct nn_call *c);
     void (*backward)(const struct nn_call *c);  // NULL: no gradient flows (the input)
     unsigned (*uses)(const struct nn_layer *l); // enum nn_use: what backward reads; NULL: nothing
+    bool reals;                                 // its tensors can only be reals
+    bool mixes;    // in[0] and the output can be kept in different types
     unsigned adds; // enum nn_use: inputs whose gradient backward can add to
     // Input whose gradient may take the place of dy, or -1.
     int (*in_place)(const struct nn_layer *l);
@@ -53,6 +56,21 @@ extern const struct nn_op nn_op_input, nn_op_conv, nn_op_batchnorm, nn_op_maxpoo
 static inline size_t layer_elements(const struct nn_layer *l, int n) {
     return (size_t)n * (size_t)l->h * (size_t)l->w * (size_t)l->c;
 }
+
+// The type in which a layer's output and its gradient are kept, where those of the network are kept
+// in `store`. The images that come in and the logits are reals.
+static inline enum kernel_type layer_store(const struct nn_model *m, int layer,
+                                           enum kernel_type store) {
+    bool end = layer == 0 ? !m->has_before : layer == m->layers - 1 && !m->has_after;
+    return end ? KERNEL_FLOAT : store;
+}
+// Bytes of so many numbers.
+static inline size_t layer_store_bytes(size_t count, size_t real, enum kernel_type store) {
+    return count * (store == KERNEL_BF16 ? sizeof(uint16_t) : real);
+}
+// Calls an op of kernels/stored.h for tensors of that type; c has k and ctx.
+#define LAYER_DO(c, store, op, ...)                                                                \
+    ((store) == KERNEL_BF16 ? (c)->k->bf16->op : (c)->k->op)((c)->ctx, __VA_ARGS__)
 
 // For the records' functions.
 static inline int layer_never_in_place(const struct nn_layer *l) {

@@ -17,6 +17,7 @@ struct planner {
     struct memory_plan *plan;
     int n;
     size_t real;
+    enum kernel_type store;
     bool training, split;
     struct recompute_layer *rerun;
     int *again, *back; // when a layer runs again, and when its backward does
@@ -52,6 +53,12 @@ static int add_block(struct planner *p, size_t bytes, int from, int to, size_t *
     return p->blocks++;
 }
 
+// Of a layer's output, or of its gradient.
+static size_t bytes_of(const struct planner *p, int i) {
+    return layer_store_bytes(layer_elements(&p->m->layer[i], p->n), p->real,
+                             layer_store(p->m, i, p->store));
+}
+
 static bool uses(const struct planner *p, const struct nn_layer *l, unsigned what) {
     return p->training && l->op->uses && (l->op->uses(l) & what);
 }
@@ -85,7 +92,7 @@ static int last_back(const struct planner *p, int i) {
 }
 
 static void plan_output(struct planner *p, int i) {
-    size_t bytes = layer_elements(&p->m->layer[i], p->n) * p->real;
+    size_t bytes = bytes_of(p, i);
     struct nn_place *at = &p->plan->layer[i];
     int to = last_forward(p, i), back = last_back(p, i);
     if (at->again) {
@@ -117,14 +124,13 @@ static void plan_addition(struct planner *p, int i, int j, int slot, int first) 
     }
     int now = p->back[j];
     at->hand[slot] = NN_HAND_APART;
-    add_block(p, layer_elements(&p->m->layer[i], p->n) * p->real, now, now, &at->apart[slot]);
+    add_block(p, bytes_of(p, i), now, now, &at->apart[slot]);
 }
 
 // The gradient of layer i's output: its last reader, whose backward pass runs first, writes it; the
 // gradients of the other readers are added.
 static void plan_gradient(struct planner *p, int i) {
     const struct nn_model *m = p->m;
-    const struct nn_layer *l = &m->layer[i];
     int first = -1, first_slot = -1;
     for (int j = m->layers - 1; j > i; j--)
         for (int s = 0; s < m->layer[j].ins; s++) {
@@ -141,16 +147,15 @@ static void plan_gradient(struct planner *p, int i) {
     p->plan->layer[i].wanted = true;
     if (first >= 0) {
         const struct nn_layer *writer = &m->layer[first];
-        if (writer->op->in_place(writer) == first_slot &&
-            layer_elements(writer, 1) == layer_elements(l, 1)) {
+        if (writer->op->in_place(writer) == first_slot && bytes_of(p, first) == bytes_of(p, i)) {
             p->gradient_block[i] = p->gradient_block[first];
             p->block[p->gradient_block[i]].to = i ? p->back[i] : sent_at(p);
             return;
         }
     }
     int from = first >= 0 ? p->back[first] : m->layers + m->has_after;
-    p->gradient_block[i] = add_block(p, layer_elements(l, p->n) * p->real, from,
-                                     i ? p->back[i] : sent_at(p), &p->plan->layer[i].gradient);
+    p->gradient_block[i] = add_block(p, bytes_of(p, i), from, i ? p->back[i] : sent_at(p),
+                                     &p->plan->layer[i].gradient);
 }
 
 // Whether a block is of one micro-batch alone while others go through the stage.
@@ -218,6 +223,7 @@ void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
                         .plan = plan,
                         .n = s->n,
                         .real = s->real_bytes,
+                        .store = s->store,
                         .training = s->training,
                         .split = s->slots > 1,
                         .rerun = arena_new(&a, struct recompute_layer, layers),

@@ -13,6 +13,7 @@
 #ifndef NN_MEMORY_PLAN_H
 #define NN_MEMORY_PLAN_H
 
+#include "kernels/kernels.h"
 #include "nn/model.h"
 
 enum { MEMORY_PLAN_ALIGN_BYTES = 64 };
@@ -54,11 +55,12 @@ struct memory_plan {
 };
 
 struct memory_plan_spec {
-    int n;             // samples
-    size_t real_bytes; // of one number
-    bool training;     // false: forward only
-    int slots;         // micro-batches under way at one time
-    bool recompute;    // blocks run forward again in backward (recompute.h)
+    int n;                  // samples
+    size_t real_bytes;      // of one number
+    bool training;          // false: forward only
+    int slots;              // micro-batches under way at one time
+    bool recompute;         // blocks run forward again in backward (recompute.h)
+    enum kernel_type store; // in which outputs and gradients are kept
 };
 // memory_plan_free ends it.
 void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,

@@ -29,7 +29,8 @@ struct check {
 static size_t bytes_of(const struct check *c, enum tensor_kind kind, int layer) {
     const struct nn_layer *l = &c->m->layer[layer];
     if (kind != SAVED)
-        return layer_elements(l, c->s->n) * c->s->real_bytes;
+        return layer_store_bytes(layer_elements(l, c->s->n), c->s->real_bytes,
+                                 layer_store(c->m, layer, c->s->store));
     return l->op->saved_bytes ? l->op->saved_bytes(l, c->s->n, c->s->real_bytes) : 0;
 }
 

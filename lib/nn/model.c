@@ -260,6 +260,21 @@ int model_linformer(struct nn_model *m, const char *name, int in, int heads, int
     return append(m, &l, name);
 }
 
+// Whether some layer can only have reals, or has the images or the logits, which are reals, in a
+// place where it does not mix types.
+static bool has_reals(const struct nn_model *m) {
+    for (int i = 1; i < m->layers; i++) {
+        const struct nn_layer *l = &m->layer[i];
+        bool last = i == m->layers - 1;
+        if (l->op->reals || ((last || l->in[0] == 0) && !l->op->mixes))
+            return true;
+        for (int s = 1; s < l->ins; s++)
+            if (last || l->in[s] == 0)
+                return true;
+    }
+    return false;
+}
+
 int model_end(struct nn_model *m, struct err *e) {
     if (m->err.code != ERR_NONE) {
         *e = m->err;
@@ -269,6 +284,7 @@ int model_end(struct nn_model *m, struct err *e) {
     const struct nn_layer *last = &m->layer[m->layers - 1];
     must(last->h == 1 && last->w == 1);
     m->classes = last->c;
+    m->reals = has_reals(m);
     return 0;
 }
 

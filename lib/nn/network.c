@@ -94,6 +94,7 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
                         .ctx = net->ctx,
                         .layer = l,
                         .type = net->type,
+                        .y_store = layer_store(m, i, net->store),
                         .n = n,
                         .training = mode == NETWORK_TRAIN || mode == NETWORK_TRAIN_APART,
                         .input = l->ins ? &m->layer[l->in[0]] : NULL,
@@ -104,6 +105,7 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
         const struct nn_place *x = &p->layer[l->in[s]];
         enum nn_hand hand = p->layer[i].hand[s];
         c.x[s] = at_offset(net, p, output_of(x, back));
+        c.x_store[s] = layer_store(m, l->in[s], net->store);
         c.dx_add[s] = hand == NN_HAND_ADD;
         if (c.training && x->wanted && l->in[s] >= net->settled)
             c.dx[s] = at_offset(net, p, hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
@@ -167,13 +169,17 @@ int network_lay(struct network *net, const struct network_config *config, struct
                                       config->kernel.threads)
                             : -1;
     }
+    bool keeps = net->type == KERNEL_BF16 && !config->reals && !net->model->reals && net->k->bf16;
+    if (keeps && net->k->keeps_bf16(net->ctx))
+        net->store = KERNEL_BF16;
     const struct memory_plan_spec train = {.n = net->batch,
                                            .real_bytes = net->k->real_bytes,
+                                           .store = net->store,
                                            .training = true,
                                            .slots = net->slots,
                                            .recompute = config->recompute};
     const struct memory_plan_spec eval = {
-        .n = net->eval_batch, .real_bytes = net->k->real_bytes, .slots = 1};
+        .n = net->eval_batch, .real_bytes = net->k->real_bytes, .slots = 1, .store = net->store};
     memory_plan_make(&net->train, net->model, &train);
     if (net->eval_batch)
         memory_plan_make(&net->eval, net->model, &eval);
@@ -251,6 +257,23 @@ static const struct memory_plan *plan_of(const struct network *net, enum network
 void *network_input(struct network *net, enum network_mode mode) {
     const struct memory_plan *p = plan_of(net, mode);
     return at_offset(net, p, p->layer[0].output);
+}
+
+void network_set_input(struct network *net, enum network_mode mode, int n, const float *x) {
+    size_t count = layer_elements(&net->model->layer[0], n);
+    char *input = network_input(net, mode);
+    if (layer_store(net->model, 0, net->store) == KERNEL_FLOAT) {
+        network_set(net, input, 0, count, x);
+        return;
+    }
+    uint16_t *bits = heap_alloc(count * sizeof *bits);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t v;
+        memcpy(&v, &x[i], sizeof v);
+        bits[i] = (uint16_t)((v + 0x8000u) >> 16);
+    }
+    net->k->mem_write(net->ctx, input, bits, count * sizeof *bits);
+    free(bits);
 }
 
 void *network_output(const struct network *net, enum network_mode mode) {
@@ -357,7 +380,8 @@ static void add_apart(struct network *net, int i, const struct nn_call *c) {
         if (!c->dx[s] || !x->wanted || net->train.layer[i].hand[s] != NN_HAND_APART)
             continue;
         void *sum = at_offset(net, &net->train, x->gradient);
-        net->k->add(net->ctx, layer_elements(&net->model->layer[in], c->n), c->dx[s], sum, sum);
+        LAYER_DO(net, c->x_store[s], add, layer_elements(&net->model->layer[in], c->n), c->dx[s],
+                 sum, sum);
     }
 }
 

@@ -36,6 +36,7 @@ struct network_config {
     const struct kernel_backend *backend;
     struct kernel_config kernel;
     enum kernel_type type;   // in which products are made
+    bool reals;              // activations are reals, also where the backend keeps them in type
     int batch;               // most samples in a training step
     int eval_batch;          // most samples in an evaluation step; 0: none
     int slots;               // training batches under way at one time; 0: one
@@ -53,7 +54,8 @@ struct network {
     const struct kernel_backend *k;
     struct kernel_ctx *ctx;
     bool shares_ctx, has_views;
-    enum kernel_type type; // of products
+    enum kernel_type type;  // of products
+    enum kernel_type store; // in which activations and their gradients are kept
     int batch, eval_batch;
     struct memory_plan train, eval;
     int slots, slot;       // the slot in use
@@ -91,7 +93,9 @@ void network_init(struct network *net, uint64_t seed); // initial parameters
 
 // The slot that the calls below work in, with training batches.
 void network_select(struct network *net, int slot);
-void *network_input(struct network *net, enum network_mode mode); // n x h x w x c numbers
+// n x h x w x c numbers: reals, but in a stage behind another in network.store.
+void *network_input(struct network *net, enum network_mode mode);
+void network_set_input(struct network *net, enum network_mode mode, int n, const float *x);
 void network_labels(struct network *net, const int32_t *labels, int n);
 void network_forward(struct network *net, int n, enum network_mode mode);
 // Layers first to last - 1 of it, for measurements.

@@ -160,6 +160,7 @@ void stage_model(struct nn_model *out, const struct nn_model *m, int first, int 
     out->has_before = first > 0;
     out->has_after = last < m->layers;
     out->classes = m->classes;
+    out->reals = m->reals;
     count_before(m, first, &out->first_param, &out->first_stat);
     count_before(m, last, &params, &stats);
     out->params = params - out->first_param;

@@ -165,6 +165,7 @@ struct trainer {
     struct links links;
     bool zero;     // each rank updates a part of the parameters (ZeRO stage 1)
     bool apart;    // the totals of a step do not travel behind the gradients
+    bool reals;    // activations are, also where they could be kept in train.dtype
     bool planning; // sizes alone are wanted: nothing is allocated or read
     int shards;    // ranks that share out the data, or what config.shards pretends
     cpu_set_t allowed;

@@ -4,6 +4,7 @@
 // so that a wait in one does not block another. Numbers of devices go from device to device, or
 // through a copy in the memory of the host.
 #include "base/arena.h"
+#include "nn/layer.h"
 #include "trainer/trainer_impl.h"
 
 #include <stdlib.h>
@@ -171,10 +172,11 @@ int trainer_links_end(struct trainer *t, struct err *e) {
 
 static struct comm_call call_of(const struct trainer *t, const struct step_item *it,
                                 enum comm_kind kind, void *buf, size_t count) {
+    const struct network *net = &t->chunk[0].net;
     return (struct comm_call){.kind = kind,
                               .type = COMM_BYTE,
                               .buf = buf,
-                              .count = count * t->chunk[0].net.k->real_bytes,
+                              .count = layer_store_bytes(count, net->k->real_bytes, net->store),
                               .peer = 1 - comm_rank(t->links.of[it->op].host)};
 }
 

@@ -3,6 +3,7 @@
 // allocation of memory.
 #include "base/arena.h"
 #include "comm/shm.h"
+#include "nn/layer.h"
 #include "nn/recompute.h"
 #include "trainer/trainer_plan_impl.h"
 
@@ -147,8 +148,9 @@ static void count_layers(struct plan *p) {
         size_t saved =
             l->op->saved_bytes ? l->op->saved_bytes(l, t->micro_batch, sizeof(float)) : 0;
         layer_cost_of(t->model, i, &to->cost);
-        to->activation_bytes =
-            to->cost.output * t->micro_batch * (int64_t)sizeof(float) + (int64_t)saved;
+        size_t count = (size_t)to->cost.output * (size_t)t->micro_batch;
+        enum kernel_type store = layer_store(t->model, i, t->chunk[0].net.store);
+        to->activation_bytes = (int64_t)(layer_store_bytes(count, sizeof(float), store) + saved);
     }
 }
 
@@ -195,7 +197,9 @@ static void count_traffic(struct plan *p) {
         x->gradients = t->mesh.data > 1 ? m->param_elements * wire : 0;
         x->sent = x->gradients * (ranks - 1) / ranks;
         x->sent += t->zero ? m->param_elements * real * (ranks - 1) / ranks : x->sent;
-        x->output = i < t->parts - 1 ? layer_elements(end, t->micro_batch) * real : 0;
+        x->output = i < t->parts - 1 ? layer_store_bytes(layer_elements(end, t->micro_batch), real,
+                                                         t->chunk[0].net.store)
+                                     : 0;
     }
 }
 

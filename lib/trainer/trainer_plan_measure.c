@@ -32,7 +32,7 @@ static void fill(struct network *net, int n) {
         state = state * 1664525u + 1013904223u;
         x[i] = (float)(state >> 8) * 0x1p-23f - 1;
     }
-    net->k->mem_write(net->ctx, network_input(net, NETWORK_TRAIN), x, count * sizeof *x);
+    network_set_input(net, NETWORK_TRAIN, n, x);
     network_labels(net, labels, n);
     free(x);
     free(labels);

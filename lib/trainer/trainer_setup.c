@@ -144,6 +144,30 @@ static enum kernel_type product_type(const struct trainer *t) {
     return t->planning && !bf16 ? KERNEL_FLOAT : of_gpu[t->options->dtype];
 }
 
+static const struct kernel_backend *backend_of(const struct trainer *t) {
+    const struct trainer_device *device = t->config->device;
+    return device ? device->kernels : kernels_find(train_kernels_words[t->options->kernels]);
+}
+
+// A tensor that goes from stage to stage is bfloat16 where all ranks keep that in memory.
+static int choose_reals(struct trainer *t, struct err *e) {
+    const struct kernel_backend *k = backend_of(t);
+    struct kernel_ctx *ctx = NULL;
+    unsigned char mine = 0;
+    if (t->parts == 1 || t->planning || t->options->dtype != TRAIN_BF16)
+        return 0;
+    if (k->bf16 && k->open(&ctx, &(struct kernel_config){0}) == 0) {
+        mine = k->keeps_bf16(ctx) != 0;
+        k->close(ctx);
+    }
+    unsigned char *all = heap_alloc((size_t)t->world * sizeof *all);
+    int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
+    for (int i = 0; i < t->world && r == 0; i++)
+        t->reals = t->reals || !all[i];
+    free(all);
+    return r;
+}
+
 // Opens one stage of this rank. taken: the memory of the stages before it.
 static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     const struct train_config *o = t->options;
@@ -152,11 +176,12 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     size_t most = device ? device->memory_bytes : (size_t)t->limits.memory_bytes;
     struct network_config config = {
         .model = &c->part->model,
-        .backend = device ? device->kernels : kernels_find(train_kernels_words[o->kernels]),
+        .backend = backend_of(t),
         .kernel = {.threads = t->cores.threads,
                    .cpus = t->cores.pinned ? t->cores.cpu : NULL,
                    .device = device ? device->handle : NULL},
         .type = product_type(t),
+        .reals = t->reals,
         .batch = t->micro_batch,
         .eval_batch = eval_batch(t),
         .slots = t->slots,
@@ -206,6 +231,8 @@ int trainer_open_network(struct trainer *t, struct err *e) {
             return -1;
     }
     t->slots = t->program.slots;
+    if (choose_reals(t, e) < 0)
+        return -1;
     for (int i = 0; i < t->chunks; i++) {
         t->chunk[i].part = &t->part[i * t->mesh.pipe + t->pipe_rank];
         if (open_chunk(t, i, taken, e) < 0)

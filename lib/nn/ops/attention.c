@@ -17,7 +17,8 @@ static struct attention_shape attention_of(const struct nn_call *c) {
                                     .t = l->h * l->w,
                                     .heads = l->as.attention.heads,
                                     .d = l->c / l->as.attention.heads,
-                                    .type = c->type};
+                                    .type = c->type,
+                                    .store = c->y_store};
 }
 
 static size_t attention_workspace(const struct nn_call *c) {

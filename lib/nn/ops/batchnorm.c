@@ -56,7 +56,8 @@ static void batchnorm_forward(const struct nn_call *c) {
                                .running_mean = c->stat_mean,
                                .running_var = c->stat_var,
                                .y = c->y,
-                               .relu = c->layer->act == NN_ACT_RELU};
+                               .relu = c->layer->act == NN_ACT_RELU,
+                               .store = c->y_store};
     if (!c->training) {
         c->k->batchnorm_forward_eval(c->ctx, &a);
         return;
@@ -82,7 +83,8 @@ static void batchnorm_backward(const struct nn_call *c) {
                                     .dgamma = c->dparam[0],
                                     .dbeta = c->dparam[1],
                                     .accumulate = c->dparam_add,
-                                    .relu = c->layer->act == NN_ACT_RELU};
+                                    .relu = c->layer->act == NN_ACT_RELU,
+                                    .store = c->y_store};
     c->k->batchnorm_backward(c->ctx, &a);
     if (c->layer->fixed)
         c->k->zero(c->ctx, (size_t)c->layer->c, c->dparam[0]);

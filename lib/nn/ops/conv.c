@@ -41,7 +41,9 @@ static struct conv2d_shape conv_of(const struct nn_call *c) {
                                  .kw = l->as.window.kernel,
                                  .stride = l->as.window.stride,
                                  .pad = l->as.window.pad,
-                                 .type = c->type};
+                                 .type = c->type,
+                                 .x_store = c->x_store[0],
+                                 .y_store = c->y_store};
 }
 
 static size_t conv_workspace(const struct nn_call *c) {
@@ -69,8 +71,8 @@ static void conv_backward(const struct nn_call *c) {
     else
         c->k->conv2d_backward_weight(c->ctx, &s, c->x[0], c->dy, c->dparam[0], c->dparam_add);
     if (l->bias)
-        c->k->bias_backward(c->ctx, (int64_t)c->n * l->h * l->w, l->c, c->dy, c->dparam[1],
-                            c->dparam_add);
+        LAYER_DO(c, c->y_store, bias_backward, (int64_t)c->n * l->h * l->w, l->c, c->dy,
+                 c->dparam[1], c->dparam_add);
     if (c->dx[0])
         c->k->conv2d_backward_data(c->ctx, &s, c->dy, c->param[0], c->dx[0], c->dx_add[0]);
 }
@@ -86,5 +88,6 @@ const struct nn_op nn_op_conv = {.name = "conv",
                                  .forward = conv_forward,
                                  .backward = conv_backward,
                                  .uses = conv_uses,
+                                 .mixes = true,
                                  .adds = NN_USE_X0,
                                  .in_place = layer_never_in_place};

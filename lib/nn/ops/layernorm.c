@@ -35,7 +35,8 @@ static void layernorm_forward(const struct nn_call *c) {
                                .beta = c->param[1],
                                .save_mean = c->training ? c->saved : NULL,
                                .save_invstd = c->training ? layernorm_invstd(c) : NULL,
-                               .y = c->y};
+                               .y = c->y,
+                               .store = c->y_store};
     c->k->layernorm_forward(c->ctx, &a);
 }
 
@@ -51,7 +52,8 @@ static void layernorm_backward(const struct nn_call *c) {
                                     .dx = c->dx[0] ? c->dx[0] : c->dy,
                                     .dgamma = c->dparam[0],
                                     .dbeta = c->dparam[1],
-                                    .accumulate = c->dparam_add};
+                                    .accumulate = c->dparam_add,
+                                    .store = c->y_store};
     c->k->layernorm_backward(c->ctx, &a);
 }
 
@@ -80,12 +82,13 @@ static void gelu_shape(struct nn_model *m, struct nn_layer *l) {
 }
 
 static void gelu_forward(const struct nn_call *c) {
-    c->k->gelu_forward(c->ctx, layer_elements(c->layer, c->n), c->x[0], c->y);
+    LAYER_DO(c, c->y_store, gelu_forward, layer_elements(c->layer, c->n), c->x[0], c->y);
 }
 
 static void gelu_backward(const struct nn_call *c) {
     if (c->dx[0])
-        c->k->gelu_backward(c->ctx, layer_elements(c->layer, c->n), c->x[0], c->dy, c->dx[0]);
+        LAYER_DO(c, c->y_store, gelu_backward, layer_elements(c->layer, c->n), c->x[0], c->dy,
+                 c->dx[0]);
 }
 
 const struct nn_op nn_op_gelu = {.name = "gelu",

@@ -72,10 +72,12 @@ static void linear_forward(const struct nn_call *c) {
                           .ldc = out,
                           .alpha = linear_scale(c),
                           .bias = c->param[1],
-                          .relu = c->layer->act == NN_ACT_RELU};
+                          .relu = c->layer->act == NN_ACT_RELU,
+                          .a_store = c->x_store[0],
+                          .c_store = c->y_store};
     c->k->gemm(c->ctx, &g);
     if (c->x[1])
-        c->k->add(c->ctx, (size_t)rows * (size_t)out, c->y, c->x[1], c->y);
+        LAYER_DO(c, c->y_store, add, (size_t)rows * (size_t)out, c->y, c->x[1], c->y);
 }
 
 // The residual's gradient is dy, where it does not take its place.
@@ -84,15 +86,15 @@ static void linear_residual(const struct nn_call *c) {
     if (!c->dx[1] || c->dx[1] == c->dy)
         return;
     if (!c->dx_add[1])
-        c->k->zero(c->ctx, count, c->dx[1]);
-    c->k->add(c->ctx, count, c->dy, c->dx[1], c->dx[1]);
+        LAYER_DO(c, c->y_store, zero, count, c->dx[1]);
+    LAYER_DO(c, c->y_store, add, count, c->dy, c->dx[1], c->dx[1]);
 }
 
 // With a fused ReLU dy is masked in place first; no later pass reads it.
 static void linear_backward(const struct nn_call *c) {
     int in = linear_fan_in(c), out = c->layer->c, rows = linear_rows(c);
     if (c->layer->act)
-        c->k->relu_backward(c->ctx, (size_t)rows * (size_t)out, c->y, c->dy, c->dy);
+        LAYER_DO(c, c->y_store, relu_backward, (size_t)rows * (size_t)out, c->y, c->dy, c->dy);
     struct gemm_args w = {.type = c->type,
                           .m = out,
                           .n = in,
@@ -105,10 +107,12 @@ static void linear_backward(const struct nn_call *c) {
                           .c = c->dparam[0],
                           .ldc = in,
                           .alpha = linear_scale(c),
-                          .beta = c->dparam_add ? 1 : 0};
+                          .beta = c->dparam_add ? 1 : 0,
+                          .a_store = c->y_store,
+                          .b_store = c->x_store[0]};
     c->k->gemm(c->ctx, &w);
     if (c->layer->bias)
-        c->k->bias_backward(c->ctx, rows, out, c->dy, c->dparam[1], c->dparam_add);
+        LAYER_DO(c, c->y_store, bias_backward, rows, out, c->dy, c->dparam[1], c->dparam_add);
     linear_residual(c);
     if (!c->dx[0])
         return;
@@ -123,7 +127,9 @@ static void linear_backward(const struct nn_call *c) {
                           .c = c->dx[0],
                           .ldc = in,
                           .alpha = linear_scale(c),
-                          .beta = c->dx_add[0] ? 1 : 0};
+                          .beta = c->dx_add[0] ? 1 : 0,
+                          .a_store = c->y_store,
+                          .c_store = c->x_store[0]};
     c->k->gemm(c->ctx, &x);
 }
 
@@ -141,5 +147,6 @@ const struct nn_op nn_op_linear = {.name = "linear",
                                    .forward = linear_forward,
                                    .backward = linear_backward,
                                    .uses = linear_uses,
+                                   .mixes = true,
                                    .adds = NN_USE_X0 | NN_USE_X1,
                                    .in_place = linear_in_place};

@@ -172,5 +172,6 @@ const struct nn_op nn_op_linformer = {.name = "linformer",
                                       .forward = linformer_forward,
                                       .backward = linformer_backward,
                                       .uses = linformer_uses,
+                                      .reals = true,
                                       .adds = NN_USE_X0,
                                       .in_place = layer_never_in_place};

@@ -16,7 +16,8 @@ static struct pool2d_shape maxpool_of(const struct nn_call *c) {
                                  .c = x->c,
                                  .k = l->as.window.kernel,
                                  .stride = l->as.window.stride,
-                                 .pad = l->as.window.pad};
+                                 .pad = l->as.window.pad,
+                                 .store = c->y_store};
 }
 
 static size_t maxpool_saved_bytes(const struct nn_layer *l, int n, size_t real) {
@@ -48,13 +49,14 @@ static void avgpool_shape(struct nn_model *m, struct nn_layer *l) {
 }
 
 static void avgpool_forward(const struct nn_call *c) {
-    c->k->avgpool_forward(c->ctx, c->n, c->input->h * c->input->w, c->layer->c, c->x[0], c->y);
+    LAYER_DO(c, c->y_store, avgpool_forward, c->n, c->input->h * c->input->w, c->layer->c, c->x[0],
+             c->y);
 }
 
 static void avgpool_backward(const struct nn_call *c) {
     if (c->dx[0])
-        c->k->avgpool_backward(c->ctx, c->n, c->input->h * c->input->w, c->layer->c, c->dy,
-                               c->dx[0]);
+        LAYER_DO(c, c->y_store, avgpool_backward, c->n, c->input->h * c->input->w, c->layer->c,
+                 c->dy, c->dx[0]);
 }
 
 const struct nn_op nn_op_avgpool = {.name = "avgpool",

@@ -25,7 +25,8 @@ static void tokens_shape(struct nn_model *m, struct nn_layer *l) {
 }
 
 static struct tokens_shape tokens_of(const struct nn_call *c) {
-    return (struct tokens_shape){.n = c->n, .p = c->layer->h - 1, .d = c->layer->c};
+    return (struct tokens_shape){
+        .n = c->n, .p = c->layer->h - 1, .d = c->layer->c, .store = c->y_store};
 }
 
 static void tokens_forward(const struct nn_call *c) {
@@ -50,12 +51,13 @@ static void first_token_shape(struct nn_model *m, struct nn_layer *l) {
 }
 
 static void first_token_forward(const struct nn_call *c) {
-    c->k->first_token_forward(c->ctx, c->n, c->input->h, c->layer->c, c->x[0], c->y);
+    LAYER_DO(c, c->y_store, first_token_forward, c->n, c->input->h, c->layer->c, c->x[0], c->y);
 }
 
 static void first_token_backward(const struct nn_call *c) {
     if (c->dx[0])
-        c->k->first_token_backward(c->ctx, c->n, c->input->h, c->layer->c, c->dy, c->dx[0]);
+        LAYER_DO(c, c->y_store, first_token_backward, c->n, c->input->h, c->layer->c, c->dy,
+                 c->dx[0]);
 }
 
 const struct nn_op nn_op_first_token = {.name = "first_token",

@@ -21,7 +21,7 @@ static void open_typed(struct network *net, const struct kernel_backend *k, int 
     struct err e;
     struct network_config c = {.model = &model,
                                .backend = k,
-                               .kernel = {.threads = threads},
+                               .kernel = {.threads = threads, .keep = KERNEL_KEEP_NEVER},
                                .type = type,
                                .batch = batch,
                                .eval_batch = batch,
