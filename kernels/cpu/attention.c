@@ -7,6 +7,12 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pieces.h"
+
+// Tensors in bfloat16 become floats, a head at a time.
+static int by_floats(const struct attention_job *job) {
+    return job->s->store == KERNEL_BF16 && !job->type->spaced;
+}
 
 static struct attention_job job_of(const struct kernel_ctx *ctx, const struct attention_shape *s) {
     struct attention_job job = {.s = s, .ctx = ctx, .isa = ctx->isa, .work = (float *)ctx->work};
@@ -21,6 +27,10 @@ static struct attention_job job_of(const struct kernel_ctx *ctx, const struct at
                                          : 2 * panel_floats(job.isa, s->d, job.keys) +
                                                panel_floats(job.isa, job.keys, s->d) +
                                                2 * (size_t)job.queries * job.stride;
+    job.head_floats = (size_t)div_up((int64_t)job.worker_floats, pad_floats) * pad_floats;
+    // Of a head, q, k, v and their gradients, y and dy.
+    size_t all = (size_t)(4 * (int64_t)s->t + 4 * (int64_t)job.keys) * (size_t)s->d;
+    job.worker_floats = job.head_floats + (by_floats(&job) ? all : 0);
     job.worker_floats = (size_t)div_up((int64_t)job.worker_floats, pad_floats) * pad_floats;
     return job;
 }
@@ -114,12 +124,12 @@ static void forward_head(const struct attention_job *job, float *work, int64_t i
     const struct attention_shape *s = job->s;
     struct head_at at = head_at(s, image, head);
     ptrdiff_t wide = at.out_row;
-    const float *q = job->qkv + at.q;
-    float *y = job->y + at.out, *lse = job->lse + at.lse;
+    const float *qkv = job->qkv, *q = qkv + at.q;
+    float *y = (float *)job->y + at.out, *lse = job->lse + at.lse;
     float *keys = work, *values = keys + panel_floats(job->isa, s->d, job->keys);
     float *scores = values + panel_floats(job->isa, job->keys, s->d);
-    pack_tokens(job, job->qkv + at.k, at.kv_row, keys);
-    pack_width(job, job->qkv + at.v, at.kv_row, values);
+    pack_tokens(job, qkv + at.k, at.kv_row, keys);
+    pack_width(job, qkv + at.v, at.kv_row, values);
     for (int i = 0; i < s->t; i += job->queries) {
         int m = s->t - i < job->queries ? s->t - i : job->queries;
         float sum[queries_max];
@@ -136,6 +146,62 @@ static void forward_head(const struct attention_job *job, float *work, int64_t i
     }
 }
 
+// A head whose tensors are bfloat16: all of it as floats, laid out as those of one image and one
+// head with keys of their own.
+struct float_head {
+    struct attention_shape s;
+    struct attention_job job;
+    struct head_at at, to; // in the tensors, and here
+    float *qkv, *y, *dy, *dqkv;
+};
+
+static void head_begin(const struct attention_job *job, float *work, int64_t image, int head,
+                       struct float_head *f) {
+    size_t q = (size_t)job->s->t * (size_t)job->s->d,
+           kv = 2 * (size_t)job->keys * (size_t)job->s->d;
+    f->s = *job->s;
+    f->s.n = f->s.heads = 1, f->s.keys = job->keys, f->s.store = KERNEL_FLOAT;
+    f->at = head_at(job->s, image, head), f->to = head_at(&f->s, 0, 0);
+    f->qkv = work + job->head_floats, f->dqkv = f->qkv + q + kv;
+    f->y = f->dqkv + q + kv, f->dy = f->y + q;
+    f->job = *job;
+    f->job.s = &f->s;
+    f->job.qkv = f->qkv, f->job.dqkv = f->dqkv, f->job.y = f->y, f->job.y_in = f->y;
+    f->job.dy = f->dy;
+    f->job.lse = job->lse ? job->lse + f->at.lse : NULL;
+    f->job.lse_in = job->lse_in ? job->lse_in + f->at.lse : NULL;
+}
+
+// Rows of one head: of a tensor from element `from` on, to y; and back.
+static void widen_rows(const struct attention_job *job, int rows, const void *x, ptrdiff_t from,
+                       ptrdiff_t step, float *y, ptrdiff_t y_step) {
+    for (int r = 0; r < rows; r++)
+        job->isa->widen((size_t)job->s->d, (const uint16_t *)x + from + r * step, y + r * y_step);
+}
+
+static void narrow_rows(const struct attention_job *job, int rows, const float *x, ptrdiff_t step,
+                        void *y, ptrdiff_t to, ptrdiff_t y_step) {
+    for (int r = 0; r < rows; r++)
+        job->ctx->type[KERNEL_BF16].narrow((size_t)job->s->d, x + r * step,
+                                           (uint16_t *)y + to + r * y_step);
+}
+
+static void widen_qkv(const struct attention_job *job, const struct float_head *f) {
+    const struct head_at *at = &f->at, *to = &f->to;
+    const void *x = job->qkv;
+    widen_rows(job, job->s->t, x, at->q, at->q_row, f->qkv + to->q, to->q_row);
+    widen_rows(job, job->keys, x, at->k, at->kv_row, f->qkv + to->k, to->kv_row);
+    widen_rows(job, job->keys, x, at->v, at->kv_row, f->qkv + to->v, to->kv_row);
+}
+
+static void forward_stored(const struct attention_job *job, float *work, int64_t image, int head) {
+    struct float_head f;
+    head_begin(job, work, image, head, &f);
+    widen_qkv(job, &f);
+    forward_head(&f.job, work, 0, 0);
+    narrow_rows(job, job->s->t, f.y, f.to.out_row, job->y, f.at.out, f.at.out_row);
+}
+
 // One worker's share.
 static void heads_of(const struct attention_job *job, int worker, int workers,
                      void (*fn)(const struct attention_job *job, float *work, int64_t image,
@@ -150,7 +216,10 @@ static void heads_of(const struct attention_job *job, int worker, int workers,
 
 static void forward_heads(void *arg, int worker, int workers) {
     const struct attention_job *job = arg;
-    heads_of(job, worker, workers, job->type->spaced ? attention_words_forward : forward_head);
+    heads_of(job, worker, workers,
+             job->type->spaced ? attention_words_forward
+             : by_floats(job)  ? forward_stored
+                               : forward_head);
 }
 
 // qkv -> y[n][t][heads][d], lse[n][heads][t]
@@ -169,9 +238,10 @@ static void backward_head(const struct attention_job *job, float *work, int64_t 
     const struct cpu_isa *isa = job->isa;
     struct head_at at = head_at(s, image, head);
     ptrdiff_t wide = at.out_row, row = at.q_row;
-    const float *q = job->qkv + at.q, *k = job->qkv + at.k, *v = job->qkv + at.v;
-    const float *y = job->y_in + at.out, *dy = job->dy + at.out, *lse = job->lse_in + at.lse;
-    float *dq = job->dqkv + at.q, *dk = job->dqkv + at.k, *dv = job->dqkv + at.v;
+    const float *qkv = job->qkv, *q = qkv + at.q, *k = qkv + at.k, *v = qkv + at.v;
+    const float *y = (const float *)job->y_in + at.out, *dy = (const float *)job->dy + at.out;
+    const float *lse = job->lse_in + at.lse;
+    float *dqkv = job->dqkv, *dq = dqkv + at.q, *dk = dqkv + at.k, *dv = dqkv + at.v;
     float *keys = work, *values = keys + panel_floats(isa, s->d, job->keys);
     float *depth = values + panel_floats(isa, s->d, job->keys);
     float *p = depth + panel_floats(isa, job->keys, s->d);
@@ -196,9 +266,26 @@ static void backward_head(const struct attention_job *job, float *work, int64_t 
     }
 }
 
+static void backward_stored(const struct attention_job *job, float *work, int64_t image, int head) {
+    struct float_head f;
+    head_begin(job, work, image, head, &f);
+    const struct head_at *at = &f.at, *to = &f.to;
+    widen_qkv(job, &f);
+    widen_rows(job, job->s->t, job->y_in, at->out, at->out_row, f.y, to->out_row);
+    widen_rows(job, job->s->t, job->dy, at->out, at->out_row, f.dy, to->out_row);
+    backward_head(&f.job, work, 0, 0);
+    void *y = job->dqkv;
+    narrow_rows(job, job->s->t, f.dqkv + to->q, to->q_row, y, at->q, at->q_row);
+    narrow_rows(job, job->keys, f.dqkv + to->k, to->kv_row, y, at->k, at->kv_row);
+    narrow_rows(job, job->keys, f.dqkv + to->v, to->kv_row, y, at->v, at->kv_row);
+}
+
 static void backward_heads(void *arg, int worker, int workers) {
     const struct attention_job *job = arg;
-    heads_of(job, worker, workers, job->type->spaced ? attention_words_backward : backward_head);
+    heads_of(job, worker, workers,
+             job->type->spaced ? attention_words_backward
+             : by_floats(job)  ? backward_stored
+                               : backward_head);
 }
 
 // qkv, y and dy[n][t][heads][d], lse[n][heads][t] -> dqkv
@@ -207,6 +294,7 @@ void cpu_attention_backward(struct kernel_ctx *ctx, const struct attention_shape
                             void *dqkv) {
     assert(cpu_attention_workspace(ctx, s) <= ctx->work_bytes);
     struct attention_job job = job_of(ctx, s);
-    job.qkv = qkv, job.y_in = y, job.lse_in = lse, job.dy = dy, job.dqkv = dqkv;
+    job.qkv = qkv, job.y_in = y, job.lse_in = lse;
+    job.dy = dy, job.dqkv = dqkv;
     ctx_parallel(ctx, backward_heads, &job);
 }

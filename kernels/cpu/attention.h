@@ -19,12 +19,14 @@ struct attention_job {
     const struct kernel_ctx *ctx;
     const struct cpu_isa *isa;
     const struct cpu_type *type;
-    int keys; // per image
-    const float *qkv, *y_in, *dy, *lse_in;
-    float *y, *lse, *dqkv;
-    float *work; // of all workers
-    size_t worker_floats;
-    int queries, stride; // of a block of scores: rows, and floats from row to row
+    int keys;                    // per image
+    const void *qkv, *y_in, *dy; // of type s->store, as y and dqkv
+    void *y, *dqkv;
+    const float *lse_in;
+    float *lse;
+    float *work;                       // of all workers
+    size_t head_floats, worker_floats; // head_floats: in front of a head of floats (attention.c)
+    int queries, stride;               // of a block of scores: rows, and floats from row to row
     float scale;
 };
 

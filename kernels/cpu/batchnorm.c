@@ -7,17 +7,27 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/share.h"
 
 // A block of 64 KB is read twice for its moments, the second time from the cache. Never more than
 // blocks_max blocks, which bounds the workspace.
-enum { block_floats = 16 * 1024, block_rows_min = 16, blocks_max = 512, vectors = 4 };
+enum {
+    block_floats = 16 * 1024,
+    block_rows_min = 16,
+    blocks_max = 512,
+    vectors = 4,
+    piece_floats = 4096, // a third of a first-level cache
+};
 
 struct norm_job {
+    const struct kernel_ctx *ctx;
     const struct cpu_isa *isa;
     int64_t rows, block_rows, blocks;
     int cols;
     const float *x;      // moments and column sums
+    const void *bits;    // the same in bfloat16
+    float *pieces;       // [workers][piece]: some rows as floats, and a row of sums
     float *sum, *other;  // [blocks][cols] each
     struct bn_span span; // whole matrices; a block takes its rows
     void (*step)(const struct bn_span *s);
@@ -42,17 +52,28 @@ size_t cpu_batchnorm_workspace(const struct kernel_ctx *ctx, int64_t rows, int c
     return (size_t)(2 * blocks + vectors) * channels * sizeof(float);
 }
 
+// Rows of bfloat16 that become floats at a time, in a worker's part of the workspace.
+static int64_t piece_rows(int cols) {
+    return clamp64(piece_floats / cols, 1, piece_floats);
+}
+
+static size_t piece_size(int cols) {
+    return (size_t)(piece_rows(cols) + 1) * (size_t)cols;
+}
+
 size_t cpu_bias_workspace(const struct kernel_ctx *ctx, int64_t rows, int cols) {
-    return cpu_batchnorm_workspace(ctx, rows, cols);
+    return cpu_batchnorm_workspace(ctx, rows, cols) +
+           (size_t)ctx->workers * piece_size(cols) * sizeof(float);
 }
 
 static struct norm_job norm_job_of(struct kernel_ctx *ctx, int64_t rows, int cols) {
     assert(rows > 0 && cols > 0 && cpu_batchnorm_workspace(ctx, rows, cols) <= ctx->work_bytes);
-    struct norm_job job = {.isa = ctx->isa, .rows = rows, .cols = cols};
+    struct norm_job job = {.ctx = ctx, .isa = ctx->isa, .rows = rows, .cols = cols};
     job.block_rows = block_rows_of(rows, cols);
     job.blocks = blocks_of(rows, cols);
     job.sum = (float *)ctx->work + (size_t)vectors * cols;
     job.other = job.sum + job.blocks * cols;
+    job.pieces = job.other + job.blocks * cols;
     return job;
 }
 
@@ -71,6 +92,24 @@ static void sum_blocks(void *arg, int worker, int workers) {
     for (int64_t b = mine.begin; b < mine.end; b++)
         job->isa->column_sums(rows_in_block(job, b), job->cols,
                               job->x + b * job->block_rows * job->cols, job->sum + b * job->cols);
+}
+
+static void sum_stored_blocks(void *arg, int worker, int workers) {
+    const struct norm_job *job = arg;
+    struct share mine = share_of(job->blocks, worker, workers);
+    float *part = job->pieces + (size_t)worker * piece_size(job->cols), *rows = part + job->cols;
+    for (int64_t b = mine.begin; b < mine.end; b++) {
+        int64_t count = rows_in_block(job, b), step = piece_rows(job->cols);
+        float *sum = job->sum + b * job->cols;
+        for (int64_t r = 0; r < count; r += step) {
+            int64_t n = clamp64(count - r, 0, step), at = (b * job->block_rows + r) * job->cols;
+            const float *x =
+                stored_read(job->ctx, KERNEL_BF16, (size_t)(n * job->cols), job->bits, at, rows);
+            job->isa->column_sums(n, job->cols, x, r ? part : sum);
+            if (r)
+                job->isa->add((size_t)job->cols, sum, part, sum);
+        }
+    }
 }
 
 static void moment_blocks(void *arg, int worker, int workers) {
@@ -125,15 +164,27 @@ static double total_of(const struct norm_job *job, const float *blocks, int c) {
     return sum;
 }
 
+static void add_bias(const struct norm_job *job, float *db, int accumulate) {
+    for (int c = 0; c < job->cols; c++)
+        db[c] = (float)(total_of(job, job->sum, c) + (accumulate ? (double)db[c] : 0));
+}
+
 // dy[rows][cols] -> db[cols]
 void cpu_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy, void *db,
                        int accumulate) {
     struct norm_job job = norm_job_of(ctx, rows, cols);
-    float *out = db;
     job.x = dy;
     ctx_parallel(ctx, sum_blocks, &job);
-    for (int c = 0; c < cols; c++)
-        out[c] = (float)(total_of(&job, job.sum, c) + (accumulate ? (double)out[c] : 0));
+    add_bias(&job, db, accumulate);
+}
+
+void cpu_bf16_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy,
+                            void *db, int accumulate) {
+    assert(cpu_bias_workspace(ctx, rows, cols) <= ctx->work_bytes);
+    struct norm_job job = norm_job_of(ctx, rows, cols);
+    job.bits = dy;
+    ctx_parallel(ctx, sum_stored_blocks, &job);
+    add_bias(&job, db, accumulate);
 }
 
 // Mean and biased variance from the blocks' moments (Chan, Golub, LeVeque 1979).

@@ -10,6 +10,7 @@
 #include "kernels/cpu/conv_work.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/share.h"
 
 enum { rows_min = 2048 }; // of a block: enough for the products to be at their best
@@ -18,9 +19,12 @@ struct patch_job {
     const struct conv2d_shape *s;
     int oh, ow, depth;   // depth: elements of a patch
     int64_t line, lines; // of the block; a line is one row of one image's outputs
-    const float *x;
-    float *dx, *patches;
-    int add; // to the gradient
+    const struct kernel_ctx *ctx;
+    size_t number; // bytes of a number of x and of patches that are copied from it
+    const void *x;
+    void *dx;
+    float *patches, *rows; // rows: one of dx per worker, where that is bfloat16
+    int add;               // to the gradient
 };
 
 static struct patch_job job_of(const struct conv2d_shape *s) {
@@ -28,6 +32,7 @@ static struct patch_job job_of(const struct conv2d_shape *s) {
     job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     job.depth = s->kh * s->kw * s->c;
+    job.number = stored_bytes(s->x_store);
     assert(job.oh > 0 && job.ow > 0);
     return job;
 }
@@ -51,7 +56,8 @@ static size_t products_bytes(const struct kernel_ctx *ctx, const struct patch_jo
 size_t conv_patch_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     struct patch_job job = job_of(s);
     size_t rows = (size_t)block_lines(&job) * (size_t)job.ow;
-    return products_bytes(ctx, &job) + rows * (size_t)job.depth * sizeof(float);
+    size_t line = (size_t)ctx->workers * (size_t)s->w * (size_t)s->c;
+    return products_bytes(ctx, &job) + (rows * (size_t)job.depth + line) * sizeof(float);
 }
 
 // The part of a patch's lines of kw pixels inside the image: [low, high), in elements.
@@ -66,20 +72,22 @@ static struct inside inside_of(const struct conv2d_shape *s, int64_t ox) {
     return (struct inside){x * s->c, low * s->c, high * s->c};
 }
 
-static void gather_patch(const struct patch_job *job, int64_t line, int64_t ox, float *to) {
+static void gather_patch(const struct patch_job *job, int64_t line, int64_t ox, char *to) {
     const struct conv2d_shape *s = job->s;
     struct inside in = inside_of(s, ox);
+    size_t number = job->number;
     int64_t image = line / job->oh, y = line % job->oh * s->stride - s->pad;
     ptrdiff_t wide = (ptrdiff_t)s->kw * s->c;
-    for (int ky = 0; ky < s->kh; ky++, y++, to += wide) {
+    for (int ky = 0; ky < s->kh; ky++, y++, to += (size_t)wide * number) {
         if (y < 0 || y >= s->h || in.low == in.high) {
-            memset(to, 0, (size_t)wide * sizeof *to);
+            memset(to, 0, (size_t)wide * number);
             continue;
         }
-        const float *row = job->x + (image * s->h + y) * s->w * s->c;
-        memset(to, 0, (size_t)in.low * sizeof *to);
-        memcpy(to + in.low, row + in.x0 + in.low, (size_t)(in.high - in.low) * sizeof *to);
-        memset(to + in.high, 0, (size_t)(wide - in.high) * sizeof *to);
+        const char *row = stored_at(s->x_store, job->x, (image * s->h + y) * s->w * s->c);
+        size_t low = (size_t)in.low * number, high = (size_t)in.high * number;
+        memset(to, 0, low);
+        memcpy(to + low, row + in.x0 * (ptrdiff_t)number + low, high - low);
+        memset(to + high, 0, (size_t)wide * number - high);
     }
 }
 
@@ -87,13 +95,13 @@ static void gather(void *arg, int worker, int workers) {
     const struct patch_job *job = arg;
     struct share mine = share_of(job->lines * job->ow, worker, workers);
     for (int64_t i = mine.begin; i < mine.end; i++)
-        gather_patch(job, job->line + i / job->ow, i % job->ow, job->patches + i * job->depth);
+        gather_patch(job, job->line + i / job->ow, i % job->ow,
+                     (char *)job->patches + (size_t)(i * job->depth) * job->number);
 }
 
 // One row of dx takes from every line of the block that saw it, in order.
-static void scatter_row(const struct patch_job *job, int64_t image, int64_t y) {
+static void scatter_row(const struct patch_job *job, int64_t image, int64_t y, float *row) {
     const struct conv2d_shape *s = job->s;
-    float *row = job->dx + (image * s->h + y) * s->w * s->c;
     int64_t first = image * job->oh, past = y + s->pad - s->kh; // outputs that end above y
     int64_t from = first + (past < 0 ? 0 : past / s->stride + 1);
     int64_t to = first + clamp64((y + s->pad) / s->stride + 1, 0, job->oh);
@@ -116,8 +124,16 @@ static void scatter(void *arg, int worker, int workers) {
     const struct conv2d_shape *s = job->s;
     int64_t first = job->line / job->oh, last = (job->line + job->lines - 1) / job->oh;
     struct share mine = share_of((last + 1 - first) * s->h, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++)
-        scatter_row(job, first + i / s->h, i % s->h);
+    size_t wide = (size_t)s->w * (size_t)s->c;
+    float *buffer = job->rows + (size_t)worker * wide;
+    for (int64_t i = mine.begin; i < mine.end; i++) {
+        int64_t at = (first * s->h + i) * (int64_t)wide;
+        if (s->x_store == KERNEL_BF16)
+            stored_read(job->ctx, s->x_store, wide, job->dx, at, buffer);
+        float *row = stored_begin(s->x_store, job->dx, at, buffer);
+        scatter_row(job, first + i / s->h, i % s->h, row);
+        stored_end(job->ctx, s->x_store, wide, row, job->dx, at);
+    }
 }
 
 // Calls fn for every block of lines, with the first row of y that belongs to it.
@@ -127,6 +143,8 @@ static void each_block(struct kernel_ctx *ctx, struct patch_job *job,
                        const void *arg) {
     assert(conv_patch_workspace(ctx, job->s) <= ctx->work_bytes);
     job->patches = (float *)(void *)(ctx->work + products_bytes(ctx, job));
+    job->ctx = ctx;
+    job->rows = job->patches + (size_t)block_lines(job) * (size_t)job->ow * (size_t)job->depth;
     int64_t step = block_lines(job), all = (int64_t)job->s->n * job->oh;
     for (job->line = 0; job->line < all; job->line += step) {
         job->lines = all - job->line < step ? all - job->line : step;
@@ -138,39 +156,41 @@ static void forward_block(struct kernel_ctx *ctx, struct patch_job *job, int64_t
                           const void *arg) {
     struct gemm_args g = *(const struct gemm_args *)arg;
     ctx_parallel(ctx, gather, job);
-    g.m = rows, g.a = job->patches, g.c = (float *)g.c + row0 * job->s->o;
+    g.m = rows, g.a = job->patches, g.c = (void *)stored_at(g.c_store, g.c, row0 * job->s->o);
     cpu_gemm(ctx, &g);
 }
 
-void conv_patch_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
-                        const float *w, const float *bias, int relu, float *y) {
+void conv_patch_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                        const float *w, const float *bias, int relu, void *y) {
     struct patch_job job = job_of(s);
     job.x = x;
     struct gemm_args g = {
         .type = s->type, .n = s->o, .k = job.depth, .trans_b = 1, .b = w, .c = y, .alpha = 1};
     g.lda = g.ldb = job.depth, g.ldc = s->o, g.bias = bias, g.relu = relu;
+    g.a_store = s->x_store, g.c_store = s->y_store;
     each_block(ctx, &job, forward_block, &g);
 }
 
 static void data_block(struct kernel_ctx *ctx, struct patch_job *job, int64_t row0, int rows,
                        const void *arg) {
     struct gemm_args g = *(const struct gemm_args *)arg;
-    g.m = rows, g.a = (const float *)g.a + row0 * job->s->o, g.c = job->patches;
+    g.m = rows, g.a = stored_at(g.a_store, g.a, row0 * job->s->o), g.c = job->patches;
     cpu_gemm(ctx, &g);
     ctx_parallel(ctx, scatter, job);
 }
 
-void conv_patch_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *dy,
-                              const float *w, float *dx, int accumulate) {
+void conv_patch_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *dy,
+                              const float *w, void *dx, int accumulate) {
     struct patch_job job = job_of(s);
     // Every element is written once where patches cover the image and nothing beyond it.
     int exact = s->kh == s->stride && s->kw == s->stride && s->pad == 0 && s->h % s->kh == 0 &&
                 s->w % s->kw == 0;
     job.dx = dx, job.add = accumulate || !exact;
     struct gemm_args g = {.type = s->type, .n = job.depth, .k = s->o, .a = dy, .b = w, .alpha = 1};
-    g.lda = s->o, g.ldb = g.ldc = job.depth;
+    g.lda = s->o, g.ldb = g.ldc = job.depth, g.a_store = s->y_store;
+    size_t all = (size_t)s->n * s->h * s->w * s->c;
     if (!accumulate && !exact)
-        cpu_zero(ctx, (size_t)s->n * s->h * s->w * s->c, dx);
+        (s->x_store == KERNEL_BF16 ? cpu_bf16_zero : cpu_zero)(ctx, all, dx);
     each_block(ctx, &job, data_block, &g);
 }
 
@@ -178,17 +198,18 @@ static void weight_block(struct kernel_ctx *ctx, struct patch_job *job, int64_t 
                          const void *arg) {
     struct gemm_args g = *(const struct gemm_args *)arg;
     ctx_parallel(ctx, gather, job);
-    g.k = rows, g.a = (const float *)g.a + row0 * job->s->o, g.b = job->patches;
+    g.k = rows, g.a = stored_at(g.a_store, g.a, row0 * job->s->o), g.b = job->patches;
     g.beta = job->add || row0 > 0 ? 1 : 0;
     cpu_gemm(ctx, &g);
 }
 
-void conv_patch_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s,
-                                const float *x, const float *dy, float *dw, int accumulate) {
+void conv_patch_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                                const void *dy, float *dw, int accumulate) {
     struct patch_job job = job_of(s);
     job.x = x, job.add = accumulate;
     struct gemm_args g = {
         .type = s->type, .m = s->o, .n = job.depth, .trans_a = 1, .a = dy, .c = dw, .alpha = 1};
     g.lda = s->o, g.ldb = g.ldc = job.depth;
+    g.a_store = s->y_store, g.b_store = s->x_store;
     each_block(ctx, &job, weight_block, &g);
 }

@@ -31,11 +31,11 @@ static inline int conv_by_patches(const struct conv2d_shape *s) {
 }
 
 size_t conv_patch_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
-void conv_patch_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
-                        const float *w, const float *bias, int relu, float *y);
-void conv_patch_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *dy,
-                              const float *w, float *dx, int accumulate);
-void conv_patch_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s,
-                                const float *x, const float *dy, float *dw, int accumulate);
+void conv_patch_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                        const float *w, const float *bias, int relu, void *y);
+void conv_patch_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *dy,
+                              const float *w, void *dx, int accumulate);
+void conv_patch_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                                const void *dy, float *dw, int accumulate);
 
 #endif

@@ -65,6 +65,26 @@ size_t cpu_conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_sh
     return direct > winograd ? direct : winograd;
 }
 
+static const struct kernel_stored cpu_bf16 = {
+    .bias_backward = cpu_bf16_bias_backward,
+    .first_token_forward = cpu_bf16_first_token_forward,
+    .first_token_backward = cpu_bf16_first_token_backward,
+    .avgpool_forward = cpu_bf16_avgpool_forward,
+    .avgpool_backward = cpu_bf16_avgpool_backward,
+    .relu_forward = cpu_bf16_relu_forward,
+    .relu_backward = cpu_bf16_relu_backward,
+    .gelu_forward = cpu_bf16_gelu_forward,
+    .gelu_backward = cpu_bf16_gelu_backward,
+    .add = cpu_bf16_add,
+    .zero = cpu_bf16_zero,
+};
+
+// Without AMX products take as long as all that moves numbers, and convert them in any case.
+static int cpu_keeps_bf16(const struct kernel_ctx *ctx) {
+    return ctx->keep == KERNEL_KEEP_ALWAYS ||
+           (ctx->keep == KERNEL_KEEP_AUTO && ctx->type[KERNEL_BF16].spaced);
+}
+
 const struct kernel_backend kernels_cpu = {
     .name = "cpu",
     .real_bytes = sizeof(float),
@@ -76,6 +96,8 @@ const struct kernel_backend kernels_cpu = {
     .mem_free = ctx_mem_free,
     .mem_write = ctx_mem_write,
     .mem_read = ctx_mem_read,
+    .bf16 = &cpu_bf16,
+    .keeps_bf16 = cpu_keeps_bf16,
     .gemm_workspace = cpu_gemm_workspace,
     .conv2d_workspace = cpu_conv2d_workspace,
     .batchnorm_workspace = cpu_batchnorm_workspace,

@@ -53,10 +53,27 @@ void cpu_softmax_xent(struct kernel_ctx *ctx, const struct softmax_xent_args *a,
 void cpu_image_normalize(struct kernel_ctx *ctx, const struct image_args *a);
 
 void cpu_relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
-void cpu_relu_backward(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy, void *dx);
+void cpu_relu_backward(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
 void cpu_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
-void cpu_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *x, const void *dy, void *dx);
+void cpu_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
 void cpu_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
+void cpu_bf16_relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
+void cpu_bf16_relu_backward(struct kernel_ctx *ctx, size_t n, const void *a, const void *b,
+                            void *y);
+void cpu_bf16_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
+void cpu_bf16_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *a, const void *b,
+                            void *y);
+void cpu_bf16_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
+void cpu_bf16_zero(struct kernel_ctx *ctx, size_t n, void *x);
+void cpu_bf16_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy,
+                            void *db, int accumulate);
+void cpu_bf16_first_token_forward(struct kernel_ctx *ctx, int n, int t, int d, const void *x,
+                                  void *y);
+void cpu_bf16_first_token_backward(struct kernel_ctx *ctx, int n, int t, int d, const void *dy,
+                                   void *dx);
+void cpu_bf16_avgpool_forward(struct kernel_ctx *ctx, int n, int hw, int c, const void *x, void *y);
+void cpu_bf16_avgpool_backward(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy,
+                               void *dx);
 void cpu_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y);
 void cpu_scale(struct kernel_ctx *ctx, size_t n, double alpha, void *x);
 void cpu_zero(struct kernel_ctx *ctx, size_t n, void *x);

@@ -6,17 +6,26 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/share.h"
 
 // Below this length an op is not worth waking the workers for.
 enum { parallel_elements_min = 16 * 1024, line_floats = 16 };
 
+struct flat_job;
+typedef void flat_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                       float *out);
+
+// out[i] from a[i] and b[i]; of floats also from out[i].
 struct flat_job {
+    const struct kernel_ctx *ctx;
     const struct cpu_isa *isa;
+    flat_loop *loop;
+    enum kernel_type store; // of all three
     size_t n;
     float alpha;
-    const float *a, *b;
-    float *out;
+    const void *a, *b;
+    void *out;
 };
 
 // A worker's part of n elements, whole cache lines but for the end.
@@ -27,98 +36,113 @@ static struct share lines_of(size_t n, int worker, int workers) {
     return s;
 }
 
-static void run(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int workers),
-                struct flat_job *job) {
+static void run_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    float a[stored_piece], b[stored_piece], out[stored_piece];
+    int64_t most = j->store == KERNEL_FLOAT ? s.end - s.begin : stored_piece;
+    for (int64_t at = s.begin; at < s.end; at += most) {
+        size_t n = (size_t)clamp64(s.end - at, 0, most);
+        float *to = stored_begin(j->store, j->out, at, out);
+        j->loop(j, n, j->a ? stored_read(j->ctx, j->store, n, j->a, at, a) : NULL,
+                j->b ? stored_read(j->ctx, j->store, n, j->b, at, b) : NULL, to);
+        stored_end(j->ctx, j->store, n, to, j->out, at);
+    }
+}
+
+static void run(struct kernel_ctx *ctx, flat_loop *loop, struct flat_job *job) {
+    job->ctx = ctx;
     job->isa = ctx->isa;
+    job->loop = loop;
     if (job->n < parallel_elements_min)
-        fn(job, 0, 1);
+        run_part(job, 0, 1);
     else
-        ctx_parallel(ctx, fn, job);
+        ctx_parallel(ctx, run_part, job);
 }
 
-static void relu_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    j->isa->relu((size_t)(s.end - s.begin), j->a + s.begin, j->out + s.begin);
+static void relu_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                      float *out) {
+    (void)b;
+    j->isa->relu(n, a, out);
 }
 
-static void relu_grad_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    j->isa->relu_grad((size_t)(s.end - s.begin), j->a + s.begin, j->b + s.begin, j->out + s.begin);
+static void relu_grad_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                           float *out) {
+    j->isa->relu_grad(n, a, b, out);
 }
 
-static void gelu_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    j->isa->gelu((size_t)(s.end - s.begin), j->a + s.begin, j->out + s.begin);
+static void gelu_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                      float *out) {
+    (void)b;
+    j->isa->gelu(n, a, out);
 }
 
-static void gelu_grad_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    j->isa->gelu_grad((size_t)(s.end - s.begin), j->a + s.begin, j->b + s.begin, j->out + s.begin);
+static void gelu_grad_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                           float *out) {
+    j->isa->gelu_grad(n, a, b, out);
 }
 
-static void add_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    j->isa->add((size_t)(s.end - s.begin), j->a + s.begin, j->b + s.begin, j->out + s.begin);
+static void add_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                     float *out) {
+    j->isa->add(n, a, b, out);
 }
 
-static void axpy_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    j->isa->axpy((size_t)(s.end - s.begin), j->alpha, j->a + s.begin, j->out + s.begin);
+static void axpy_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                      float *out) {
+    (void)b;
+    j->isa->axpy(n, j->alpha, a, out);
 }
 
-static void scale_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    j->isa->scale((size_t)(s.end - s.begin), j->alpha, j->out + s.begin);
+static void scale_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                       float *out) {
+    (void)a, (void)b;
+    j->isa->scale(n, j->alpha, out);
 }
 
-static void zero_part(void *arg, int worker, int workers) {
-    const struct flat_job *j = arg;
-    struct share s = lines_of(j->n, worker, workers);
-    memset(j->out + s.begin, 0, (size_t)(s.end - s.begin) * sizeof(float));
+static void zero_loop(const struct flat_job *j, size_t n, const float *a, const float *b,
+                      float *out) {
+    (void)j, (void)a, (void)b;
+    memset(out, 0, n * sizeof *out);
 }
 
-// x[n] -> y[n]
-void cpu_relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
-    run(ctx, relu_part, &(struct flat_job){.n = n, .a = x, .out = y});
-}
-
-// y[n], dy[n] -> dx[n]
-void cpu_relu_backward(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy, void *dx) {
-    run(ctx, relu_grad_part, &(struct flat_job){.n = n, .a = y, .b = dy, .out = dx});
-}
-
-void cpu_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
-    run(ctx, gelu_part, &(struct flat_job){.n = n, .a = x, .out = y});
-}
-
-// x[n], dy[n] -> dx[n]
-void cpu_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *x, const void *dy, void *dx) {
-    run(ctx, gelu_grad_part, &(struct flat_job){.n = n, .a = x, .b = dy, .out = dx});
-}
-
-// a[n], b[n] -> y[n]
-void cpu_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y) {
-    run(ctx, add_part, &(struct flat_job){.n = n, .a = a, .b = b, .out = y});
-}
+// Of each op, one for floats and one for bfloat16.
+#define ONE_IN(name, loop)                                                                         \
+    void cpu_##name(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {                    \
+        run(ctx, loop, &(struct flat_job){.n = n, .a = x, .out = y});                              \
+    }                                                                                              \
+    void cpu_bf16_##name(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {               \
+        run(ctx, loop, &(struct flat_job){.n = n, .store = KERNEL_BF16, .a = x, .out = y});        \
+    }
+#define TWO_IN(name, loop)                                                                         \
+    void cpu_##name(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y) {     \
+        run(ctx, loop, &(struct flat_job){.n = n, .a = a, .b = b, .out = y});                      \
+    }                                                                                              \
+    void cpu_bf16_##name(struct kernel_ctx *ctx, size_t n, const void *a, const void *b,           \
+                         void *y) {                                                                \
+        run(ctx, loop,                                                                             \
+            &(struct flat_job){.n = n, .store = KERNEL_BF16, .a = a, .b = b, .out = y});           \
+    }
+ONE_IN(relu_forward, relu_loop)
+TWO_IN(relu_backward, relu_grad_loop)
+ONE_IN(gelu_forward, gelu_loop)
+TWO_IN(gelu_backward, gelu_grad_loop)
+TWO_IN(add, add_loop)
 
 // y[n] += alpha * x[n]
 void cpu_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y) {
-    run(ctx, axpy_part, &(struct flat_job){.n = n, .alpha = (float)alpha, .a = x, .out = y});
+    run(ctx, axpy_loop, &(struct flat_job){.n = n, .alpha = (float)alpha, .a = x, .out = y});
 }
 
 void cpu_scale(struct kernel_ctx *ctx, size_t n, double alpha, void *x) {
-    run(ctx, scale_part, &(struct flat_job){.n = n, .alpha = (float)alpha, .out = x});
+    run(ctx, scale_loop, &(struct flat_job){.n = n, .alpha = (float)alpha, .out = x});
 }
 
 void cpu_zero(struct kernel_ctx *ctx, size_t n, void *x) {
-    run(ctx, zero_part, &(struct flat_job){.n = n, .out = x});
+    run(ctx, zero_loop, &(struct flat_job){.n = n, .out = x});
+}
+
+void cpu_bf16_zero(struct kernel_ctx *ctx, size_t n, void *x) {
+    run(ctx, zero_loop, &(struct flat_job){.n = n, .store = KERNEL_BF16, .out = x});
 }
 
 enum { square_parts = 256 }; // summed one by one, then in order: the same for any workers

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // General matrix product. All workers pack B into panels. Each worker then computes a rectangle of
 // C in blocks, and copies the block's part of A. With few rows of C a panel is rarely reused, so A
-// is copied as a whole, and each worker packs B piece by piece.
+// is copied as a whole, and each worker packs B piece by piece. Where C is bfloat16 its sums stay
+// in a buffer of floats until they have all terms.
 #include <assert.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/share.h"
 
 // A block of A is block_rows x block_depth (400 KB: half of a usual second-level cache); the pad
@@ -29,6 +31,7 @@ struct gemm_job {
     int depth;     // of a pass
     float *panels; // B: [panel][words of k][tile_cols]; with few rows: a piece per worker
     float *blocks; // one block of A per worker; with few rows: A, stride words from row to row
+    float *sums;   // a block's part of a panel per worker
     int stride;
     int col_parts; // the workers form a grid of row parts x col_parts
 };
@@ -41,6 +44,18 @@ static size_t piece_words(const struct kernel_ctx *ctx) {
     return (size_t)block_depth * ctx->isa->tile_cols;
 }
 
+// From one copied row of A to the next: an odd number of cache lines, so that rows fall on all
+// cache sets.
+static int row_words(int64_t k_words) {
+    return (int)(div_up(k_words, pad_words) | 1) * pad_words;
+}
+
+// Of a worker's block: that of a whole depth has fewer rows, but a tile's.
+static size_t block_words(int k) {
+    size_t deep = tile_rows_max * (size_t)row_words(k), usual = block_rows * block_stride;
+    return deep > usual ? deep : usual;
+}
+
 // Sizes in words: of the panels, and of the blocks, which follow them.
 static size_t panels_words(const struct kernel_ctx *ctx, const struct gemm_args *g) {
     if (is_flat(g))
@@ -50,13 +65,17 @@ static size_t panels_words(const struct kernel_ctx *ctx, const struct gemm_args 
 
 static size_t blocks_words(const struct kernel_ctx *ctx, const struct gemm_args *g) {
     if (is_flat(g))
-        return (size_t)div_up(g->m, tile_rows_max) * tile_rows_max * ((size_t)g->k + pad_words);
-    return (size_t)ctx->workers * block_rows * block_stride;
+        return (size_t)div_up(g->m, tile_rows_max) * tile_rows_max * (size_t)row_words(g->k);
+    return (size_t)ctx->workers * block_words(g->k);
+}
+
+static size_t sums_words(const struct kernel_ctx *ctx) {
+    return (size_t)ctx->workers * block_rows * ctx->isa->tile_cols;
 }
 
 static size_t bytes_of(const struct kernel_ctx *ctx, int m, int n, int k) {
     struct gemm_args g = {.m = m, .n = n, .k = k};
-    return (panels_words(ctx, &g) + blocks_words(ctx, &g)) * sizeof(float);
+    return (panels_words(ctx, &g) + blocks_words(ctx, &g) + sums_words(ctx)) * sizeof(float);
 }
 
 // A product with few rows can need more workspace than one with many. All types need the same.
@@ -73,8 +92,10 @@ static void pack_b(const struct gemm_job *job, int64_t panel, int p0, int depth,
     int nr = job->ctx->isa->tile_cols, first = (int)panel * nr;
     struct panel_source src = {.stride = g->ldb, .transposed = g->trans_b, .k = depth};
     src.cols = g->n - first < nr ? g->n - first : nr;
-    src.at = (const float *)g->b;
-    src.at += g->trans_b ? (ptrdiff_t)first * g->ldb + p0 : (ptrdiff_t)p0 * g->ldb + first;
+    ptrdiff_t at = g->trans_b ? (ptrdiff_t)first * g->ldb + p0 : (ptrdiff_t)p0 * g->ldb + first;
+    src.store = g->b_store;
+    src.at = src.store == KERNEL_FLOAT ? (const float *)g->b + at : NULL;
+    src.bits = src.store == KERNEL_FLOAT ? NULL : (const uint16_t *)g->b + at;
     pack_panel(job->ctx, job->type, &src, dst);
 }
 
@@ -90,19 +111,27 @@ static void pack_panels(void *arg, int worker, int workers) {
 static void turn_a(const struct gemm_job *job, int i0, int rows, int p0, int depth, int stride,
                    float *dst) {
     const struct gemm_args *g = job->g;
-    const float *a = g->a;
     int nr = job->ctx->isa->tile_cols;
     enum { lines = 16, run = 64 }; // of a piece that is transposed: whole lines of the source
-    float piece[lines][run];
-    for (int i = 0; i < rows && job->type->turn; i += nr)
-        job->type->turn(depth, rows - i < nr ? rows - i : nr, a + (size_t)p0 * g->lda + i0 + i,
-                        g->lda, dst + (size_t)i * stride, stride);
+    float piece[lines][run], line[lines];
+    for (int i = 0; i < rows && job->type->turn; i += nr) {
+        size_t at = (size_t)p0 * g->lda + i0 + i;
+        int cols = rows - i < nr ? rows - i : nr;
+        float *to = dst + (size_t)i * stride;
+        if (g->a_store == KERNEL_BF16)
+            job->type->turn16(depth, cols, (const uint16_t *)g->a + at, g->lda, to, stride);
+        else
+            job->type->turn(depth, cols, (const float *)g->a + at, g->lda, to, stride);
+    }
     for (int i = 0; i < rows && !job->type->turn; i += lines)
         for (int p = 0; p < depth; p += run) {
             int n = depth - p < run ? depth - p : run, count = rows - i < lines ? rows - i : lines;
-            for (int q = 0; q < n; q++)
+            for (int q = 0; q < n; q++) {
+                const float *a = stored_read(job->ctx, g->a_store, (size_t)count, g->a,
+                                             (int64_t)(p0 + p + q) * g->lda + i0 + i, line);
                 for (int r = 0; r < count; r++)
-                    piece[r][q] = a[(size_t)(p0 + p + q) * g->lda + i0 + i + r];
+                    piece[r][q] = a[r];
+            }
             for (int r = 0; r < count; r++)
                 pack_run(job->type, (size_t)n, piece[r],
                          dst + (size_t)(i + r) * stride + p / job->type->pair);
@@ -118,17 +147,24 @@ static void copy_a(const struct gemm_job *job, int i0, int rows, int p0, int dep
         return;
     }
     for (int i = 0; i < rows; i++)
-        pack_run(job->type, (size_t)depth, (const float *)g->a + (size_t)(i0 + i) * g->lda + p0,
-                 dst + (size_t)i * stride);
+        pack_stored_run(job->ctx, job->type, g->a_store, (size_t)depth, g->a,
+                        (size_t)(i0 + i) * g->lda + p0, dst + (size_t)i * stride);
 }
 
-// Rows and depth of op(A) that were copied to a, with stride words between rows.
+// Rows and depth of op(A) that lie at a, with stride words between rows, and the same rows of C
+// from the panel's first column on, ldc apart.
 struct a_block {
     const float *a;
     int stride, i0, rows, p0, depth;
+    float *c;
+    ptrdiff_t ldc;
 };
 
-// One panel, whose first row is p0, against a copied block of A.
+static float *c_at(const struct gemm_job *job, int i0, int64_t panel) {
+    return (float *)job->g->c + (size_t)i0 * job->g->ldc + panel * job->ctx->isa->tile_cols;
+}
+
+// One panel, whose first row is p0, against a block of A.
 static void multiply_panel(const struct gemm_job *job, const struct a_block *block, int64_t panel,
                            const float *b) {
     const struct gemm_args *g = job->g;
@@ -136,20 +172,72 @@ static void multiply_panel(const struct gemm_job *job, const struct a_block *blo
     int first = block->p0 == 0, last = block->p0 + block->depth == g->k;
     const float *a[tile_rows_max];
     float *c[tile_rows_max];
-    struct rows_tile t = {.a = a, .segs = 1, .a_step = block->stride, .b = b, .c_step = g->ldc};
+    struct rows_tile t = {.a = a, .segs = 1, .a_step = block->stride, .b = b, .c_step = block->ldc};
     t.k = (int)pack_words(job->type, block->depth);
     t.out = (struct tile_out){.c = c, .cols = g->n - col < nr ? g->n - col : nr};
     t.out.alpha = (float)g->alpha;
     t.out.beta = first ? (float)g->beta : 1;
     t.out.bias = g->bias && last ? (const float *)g->bias + col : NULL;
     t.out.relu = g->relu && last;
+    uint16_t *bits = last && g->c_store == KERNEL_BF16
+                         ? (uint16_t *)g->c + (size_t)block->i0 * g->ldc + col
+                         : NULL;
+    int once = bits && first && g->beta == 0; // all tiles of sums may have one place
     for (int i = 0; i < block->rows; i += mr) {
+        float *sums = block->c + (once ? 0 : i) * block->ldc;
         t.out.rows = block->rows - i < mr ? block->rows - i : mr;
         for (int r = 0; r < t.out.rows; r++) {
             a[r] = block->a + (size_t)(i + r) * block->stride;
-            c[r] = (float *)g->c + (size_t)(block->i0 + i + r) * g->ldc + col;
+            c[r] = sums + r * block->ldc;
+            if (bits)
+                __builtin_prefetch(bits + (ptrdiff_t)(i + r) * g->ldc, 1);
         }
         job->type->rows(&t);
+        if (bits)
+            job->type->narrow_tile(t.out.rows, t.out.cols, sums, block->ldc,
+                                   bits + (ptrdiff_t)i * g->ldc, g->ldc);
+    }
+}
+
+// Sums of a block's rows of a panel begin as what they are added to.
+static void load_sums(const struct gemm_job *job, const struct a_block *block, int64_t panel) {
+    const struct gemm_args *g = job->g;
+    int nr = job->ctx->isa->tile_cols, col = (int)panel * nr;
+    size_t cols = (size_t)(g->n - col < nr ? g->n - col : nr);
+    const uint16_t *c = g->from ? g->from : g->c;
+    c += (size_t)block->i0 * g->ldc + col;
+    for (int r = 0; r < block->rows && g->beta != 0; r++)
+        job->ctx->isa->widen(cols, c + (ptrdiff_t)r * g->ldc, block->c + r * block->ldc);
+}
+
+// Rows of A whose whole depth a worker's block holds.
+static int deep_rows(const struct gemm_job *job, int rows) {
+    int64_t fit = (int64_t)(block_words(job->g->k) / (size_t)job->stride);
+    int64_t most = clamp64(fit / tile_rows_max * tile_rows_max, 1, block_rows);
+    return (int)clamp64(rows, 1, most);
+}
+
+// Rows [begin, end) and some panels of a C in bfloat16.
+static void multiply_stored(const struct gemm_job *job, int begin, int end, struct share panels,
+                            int worker) {
+    const struct gemm_args *g = job->g;
+    int nr = job->ctx->isa->tile_cols;
+    float *copy = job->blocks + (size_t)worker * block_words(g->k);
+    float *sums = job->sums + (size_t)worker * block_rows * nr;
+    for (int i0 = begin, rows; i0 < end; i0 += rows) {
+        rows = deep_rows(job, end - i0);
+        copy_a(job, i0, rows, 0, g->k, job->stride, copy);
+        for (int64_t j = panels.begin; j < panels.end; j++) {
+            const float *b = job->panels + (size_t)j * job->k_words * nr;
+            struct a_block block = {copy, job->stride, i0, rows, 0, 0, sums, nr};
+            load_sums(job, &block, j);
+            for (int p0 = 0; p0 < g->k; p0 += job->depth) {
+                int skip = p0 / job->type->pair;
+                block.a = copy + skip, block.p0 = p0;
+                block.depth = g->k - p0 < job->depth ? g->k - p0 : job->depth;
+                multiply_panel(job, &block, j, b + (size_t)skip * nr);
+            }
+        }
     }
 }
 
@@ -161,19 +249,23 @@ static void multiply(void *arg, int worker, int workers) {
     struct share tiles = share_of(div_up(g->m, mr), worker / col_parts, row_parts);
     struct share panels = share_of(div_up(g->n, nr), worker % col_parts, col_parts);
     int begin = (int)tiles.begin * mr, end = (int)clamp64(tiles.end * mr, 0, g->m);
-    float *copy = job->blocks + (size_t)worker * block_rows * block_stride;
+    float *copy = job->blocks + (size_t)worker * block_words(g->k);
     if (panels.begin == panels.end)
         return;
     ctx_open_tiles(job->type);
-    for (int p0 = 0; p0 < g->k; p0 += job->depth) {
+    if (g->c_store == KERNEL_BF16)
+        multiply_stored(job, begin, end, panels, worker);
+    for (int p0 = 0; g->c_store == KERNEL_FLOAT && p0 < g->k; p0 += job->depth) {
         int depth = g->k - p0 < job->depth ? g->k - p0 : job->depth;
         size_t skip = (size_t)(p0 / job->type->pair) * nr;
         for (int i0 = begin; i0 < end; i0 += block_rows) {
             int rows = end - i0 < block_rows ? end - i0 : block_rows;
             copy_a(job, i0, rows, p0, depth, block_stride, copy);
-            struct a_block block = {copy, block_stride, i0, rows, p0, depth};
-            for (int64_t j = panels.begin; j < panels.end; j++)
+            struct a_block block = {copy, block_stride, i0, rows, p0, depth, NULL, g->ldc};
+            for (int64_t j = panels.begin; j < panels.end; j++) {
+                block.c = c_at(job, i0, j);
                 multiply_panel(job, &block, j, job->panels + (size_t)j * job->k_words * nr + skip);
+            }
         }
     }
     ctx_close_tiles(job->type);
@@ -195,14 +287,20 @@ static void multiply_flat(void *arg, int worker, int workers) {
     float *piece = job->panels + (size_t)worker * piece_words(job->ctx);
     struct share panels = share_of(div_up(g->n, job->ctx->isa->tile_cols), worker, workers);
     ctx_open_tiles(job->type);
-    for (int64_t j = panels.begin; j < panels.end; j++)
+    float *sums = job->sums + (size_t)worker * block_rows * job->ctx->isa->tile_cols;
+    for (int64_t j = panels.begin; j < panels.end; j++) {
+        struct a_block block = {job->blocks, job->stride, 0, g->m, 0, 0, c_at(job, 0, j), g->ldc};
+        if (g->c_store == KERNEL_BF16) {
+            block.c = sums, block.ldc = job->ctx->isa->tile_cols;
+            load_sums(job, &block, j);
+        }
         for (int p0 = 0; p0 < g->k; p0 += job->depth) {
-            int depth = g->k - p0 < job->depth ? g->k - p0 : job->depth;
-            struct a_block block = {
-                job->blocks + p0 / job->type->pair, job->stride, 0, g->m, p0, depth};
-            pack_b(job, j, p0, depth, piece);
+            block.a = job->blocks + p0 / job->type->pair, block.p0 = p0;
+            block.depth = g->k - p0 < job->depth ? g->k - p0 : job->depth;
+            pack_b(job, j, p0, block.depth, piece);
             multiply_panel(job, &block, j, piece);
         }
+    }
     ctx_close_tiles(job->type);
 }
 
@@ -243,7 +341,8 @@ void cpu_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
     job.depth = depth_of(job.type, g->k);
     job.panels = (float *)ctx->work;
     job.blocks = job.panels + panels_words(ctx, g);
-    job.stride = job.k_words + pad_words;
+    job.sums = job.blocks + blocks_words(ctx, g);
+    job.stride = row_words(job.k_words);
     if (is_flat(g)) {
         ctx_parallel(ctx, copy_all_a, &job);
         ctx_parallel(ctx, multiply_flat, &job);

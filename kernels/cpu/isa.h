@@ -136,6 +136,17 @@ struct cpu_type {
     // Spaced types: src[k][stride] -> dst[column][words of k], `apart` words from one column to the
     // next; columns of zeros fill up tile_cols.
     void (*turn)(int k, int cols, const float *src, ptrdiff_t stride, float *dst, ptrdiff_t apart);
+    // bfloat16 in memory. narrow rounds n numbers, narrow_tile those of rows that are `apart` and,
+    // where they go, `step` numbers from one to the next. The others are as pack_copied,
+    // pack_transposed and turn, of sources in bfloat16, where pair is 2; or NULL.
+    void (*narrow)(size_t n, const float *x, uint16_t *bits);
+    void (*narrow_tile)(int rows, int cols, const float *x, ptrdiff_t apart, uint16_t *bits,
+                        ptrdiff_t step);
+    void (*pack_copied16)(int lead, int k, int cols, const uint16_t *src, ptrdiff_t stride,
+                          float *words);
+    void (*pack_transposed16)(int k, int cols, const uint16_t *src, ptrdiff_t stride, float *words);
+    void (*turn16)(int k, int cols, const uint16_t *src, ptrdiff_t stride, float *dst,
+                   ptrdiff_t apart);
     // Before the first tile of a thread's part of a product and after the last one, or NULL.
     void (*open)(void);
     void (*close)(void);
@@ -175,6 +186,7 @@ struct cpu_isa {
     void (*gelu)(size_t n, const float *x, float *y);
     void (*gelu_grad)(size_t n, const float *x, const float *dy, float *dx);
 
+    void (*widen)(size_t n, const uint16_t *bits, float *y); // bfloat16 to floats
     void (*relu)(size_t n, const float *x, float *y);
     void (*relu_grad)(size_t n, const float *y, const float *dy, float *dx);
     void (*add)(size_t n, const float *a, const float *b, float *y);
@@ -198,6 +210,11 @@ void avx512_bf16_convert(size_t n, const float *x, float *words);
 void avx512_bf16_convert_panel(int k, const float *panel, float *words);
 void avx512_bf16_pack_copied(int lead, int k, int cols, const float *src, ptrdiff_t stride,
                              float *words);
+void avx512_bf16_narrow_tile(int rows, int cols, const float *x, ptrdiff_t apart, uint16_t *bits,
+                             ptrdiff_t step);
+void avx512_bf16_narrow(size_t n, const float *x, uint16_t *bits);
+void avx512_bf16_pack_copied16(int lead, int k, int cols, const uint16_t *src, ptrdiff_t stride,
+                               float *words);
 int type_amx_usable(void);
 
 #endif

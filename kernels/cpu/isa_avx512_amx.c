@@ -256,6 +256,47 @@ static void amx_pack_transposed(int k, int cols, const float *src, ptrdiff_t str
     }
 }
 
+// The same from numbers that are bfloat16 already.
+static void amx_turn16(int k, int cols, const uint16_t *src, ptrdiff_t stride, float *dst,
+                       ptrdiff_t apart) {
+    for (int p = 0; p < k; p += 2 * SIDE)
+        for (int j = 0; j < COLS; j += SIDE) {
+            int n = (k - p + 1) / 2;
+            vmask there = V_MASK(cols - j < 0 ? 0 : cols - j < SIDE ? cols - j : SIDE);
+            __m512 r[SIDE];
+            for (int w = 0; w < SIDE; w++) {
+                int at = p + 2 * w;
+                const uint16_t *low = src + (at < k ? at : 0) * stride + j;
+                const uint16_t *high = src + (at + 1 < k ? at + 1 : 0) * stride + j;
+                __m256i first = _mm256_maskz_loadu_epi16(at < k ? there : 0, low);
+                __m256i second = _mm256_maskz_loadu_epi16(at + 1 < k ? there : 0, high);
+                r[w] =
+                    (__m512)_mm512_or_si512(_mm512_cvtepu16_epi32(first),
+                                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
+            }
+            transpose(r);
+            for (int i = 0; i < SIDE; i++)
+                V_STOREM(dst + (j + i) * apart + p / 2, V_MASK(n < SIDE ? n : SIDE), r[i]);
+        }
+}
+
+static void amx_pack_transposed16(int k, int cols, const uint16_t *src, ptrdiff_t stride,
+                                  float *words) {
+    for (int p = 0; p < k; p += 2 * SIDE, words += SIDE * COLS) {
+        int left = k - p, n = left < 2 * SIDE ? (left + 1) / 2 : SIDE;
+        __mmask32 there = left < 2 * SIDE ? (1U << left) - 1 : ~0U;
+        for (int j = 0; j < COLS; j += SIDE) {
+            __m512 r[SIDE];
+            for (int i = 0; i < SIDE; i++)
+                r[i] = (__m512)_mm512_maskz_loadu_epi16(
+                    j + i < cols ? there : 0, src + (j + i < cols ? j + i : 0) * stride + p);
+            transpose(r);
+            for (int w = 0; w < n; w++)
+                V_STORE(words + w * COLS + j, r[w]);
+        }
+    }
+}
+
 // One function for each number of registers that the tile's rows and columns fill.
 #define TILE_FN(na, nb)                                                                            \
     static void rows_##na##x##nb(const struct rows_tile *t) {                                      \
@@ -287,6 +328,11 @@ const struct cpu_type type_amx = {.pair = 2,
                                   .convert_panel = avx512_bf16_convert_panel,
                                   .pack_copied = avx512_bf16_pack_copied,
                                   .pack_transposed = amx_pack_transposed,
+                                  .narrow = avx512_bf16_narrow,
+                                  .narrow_tile = avx512_bf16_narrow_tile,
+                                  .pack_copied16 = avx512_bf16_pack_copied16,
+                                  .pack_transposed16 = amx_pack_transposed16,
+                                  .turn16 = amx_turn16,
                                   .spaced = 1,
                                   .turn = amx_turn,
                                   .open = amx_open,

@@ -67,6 +67,46 @@ void avx512_bf16_pack_copied(int lead, int k, int cols, const float *src, ptrdif
         }
 }
 
+// As pairs: n numbers, and no more bytes than they have.
+void avx512_bf16_narrow(size_t n, const float *x, uint16_t *bits) {
+    for (; n >= 2 * VL; n -= 2 * VL, x += 2 * VL, bits += 2 * VL)
+        _mm512_storeu_si512(bits, (__m512i)_mm512_cvtne2ps_pbh(V_LOAD(x + VL), V_LOAD(x)));
+    for (; n >= VL; n -= VL, x += VL, bits += VL)
+        _mm256_storeu_si256((__m256i *)(void *)bits, to_bf16(V_LOAD(x)));
+    if (n)
+        _mm256_mask_storeu_epi16(bits, V_MASK(n), to_bf16(V_LOADM(x, V_MASK(n))));
+}
+
+void avx512_bf16_narrow_tile(int rows, int cols, const float *x, ptrdiff_t apart, uint16_t *bits,
+                             ptrdiff_t step) {
+    if (cols != NR) {
+        for (int r = 0; r < rows; r++)
+            avx512_bf16_narrow((size_t)cols, x + r * apart, bits + r * step);
+        return;
+    }
+    for (int r = 0; r < rows; r++, x += apart, bits += step)
+        _mm512_storeu_si512(bits, (__m512i)_mm512_cvtne2ps_pbh(V_LOAD(x + VL), V_LOAD(x)));
+}
+
+// Rows 2p and 2p + 1 of the source become row p of pairs: no number changes.
+void avx512_bf16_pack_copied16(int lead, int k, int cols, const uint16_t *src, ptrdiff_t stride,
+                               float *words) {
+    const __m512i low_half =
+        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                         37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i high_half = _mm512_add_epi16(low_half, _mm512_set1_epi16(VL));
+    __mmask32 there = cols < NR ? (1U << cols) - 1 : ~0U;
+    for (int p = -lead; p < k; p += 2, words += NR) {
+        __m512i low = _mm512_setzero_si512(), high = low;
+        if (p >= 0)
+            low = _mm512_maskz_loadu_epi16(there, src + p * stride);
+        if (p + 1 < k)
+            high = _mm512_maskz_loadu_epi16(there, src + (p + 1) * stride);
+        _mm512_storeu_si512(words, _mm512_permutex2var_epi16(low, low_half, high));
+        _mm512_storeu_si512(words + VL, _mm512_permutex2var_epi16(low, high_half, high));
+    }
+}
+
 int type_avx512_bf16_usable(void) {
     return __builtin_cpu_supports("avx512bf16") && isa_avx512.usable();
 }
@@ -77,5 +117,8 @@ const struct cpu_type type_avx512_bf16 = {.pair = 2,
                                           .cols = micro_cols,
                                           .convert = avx512_bf16_convert,
                                           .convert_panel = avx512_bf16_convert_panel,
-                                          .pack_copied = avx512_bf16_pack_copied};
+                                          .pack_copied = avx512_bf16_pack_copied,
+                                          .narrow = avx512_bf16_narrow,
+                                          .narrow_tile = avx512_bf16_narrow_tile,
+                                          .pack_copied16 = avx512_bf16_pack_copied16};
 #endif

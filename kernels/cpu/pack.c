@@ -16,10 +16,39 @@ static void pack_floats(const struct cpu_isa *isa, const struct panel_source *sr
         isa->pack_copied(src->k, src->cols, src->at, src->stride, dst);
 }
 
+// Sources in bfloat16 become floats a piece at a time, where no function takes them as they are.
+static void pack_bits(const struct kernel_ctx *ctx, const struct cpu_type *t,
+                      const struct panel_source *src, float *dst) {
+    enum { step = 64 }; // even, so that no pair is split
+    float some[step * tile_cols_max];
+    struct panel_source part = *src;
+    part.store = KERNEL_FLOAT;
+    part.at = some;
+    part.stride = src->transposed ? step : tile_cols_max;
+    for (int p = 0; p < src->k; p += part.k, part.lead = 0) {
+        part.k = src->k - p < step - part.lead ? src->k - p : step - part.lead;
+        int runs = src->transposed ? src->cols : part.k, n = src->transposed ? part.k : src->cols;
+        const uint16_t *from = src->bits + (src->transposed ? p : p * src->stride);
+        for (int i = 0; i < runs; i++)
+            ctx->isa->widen((size_t)n, from + i * src->stride, some + i * part.stride);
+        pack_panel(ctx, t, &part, dst);
+        dst += pack_words(t, part.lead + part.k) * ctx->isa->tile_cols;
+    }
+}
+
 void pack_panel(const struct kernel_ctx *ctx, const struct cpu_type *t,
                 const struct panel_source *src, float *dst) {
     enum { step = 64 }; // rows converted at a time; even
     float some[step * tile_cols_max];
+    if (src->store == KERNEL_BF16) {
+        if (t->pack_copied16 && !src->transposed)
+            t->pack_copied16(src->lead, src->k, src->cols, src->bits, src->stride, dst);
+        else if (t->pack_transposed16 && src->transposed && src->lead == 0)
+            t->pack_transposed16(src->k, src->cols, src->bits, src->stride, dst);
+        else
+            pack_bits(ctx, t, src, dst);
+        return;
+    }
     if (!t->convert) {
         pack_floats(ctx->isa, src, dst);
         return;
@@ -49,6 +78,22 @@ void pack_run(const struct cpu_type *t, size_t n, const float *x, float *words) 
         t->convert(n, x, words);
     else
         memcpy(words, x, n * sizeof *x);
+}
+
+void pack_stored_run(const struct kernel_ctx *ctx, const struct cpu_type *t, enum kernel_type store,
+                     size_t n, const void *x, size_t from, float *words) {
+    if (store == KERNEL_FLOAT) {
+        pack_run(t, n, (const float *)x + from, words);
+        return;
+    }
+    const uint16_t *bits = (const uint16_t *)x + from;
+    if (t->pair == 1) { // a float that needs no rounding
+        ctx->isa->widen(n, bits, words);
+        return;
+    }
+    if (n % 2)
+        words[n / 2] = 0;
+    memcpy(words, bits, n * sizeof *bits);
 }
 
 size_t pack_images_words(const struct cpu_type *t, const struct image_source *src) {

@@ -21,13 +21,19 @@ struct panel_source {
     const float *at;
     ptrdiff_t stride;
     int transposed;
-    int lead, k, cols; // lead < pair
+    int lead, k, cols;      // lead < pair
+    enum kernel_type store; // KERNEL_BF16: `bits`, not `at`
+    const uint16_t *bits;
 };
 void pack_panel(const struct kernel_ctx *ctx, const struct cpu_type *t,
                 const struct panel_source *src, float *dst);
 
 // n numbers that follow each other.
 void pack_run(const struct cpu_type *t, size_t n, const float *x, float *words);
+
+// The same, of numbers in that type of storage from element `from` of x on.
+void pack_stored_run(const struct kernel_ctx *ctx, const struct cpu_type *t, enum kernel_type store,
+                     size_t n, const void *x, size_t from, float *words);
 
 // x[n][h][w][c] -> words[n][h + 2 border][w + 2 border][words of c], the border zero.
 struct image_source {

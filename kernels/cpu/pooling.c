@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/share.h"
 
 struct pool_job {
@@ -103,42 +104,83 @@ void cpu_maxpool_backward(struct kernel_ctx *ctx, const struct pool2d_shape *s, 
 }
 
 struct mean_job {
+    const struct kernel_ctx *ctx;
     const struct cpu_isa *isa;
     int n, hw, c;
-    const float *in;
-    float *out;
+    enum kernel_type store;
+    const void *in;
+    void *out;
 };
+
+// out = the sum of rows of c numbers, `count` of them from element `from` on, times scale; a piece
+// of each row at a time.
+static void mean_rows(const struct mean_job *job, int count, int64_t from, float scale,
+                      int64_t to) {
+    float in[stored_piece], sum[stored_piece];
+    if (job->store == KERNEL_FLOAT) {
+        float *out = (float *)job->out + to;
+        job->isa->column_sums(count, job->c, (const float *)job->in + from, out);
+        if (scale != 1)
+            job->isa->scale((size_t)job->c, scale, out);
+        return;
+    }
+    for (int i = 0; i < job->c; i += stored_piece) {
+        size_t n = (size_t)(job->c - i < stored_piece ? job->c - i : stored_piece);
+        float *out = stored_begin(job->store, job->out, to + i, sum);
+        memset(out, 0, n * sizeof *out);
+        for (int r = 0; r < count; r++)
+            job->isa->add(
+                n, out,
+                stored_read(job->ctx, job->store, n, job->in, from + (int64_t)r * job->c + i, in),
+                out);
+        if (scale != 1)
+            job->isa->scale(n, scale, out);
+        stored_end(job->ctx, job->store, n, out, job->out, to + i);
+    }
+}
 
 static void mean_images(void *arg, int worker, int workers) {
     const struct mean_job *job = arg;
     struct share mine = share_of(job->n, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
-        float *out = job->out + i * job->c;
-        job->isa->column_sums(job->hw, job->c, job->in + i * job->hw * job->c, out);
-        if (job->hw > 1)
-            job->isa->scale((size_t)job->c, 1.0F / (float)job->hw, out);
-    }
+    for (int64_t i = mine.begin; i < mine.end; i++)
+        mean_rows(job, job->hw, i * job->hw * job->c, 1.0F / (float)job->hw, i * job->c);
 }
 
 // x[n][hw][c] -> y[n][c]
-void cpu_avgpool_forward(struct kernel_ctx *ctx, int n, int hw, int c, const void *x, void *y) {
-    struct mean_job job = {.isa = ctx->isa, .n = n, .hw = hw, .c = c, .in = x, .out = y};
+static void mean_all(struct kernel_ctx *ctx, struct mean_job job) {
+    job.ctx = ctx, job.isa = ctx->isa;
     ctx_parallel(ctx, mean_images, &job);
+}
+
+void cpu_avgpool_forward(struct kernel_ctx *ctx, int n, int hw, int c, const void *x, void *y) {
+    mean_all(ctx, (struct mean_job){.n = n, .hw = hw, .c = c, .in = x, .out = y});
+}
+
+void cpu_bf16_avgpool_forward(struct kernel_ctx *ctx, int n, int hw, int c, const void *x,
+                              void *y) {
+    mean_all(ctx,
+             (struct mean_job){.n = n, .hw = hw, .c = c, .store = KERNEL_BF16, .in = x, .out = y});
 }
 
 static void spread_images(void *arg, int worker, int workers) {
     const struct mean_job *job = arg;
     struct share mine = share_of((int64_t)job->n * job->hw, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
-        float *out = job->out + i * job->c;
-        memcpy(out, job->in + i / job->hw * job->c, (size_t)job->c * sizeof(float));
-        if (job->hw > 1)
-            job->isa->scale((size_t)job->c, 1.0F / (float)job->hw, out);
-    }
+    for (int64_t i = mine.begin; i < mine.end; i++)
+        mean_rows(job, 1, i / job->hw * job->c, 1.0F / (float)job->hw, i * job->c);
 }
 
 // dy[n][c] -> dx[n][hw][c]
-void cpu_avgpool_backward(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy, void *dx) {
-    struct mean_job job = {.isa = ctx->isa, .n = n, .hw = hw, .c = c, .in = dy, .out = dx};
+static void spread_all(struct kernel_ctx *ctx, struct mean_job job) {
+    job.ctx = ctx, job.isa = ctx->isa;
     ctx_parallel(ctx, spread_images, &job);
+}
+
+void cpu_avgpool_backward(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy, void *dx) {
+    spread_all(ctx, (struct mean_job){.n = n, .hw = hw, .c = c, .in = dy, .out = dx});
+}
+
+void cpu_bf16_avgpool_backward(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy,
+                               void *dx) {
+    spread_all(ctx, (struct mean_job){
+                        .n = n, .hw = hw, .c = c, .store = KERNEL_BF16, .in = dy, .out = dx});
 }

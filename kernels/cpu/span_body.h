@@ -14,6 +14,29 @@
 #define VECTOR _Pragma("GCC ivdep")
 #endif
 
+static void span_widen(size_t n, const uint16_t *bits, float *y) {
+    VECTOR for (size_t i = 0; i < n; i++) {
+        uint32_t v = (uint32_t)bits[i] << 16;
+        __builtin_memcpy(y + i, &v, sizeof v);
+    }
+}
+
+// As bf16_narrow of bf16.h, without branches.
+static void span_narrow(size_t n, const float *x, uint16_t *bits) {
+    VECTOR for (size_t i = 0; i < n; i++) {
+        uint32_t v;
+        __builtin_memcpy(&v, x + i, sizeof v);
+        uint32_t near = (v + 0x7fffU + (v >> 16 & 1)) >> 16, nan = v >> 16 | 0x40U;
+        bits[i] = (uint16_t)((v & 0x7fffffffU) > 0x7f800000U ? nan : near);
+    }
+}
+
+static void span_narrow_tile(int rows, int cols, const float *x, ptrdiff_t apart, uint16_t *bits,
+                             ptrdiff_t step) {
+    for (int r = 0; r < rows; r++)
+        span_narrow((size_t)cols, x + r * apart, bits + r * step);
+}
+
 static void span_column_sums(int64_t rows, int cols, const float *x, float *sum) {
     for (int c = 0; c < cols; c++)
         sum[c] = 0;

@@ -205,13 +205,18 @@ static void token_softmax_grad(int n, float scale, float lse, float dot, float *
         .type[KERNEL_FLOAT] = {.pair = 1,                                                          \
                                .tile_rows = MR,                                                    \
                                .rows = micro_rows,                                                 \
-                               .cols = micro_cols},                                                \
+                               .cols = micro_cols,                                                 \
+                               .narrow = span_narrow,                                              \
+                               .narrow_tile = span_narrow_tile},                                   \
         .type[KERNEL_BF16] = {.pair = 1,                                                           \
                               .tile_rows = MR,                                                     \
                               .rows = micro_rows,                                                  \
                               .cols = micro_cols,                                                  \
                               .convert = micro_round,                                              \
-                              .convert_panel = micro_round_panel},                                 \
+                              .convert_panel = micro_round_panel,                                  \
+                              .narrow = span_narrow,                                               \
+                              .narrow_tile = span_narrow_tile},                                    \
+        .widen = span_widen,                                                                       \
         .pack_transposed = micro_pack_transposed,                                                  \
         .pack_copied = micro_pack_copied,                                                          \
         .winograd_in = winograd_to_points,                                                         \

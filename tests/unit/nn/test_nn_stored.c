@@ -104,6 +104,30 @@ static void test_near(const char *text, const struct kernel_backend *k, double m
     network_close(&reals);
 }
 
+// Every instruction set against the reference; products of float operands are not rounded alike.
+static void test_backends(const char *text) {
+    static const char *const isas[] = {"avx512-amx", "avx512-bf16", "avx512", "avx2", "base"};
+    struct network fast, plain;
+    struct network_config c = config_of(&model, &kernels_reference, KERNEL_KEEP_ALWAYS);
+    struct err e;
+    open_net(&plain, &c);
+    double want = run_step(&plain);
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        c = config_of(&model, &kernels_cpu, KERNEL_KEEP_ALWAYS);
+        c.kernel.isa = isas[i];
+        if (network_open(&fast, &c, &e) < 0) {
+            skip(1, "this machine has no %s", isas[i]);
+            continue;
+        }
+        network_init(&fast, 5);
+        near(run_step(&fast), want, 2e-3, "%s, %s: the loss is the reference's", text, isas[i]);
+        ok(distance(&fast, &plain) < 0.02, "%s, %s: the gradients are %.3g from the reference's",
+           text, isas[i], distance(&fast, &plain));
+        network_close(&fast);
+    }
+    network_close(&plain);
+}
+
 static bool same_gradient(const struct network *a, const struct network *b) {
     return memcmp(a->grads, b->grads, b->model->param_elements * sizeof(float)) == 0;
 }
@@ -214,6 +238,9 @@ int main(void) {
         test_plan(cases[i].text);
         test_near(cases[i].text, &kernels_reference, cases[i].memory, cases[i].apart);
         test_bits(cases[i].text, &kernels_reference);
+        test_near(cases[i].text, &kernels_cpu, cases[i].memory, cases[i].apart);
+        test_bits(cases[i].text, &kernels_cpu);
+        test_backends(cases[i].text);
     }
     build("resnet18(stem=imagenet)");
     test_plan("resnet18");

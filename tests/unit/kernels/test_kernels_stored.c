@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations in bfloat16: every op of the fast backend, with every instruction set this machine
+// has, against the plain reference on the same bits, over odd shapes; and one thread against three.
+#include "kernels/cpu/bf16.h"
+#include "kernels/kernels.h"
+#include "tests/tap.h"
+#include "tests/unit/kernels/random_floats.h"
+
+enum { TENSORS_MAX = 12, ARGS_MAX = 12, THREADS = 3, GUARD = 8 };
+#define F KERNEL_FLOAT
+#define H KERNEL_BF16
+
+// A tensor of an op, with bytes behind it that nothing may touch.
+struct tensor {
+    enum kernel_type store;
+    size_t n;
+    unsigned char *at;
+};
+struct tensors {
+    int count;
+    struct tensor of[TENSORS_MAX];
+};
+
+static size_t bytes_of(const struct tensor *t) {
+    return t->n * (t->store == H ? sizeof(uint16_t) : sizeof(float));
+}
+
+static void add_tensor(struct tensors *all, enum kernel_type store, size_t n) {
+    struct tensor *t = &all->of[all->count++];
+    *t = (struct tensor){.store = store, .n = n};
+    t->at = malloc(bytes_of(t) + GUARD);
+    if (!t->at)
+        bail_out("out of memory");
+    memset(t->at, 0xa5, bytes_of(t) + GUARD);
+    for (size_t i = 0; i < n; i++)
+        if (store == H)
+            ((uint16_t *)(void *)t->at)[i] = bf16_narrow(random_float());
+        else
+            ((float *)(void *)t->at)[i] = random_float();
+}
+
+static struct tensors copy_of(const struct tensors *all) {
+    struct tensors copy = *all;
+    for (int i = 0; i < all->count; i++) {
+        copy.of[i].at = malloc(bytes_of(&all->of[i]) + GUARD);
+        if (!copy.of[i].at)
+            bail_out("out of memory");
+        memcpy(copy.of[i].at, all->of[i].at, bytes_of(&all->of[i]) + GUARD);
+    }
+    return copy;
+}
+
+static void free_tensors(struct tensors *all) {
+    for (int i = 0; i < all->count; i++)
+        free(all->of[i].at);
+}
+
+static double number(const struct tensor *t, size_t i) {
+    return t->store == H ? (double)bf16_widen(((const uint16_t *)(const void *)t->at)[i])
+                         : (double)((const float *)(const void *)t->at)[i];
+}
+
+// Numbers that are further apart than a last bit of their type and a share of the largest one.
+static size_t count_apart(const struct tensors *got, const struct tensors *want, double share) {
+    size_t apart = 0;
+    for (int k = 0; k < got->count; k++) {
+        const struct tensor *g = &got->of[k], *w = &want->of[k];
+        double scale = 0, last = w->store == H ? 0x1.02p-7 : 0;
+        for (size_t i = 0; i < w->n; i++)
+            scale = fmax(scale, fabs(number(w, i)));
+        for (size_t i = 0; i < w->n; i++)
+            apart +=
+                !(fabs(number(g, i) - number(w, i)) <= last * fabs(number(w, i)) + share * scale);
+        for (size_t i = 0; i < GUARD; i++)
+            apart += g->at[bytes_of(g) + i] != 0xa5;
+    }
+    return apart;
+}
+
+static bool same(const struct tensors *a, const struct tensors *b) {
+    for (int k = 0; k < a->count; k++)
+        if (memcmp(a->of[k].at, b->of[k].at, bytes_of(&a->of[k])) != 0)
+            return false;
+    return true;
+}
+
+typedef void run_op(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *arg,
+                    const struct tensors *t);
+typedef void make_op(const int *arg, struct tensors *t);
+
+static void reserve(const struct kernel_backend *k, struct kernel_ctx *ctx, size_t bytes) {
+    if (k->reserve(ctx, bytes) != 0)
+        bail_out("out of memory");
+}
+
+// ---- products: type, m, n, k, trans_a, trans_b, a, b, c, how ----
+
+enum { PLAIN, ADDED, FROM, BIAS }; // what C begins with, and whether a bias and ReLU follow
+enum { GAP = 3 };                  // numbers between rows
+
+static void make_gemm(const int *g, struct tensors *t) {
+    int a_rows = g[4] ? g[3] : g[1], a_cols = g[4] ? g[1] : g[3];
+    int b_rows = g[5] ? g[2] : g[3], b_cols = g[5] ? g[3] : g[2];
+    add_tensor(t, (enum kernel_type)g[6], (size_t)a_rows * (size_t)(a_cols + GAP));
+    add_tensor(t, (enum kernel_type)g[7], (size_t)b_rows * (size_t)(b_cols + GAP));
+    add_tensor(t, (enum kernel_type)g[8], (size_t)g[1] * (size_t)(g[2] + GAP));
+    add_tensor(t, (enum kernel_type)g[8], (size_t)g[1] * (size_t)(g[2] + GAP));
+    add_tensor(t, F, (size_t)g[2]);
+}
+
+static void run_gemm(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                     const struct tensors *t) {
+    struct gemm_args a = {.type = (enum kernel_type)g[0], .m = g[1], .n = g[2], .k = g[3]};
+    a.trans_a = g[4], a.trans_b = g[5];
+    a.a_store = (enum kernel_type)g[6], a.b_store = (enum kernel_type)g[7];
+    a.c_store = (enum kernel_type)g[8];
+    a.lda = (g[4] ? g[1] : g[3]) + GAP, a.ldb = (g[5] ? g[3] : g[2]) + GAP, a.ldc = g[2] + GAP;
+    a.a = t->of[0].at, a.b = t->of[1].at, a.c = t->of[2].at;
+    a.alpha = g[9] == BIAS ? 0.5 : 1, a.beta = g[9] == ADDED ? 0.25 : g[9] == FROM ? 1 : 0;
+    a.from = g[9] == FROM ? t->of[3].at : NULL;
+    a.bias = g[9] == PLAIN ? NULL : t->of[4].at, a.relu = g[9] == BIAS;
+    reserve(k, ctx, k->gemm_workspace(ctx, a.type, g[1], g[2], g[3]));
+    k->gemm(ctx, &a);
+}
+
+// ---- patches: n, h, c, o, kernel, stride, pad, x, y, pass ----
+
+enum { FORWARD, DATA, DATA_ADDED, WEIGHT };
+
+static struct conv2d_shape conv_of(const int *g) {
+    return (struct conv2d_shape){.n = g[0],
+                                 .h = g[1],
+                                 .w = g[1],
+                                 .c = g[2],
+                                 .o = g[3],
+                                 .kh = g[4],
+                                 .kw = g[4],
+                                 .stride = g[5],
+                                 .pad = g[6],
+                                 .type = KERNEL_BF16,
+                                 .x_store = (enum kernel_type)g[7],
+                                 .y_store = (enum kernel_type)g[8]};
+}
+
+static void make_conv(const int *g, struct tensors *t) {
+    size_t out = (size_t)kernel_conv_out(g[1], g[4], g[5], g[6]);
+    add_tensor(t, (enum kernel_type)g[7],
+               (size_t)g[0] * (size_t)g[1] * (size_t)g[1] * (size_t)g[2]);
+    add_tensor(t, F, (size_t)g[3] * (size_t)g[4] * (size_t)g[4] * (size_t)g[2]);
+    add_tensor(t, F, (size_t)g[3]);
+    add_tensor(t, (enum kernel_type)g[8], (size_t)g[0] * out * out * (size_t)g[3]);
+}
+
+static void run_conv(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                     const struct tensors *t) {
+    struct conv2d_shape s = conv_of(g);
+    void *x = t->of[0].at, *w = t->of[1].at, *b = t->of[2].at, *y = t->of[3].at;
+    reserve(k, ctx, k->conv2d_workspace(ctx, &s));
+    if (g[9] == FORWARD)
+        k->conv2d_forward(ctx, &s, x, w, b, 1, y);
+    else if (g[9] == WEIGHT)
+        k->conv2d_backward_weight(ctx, &s, x, y, w, 1);
+    else
+        k->conv2d_backward_data(ctx, &s, y, w, x, g[9] == DATA_ADDED);
+}
+
+// ---- layer norm: rows, cols, with a residual or dsum; dx in place ----
+
+static void make_norm(const int *g, struct tensors *t) {
+    size_t n = (size_t)g[0] * (size_t)g[1];
+    for (int i = 0; i < 4; i++)
+        add_tensor(t, H, n);
+    for (int i = 0; i < 4; i++)
+        add_tensor(t, F, (size_t)(i < 2 ? g[1] : g[0]));
+}
+
+static void run_norm(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                     const struct tensors *t) {
+    struct layernorm_args a = {.rows = g[0], .cols = g[1], .eps = 1e-5, .store = H};
+    a.x = t->of[0].at, a.residual = g[2] ? t->of[1].at : NULL, a.sum = t->of[2].at;
+    a.gamma = t->of[4].at, a.beta = t->of[5].at, a.y = t->of[3].at;
+    a.save_mean = t->of[6].at, a.save_invstd = t->of[7].at;
+    reserve(k, ctx, k->layernorm_workspace(ctx, g[0], g[1]));
+    k->layernorm_forward(ctx, &a);
+}
+
+static void make_norm_grad(const int *g, struct tensors *t) {
+    make_norm(g, t);
+    add_tensor(t, F, (size_t)g[1]);
+    for (size_t i = 0; i < t->of[7].n; i++) // one divided by a deviation
+        ((float *)(void *)t->of[7].at)[i] = 1.5F;
+}
+
+static void run_norm_grad(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                          const struct tensors *t) {
+    struct layernorm_grad_args a = {.rows = g[0], .cols = g[1], .store = H, .accumulate = g[2]};
+    a.x = t->of[0].at, a.dy = t->of[1].at, a.dsum = g[2] ? t->of[2].at : NULL;
+    a.dx = g[3] ? t->of[1].at : t->of[3].at, a.gamma = t->of[4].at, a.dbeta = t->of[5].at;
+    a.save_mean = t->of[6].at, a.save_invstd = t->of[7].at, a.dgamma = t->of[8].at;
+    reserve(k, ctx, k->layernorm_workspace(ctx, g[0], g[1]));
+    k->layernorm_backward(ctx, &a);
+}
+
+// ---- attention: n, t, heads, d, keys, type ----
+
+static struct attention_shape attention_of(const int *g) {
+    return (struct attention_shape){.n = g[0],
+                                    .t = g[1],
+                                    .heads = g[2],
+                                    .d = g[3],
+                                    .keys = g[4],
+                                    .type = (enum kernel_type)g[5],
+                                    .store = H};
+}
+
+static void make_attention(const int *g, struct tensors *t) {
+    size_t y = (size_t)g[0] * (size_t)g[1] * (size_t)g[2] * (size_t)g[3];
+    size_t kv = 2 * (size_t)g[0] * (size_t)g[4] * (size_t)g[2] * (size_t)g[3];
+    add_tensor(t, H, g[4] ? y + kv : 3 * y);
+    add_tensor(t, H, y);
+    add_tensor(t, F, (size_t)g[0] * (size_t)g[1] * (size_t)g[2]);
+    add_tensor(t, H, y);
+    add_tensor(t, H, g[4] ? y + kv : 3 * y);
+}
+
+static void run_attention(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                          const struct tensors *t) {
+    struct attention_shape s = attention_of(g);
+    reserve(k, ctx, k->attention_workspace(ctx, &s));
+    k->attention_forward(ctx, &s, t->of[0].at, t->of[1].at, t->of[2].at);
+    k->attention_backward(ctx, &s, t->of[0].at, t->of[1].at, t->of[2].at, t->of[3].at, t->of[4].at);
+}
+
+// ---- tokens: n, p, d, with a class token and positions ----
+
+static void make_tokens(const int *g, struct tensors *t) {
+    size_t rows = (size_t)g[1] + (g[3] ? 1 : 0), d = (size_t)g[2];
+    add_tensor(t, H, (size_t)g[0] * (size_t)g[1] * d);
+    add_tensor(t, F, d);
+    add_tensor(t, F, rows * d);
+    add_tensor(t, H, (size_t)g[0] * rows * d);
+    add_tensor(t, H, (size_t)g[0] * rows * d);
+    add_tensor(t, H, (size_t)g[0] * (size_t)g[1] * d);
+    add_tensor(t, F, d);
+    add_tensor(t, F, rows * d);
+}
+
+static void run_tokens(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                       const struct tensors *t) {
+    struct tokens_shape s = {.n = g[0], .p = g[1], .d = g[2], .store = H};
+    bool all = g[3];
+    k->tokens_forward(ctx, &s, t->of[0].at, all ? t->of[1].at : NULL, all ? t->of[2].at : NULL,
+                      t->of[3].at);
+    k->tokens_backward(ctx, &s, t->of[4].at, t->of[5].at, all ? t->of[6].at : NULL,
+                       all ? t->of[7].at : NULL, 1);
+}
+
+// ---- ops without a field for the type: n, rows, cols ----
+
+static void make_flat(const int *g, struct tensors *t) {
+    size_t n = (size_t)g[0] * (size_t)g[1] * (size_t)g[2], few = (size_t)g[0] * (size_t)g[2];
+    for (int i = 0; i < 7; i++)
+        add_tensor(t, H, n);
+    for (int i = 0; i < 2; i++)
+        add_tensor(t, H, few);
+    add_tensor(t, F, (size_t)g[2]);
+}
+
+static void run_flat(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                     const struct tensors *t) {
+    size_t n = t->of[0].n;
+    void *x = t->of[0].at, *y = t->of[1].at;
+    k->bf16->relu_forward(ctx, n, x, t->of[2].at);
+    k->bf16->relu_backward(ctx, n, x, y, t->of[3].at);
+    k->bf16->gelu_forward(ctx, n, x, t->of[4].at);
+    k->bf16->gelu_backward(ctx, n, x, y, t->of[5].at);
+    k->bf16->add(ctx, n, x, t->of[6].at, t->of[6].at);
+    reserve(k, ctx, k->bias_workspace(ctx, (int64_t)g[0] * g[1], g[2]));
+    k->bf16->bias_backward(ctx, (int64_t)g[0] * g[1], g[2], y, t->of[9].at, 1);
+    k->bf16->avgpool_forward(ctx, g[0], g[1], g[2], x, t->of[7].at);
+    k->bf16->first_token_forward(ctx, g[0], g[1], g[2], x, t->of[8].at);
+    k->bf16->zero(ctx, n / 2, y);
+}
+
+static void run_spread(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
+                       const struct tensors *t) {
+    k->bf16->avgpool_backward(ctx, g[0], g[1], g[2], t->of[7].at, t->of[0].at);
+    k->bf16->first_token_backward(ctx, g[0], g[1], g[2], t->of[8].at, t->of[1].at);
+}
+
+// ---- all of them ----
+
+static const struct op_case {
+    const char *what;
+    make_op *make;
+    run_op *run;
+    double share;
+    int arg[ARGS_MAX];
+} cases[] = {
+    {"product", make_gemm, run_gemm, 1e-4, {H, 70, 45, 37, 0, 1, H, F, H, PLAIN}},
+    {"product, turned", make_gemm, run_gemm, 1e-4, {H, 45, 37, 201, 1, 0, H, H, F, PLAIN}},
+    {"product, many terms", make_gemm, run_gemm, 1e-4, {H, 211, 70, 2150, 0, 0, H, F, H, PLAIN}},
+    {"product, of floats", make_gemm, run_gemm, 1e-4, {H, 130, 33, 1101, 0, 1, F, F, H, BIAS}},
+    {"product, added", make_gemm, run_gemm, 1e-4, {H, 333, 64, 1152, 0, 0, H, F, H, ADDED}},
+    {"product, from", make_gemm, run_gemm, 1e-4, {H, 200, 96, 64, 0, 1, H, F, H, FROM}},
+    {"product, few rows, from", make_gemm, run_gemm, 1e-4, {H, 9, 40, 1540, 0, 1, H, F, H, FROM}},
+    {"product, few rows, bias", make_gemm, run_gemm, 1e-4, {H, 7, 10, 33, 0, 1, H, F, F, BIAS}},
+    {"product, all bfloat16", make_gemm, run_gemm, 1e-4, {H, 97, 31, 64, 0, 1, H, H, H, PLAIN}},
+    {"product, all turned", make_gemm, run_gemm, 1e-4, {H, 99, 65, 130, 1, 1, H, H, H, BIAS}},
+    {"float product", make_gemm, run_gemm, 1e-4, {F, 101, 40, 77, 0, 1, H, F, H, FROM}},
+    {"float product, turned", make_gemm, run_gemm, 1e-4, {F, 33, 40, 177, 1, 0, H, H, F, PLAIN}},
+    {"patches", make_conv, run_conv, 1e-4, {3, 21, 3, 40, 7, 7, 0, F, H, FORWARD}},
+    {"patches, bfloat16", make_conv, run_conv, 1e-4, {2, 21, 5, 33, 7, 7, 0, H, H, FORWARD}},
+    {"patches, weight", make_conv, run_conv, 1e-4, {3, 21, 3, 40, 7, 7, 0, F, H, WEIGHT}},
+    {"patches, weight, bfloat16", make_conv, run_conv, 1e-4, {3, 9, 4, 9, 3, 3, 0, H, H, WEIGHT}},
+    {"patches, data", make_conv, run_conv, 1e-4, {2, 21, 5, 33, 7, 7, 0, H, H, DATA}},
+    {"patches, data, added", make_conv, run_conv, 1e-4, {2, 20, 4, 9, 2, 2, 0, H, H, DATA_ADDED}},
+    {"long filters, data", make_conv, run_conv, 1e-3, {2, 25, 3, 8, 18, 3, 4, H, H, DATA}},
+    {"layer norm", make_norm, run_norm, 1e-4, {37, 65, 0}},
+    {"layer norm of a sum", make_norm, run_norm, 1e-4, {5, 1100, 1}},
+    {"layer norm, gradient", make_norm_grad, run_norm_grad, 1e-4, {37, 65, 0, 0}},
+    {"layer norm, gradient of a sum", make_norm_grad, run_norm_grad, 1e-4, {201, 33, 1, 1}},
+    {"attention", make_attention, run_attention, 0.02, {2, 50, 3, 20, 0, H}},
+    {"attention over keys", make_attention, run_attention, 0.02, {2, 110, 2, 16, 33, H}},
+    {"attention, wide", make_attention, run_attention, 0.02, {1, 21, 1, 65, 0, H}},
+    {"float attention", make_attention, run_attention, 1e-3, {2, 50, 3, 20, 0, F}},
+    {"tokens", make_tokens, run_tokens, 1e-4, {5, 49, 70, 1}},
+    {"tokens, wide", make_tokens, run_tokens, 1e-4, {2, 3, 1500, 1}},
+    {"bare tokens", make_tokens, run_tokens, 1e-4, {3, 7, 9, 0}},
+    {"flat", make_flat, run_flat, 1e-4, {3, 17, 65}},
+    {"flat, wide", make_flat, run_flat, 1e-4, {2, 5, 2500}},
+    {"flat, many rows", make_flat, run_flat, 1e-4, {7, 401, 12}},
+    {"spread", make_flat, run_spread, 1e-4, {3, 17, 65}},
+    {"spread, wide", make_flat, run_spread, 1e-4, {2, 3, 1100}},
+};
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static struct kernel_ctx *open_ctx(const char *isa, int threads) {
+    struct kernel_ctx *ctx;
+    struct kernel_config config = {.isa = isa, .threads = threads, .keep = KERNEL_KEEP_ALWAYS};
+    int rc = kernels_cpu.open(&ctx, &config);
+    if (rc == -95) // ENOTSUP
+        return NULL;
+    if (rc != 0)
+        bail_out("cannot open %s", isa);
+    return ctx;
+}
+
+static void check_isa(const char *isa, const struct tensors *before, const struct tensors *want) {
+    struct kernel_ctx *one = open_ctx(isa, 1), *several = one ? open_ctx(isa, THREADS) : NULL;
+    if (!one) {
+        skip(1, "this machine has no %s", isa);
+        return;
+    }
+    ok(kernels_cpu.keeps_bf16(one), "%s: activations are kept in bfloat16 where that is asked for",
+       isa);
+    for (int i = 0; i < CASES; i++) {
+        struct tensors got = copy_of(&before[i]), again = copy_of(&before[i]);
+        cases[i].run(&kernels_cpu, one, cases[i].arg, &got);
+        cases[i].run(&kernels_cpu, several, cases[i].arg, &again);
+        is_uint(count_apart(&got, &want[i], cases[i].share), 0, "%s: %s, case %d", isa,
+                cases[i].what, i);
+        ok(same(&got, &again), "%s: %s, case %d: three threads give the bits of one", isa,
+           cases[i].what, i);
+        free_tensors(&got);
+        free_tensors(&again);
+    }
+    kernels_cpu.close(one);
+    kernels_cpu.close(several);
+}
+
+// Every bfloat16 and what lies between two of them: to the nearest, ties to even.
+static void check_rounding(const char *isa) {
+    enum { ALL = 1 << 16 };
+    struct kernel_ctx *ctx = open_ctx(isa, 1);
+    size_t wrong = 0;
+    if (!ctx)
+        return;
+    float *x = malloc(ALL * sizeof *x), one = 1;
+    uint16_t *got = malloc(ALL * sizeof *got);
+    for (uint32_t low = 0; low < 0x10000; low += 0x3fff) {
+        for (uint32_t i = 0; i < ALL; i++) {
+            uint32_t bits = i << 16 | low;
+            memcpy(&x[i], &bits, sizeof bits);
+            if (!isfinite(x[i]) || fabsf(x[i]) < 0x1p-120F) // denormal numbers are zero
+                x[i] = 0;
+        }
+        struct gemm_args g = {.m = ALL, .n = 1, .k = 1, .a = x, .b = &one, .c = got, .alpha = 1};
+        g.lda = g.ldb = g.ldc = 1, g.c_store = KERNEL_BF16;
+        reserve(&kernels_cpu, ctx, kernels_cpu.gemm_workspace(ctx, g.type, ALL, 1, 1));
+        kernels_cpu.gemm(ctx, &g);
+        for (int i = 0; i < ALL; i++)
+            wrong += bf16_widen(got[i]) != bf16_widen(bf16_narrow(x[i]));
+    }
+    is_uint(wrong, 0, "%s: results are rounded to nearest, ties to even", isa);
+    free(x);
+    free(got);
+    kernels_cpu.close(ctx);
+}
+
+int main(void) {
+    static const char *const isas[] = {"avx512-amx", "avx512-bf16", "avx512", "avx2", "base"};
+    static struct tensors before[CASES], want[CASES];
+    struct kernel_ctx *plain;
+    if (kernels_reference.open(&plain, &(struct kernel_config){0}) != 0)
+        bail_out("cannot open the reference");
+    for (int i = 0; i < CASES; i++) {
+        cases[i].make(cases[i].arg, &before[i]);
+        want[i] = copy_of(&before[i]);
+        cases[i].run(&kernels_reference, plain, cases[i].arg, &want[i]);
+    }
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        check_isa(isas[i], before, want);
+        check_rounding(isas[i]);
+    }
+    for (int i = 0; i < CASES; i++) {
+        free_tensors(&before[i]);
+        free_tensors(&want[i]);
+    }
+    kernels_reference.close(plain);
+    return done_testing();
+}
