@@ -38,10 +38,11 @@ static void forward_row(const struct layer_job *job, int64_t r, float *row) {
     size_t cols = (size_t)a->cols;
     int64_t at = r * a->cols;
     const float *x = stored_read(job->ctx, a->store, cols, a->x, at, row);
-    float mean, m2, *y = stored_begin(a->store, a->y, at, row + cols);
+    float *second = row ? row + cols : NULL;
+    float mean, m2, *y = stored_begin(a->store, a->y, at, second);
     if (a->residual) {
         float *sum = stored_begin(a->store, a->sum, at, row);
-        const float *more = stored_read(job->ctx, a->store, cols, a->residual, at, row + cols);
+        const float *more = stored_read(job->ctx, a->store, cols, a->residual, at, second);
         job->isa->add(cols, x, more, sum);
         stored_end(job->ctx, a->store, cols, sum, a->sum, at);
         x = sum;
@@ -58,8 +59,9 @@ static void forward_row(const struct layer_job *job, int64_t r, float *row) {
     stored_end(job->ctx, a->store, cols, y, a->y, at);
 }
 
+// The buffers of a worker; NULL: there are none, since all tensors are floats.
 static float *rows_of(const struct layer_job *job, int worker, int cols) {
-    return job->rows + (size_t)worker * buffers * (size_t)cols;
+    return job->rows ? job->rows + (size_t)worker * buffers * (size_t)cols : NULL;
 }
 
 static void forward_rows(void *arg, int worker, int workers) {

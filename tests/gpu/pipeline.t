@@ -17,12 +17,14 @@ evaluations() { # FOLDER: loss and accuracy of each
     sed -n 's/.*"event":"eval".*"loss":\([^,}]*\).*"acc1":\([^,}]*\).*/\1 \2/p' \
         "$1"/dttrain-output/metrics.jsonl
 }
-# same NAME BOUND RANKS KEY=VALUE…: here and there
+cpu_only=()
+# same NAME BOUND RANKS KEY=VALUE…: here and there; with $cpu_only on processors alone
 same() {
     local name=$1 bound=$2 ranks=$3
     shift 3
     local run=("$BIN/dtrun" --standalone --nproc-per-node "$ranks" --no-python)
-    ok "$name: a pipeline of processors trains" train "$name.cpu" "${run[@]}" "$BIN/dttrain" -- "$@"
+    ok "$name: a pipeline of processors trains" \
+        train "$name.cpu" "${run[@]}" "$BIN/dttrain" -- "$@" "${cpu_only[@]}"
     ok "$name: a pipeline of GPUs trains" train "$name" on_gpu "${run[@]}" "$cuda" -- "$@"
     ok "$name: the losses are the same" close "$name" "$name.cpu" "$bound"
     is "$(evaluations "$name" | wc -l)" 1 "$name: the pipeline evaluates" ||
@@ -46,7 +48,10 @@ same circle 1e-5 3 "$vit" batch=3 pipeline=3 pipeline_schedule=interleaved:2 mic
 same hosts 1e-5 4 "$vit" batch=2 collectives=host
 like "$(cat hosts/out)" 'micro-batches and gradients travel through the memory of the hosts' \
     'hosts: the start says so'
-same bf16 2e-2 2 "$vit" dtype=bf16 pipeline_schedule=gpipe
+# In bf16 fast processors also keep activations in it; the reference and kernels for GPUs do not.
+cpu_only=(kernels=reference)
+same bf16 1e-3 2 "$vit" dtype=bf16 pipeline_schedule=gpipe
+cpu_only=()
 # Batch norm of few numbers is steep, so these steps are small.
 resnet=('model=resnet18(stem=cifar,width=2)' batch=4 microbatches=2 optimizer=sgd momentum=0
     lr=0.0005 clip_norm=1)
