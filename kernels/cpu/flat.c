@@ -124,9 +124,46 @@ static void zero_loop(const struct flat_job *j, size_t n, const float *a, const 
     }
 ONE_IN(relu_forward, relu_loop)
 TWO_IN(relu_backward, relu_grad_loop)
-ONE_IN(gelu_forward, gelu_loop)
-TWO_IN(gelu_backward, gelu_grad_loop)
 TWO_IN(add, add_loop)
+
+static void gelu16_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    const struct cpu_type *type = &j->ctx->type[KERNEL_BF16];
+    const uint16_t *x = (const uint16_t *)j->a + s.begin;
+    uint16_t *out = (uint16_t *)j->out + s.begin;
+    if (j->b)
+        type->gelu_grad16((size_t)(s.end - s.begin), x, (const uint16_t *)j->b + s.begin, out);
+    else
+        type->gelu16((size_t)(s.end - s.begin), x, out);
+}
+
+// With b it is the gradient.
+static void run_gelu(struct kernel_ctx *ctx, struct flat_job job) {
+    job.ctx = ctx;
+    if (job.store == KERNEL_BF16 && ctx->type[KERNEL_BF16].gelu16)
+        ctx_parallel(ctx, gelu16_part, &job);
+    else
+        run(ctx, job.b ? gelu_grad_loop : gelu_loop, &job);
+}
+
+void cpu_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
+    run_gelu(ctx, (struct flat_job){.n = n, .a = x, .out = y});
+}
+
+void cpu_bf16_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
+    run_gelu(ctx, (struct flat_job){.n = n, .store = KERNEL_BF16, .a = x, .out = y});
+}
+
+// x[n], dy[n] -> dx[n]
+void cpu_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y) {
+    run_gelu(ctx, (struct flat_job){.n = n, .a = a, .b = b, .out = y});
+}
+
+void cpu_bf16_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *a, const void *b,
+                            void *y) {
+    run_gelu(ctx, (struct flat_job){.n = n, .store = KERNEL_BF16, .a = a, .b = b, .out = y});
+}
 
 // y[n] += alpha * x[n]
 void cpu_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y) {

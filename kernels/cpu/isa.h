@@ -147,6 +147,9 @@ struct cpu_type {
     void (*pack_transposed16)(int k, int cols, const uint16_t *src, ptrdiff_t stride, float *words);
     void (*turn16)(int k, int cols, const uint16_t *src, ptrdiff_t stride, float *dst,
                    ptrdiff_t apart);
+    // GELU of numbers in bfloat16, and no more exact than they are; or NULL.
+    void (*gelu16)(size_t n, const uint16_t *x, uint16_t *y);
+    void (*gelu_grad16)(size_t n, const uint16_t *x, const uint16_t *dy, uint16_t *dx);
     // Before the first tile of a thread's part of a product and after the last one, or NULL.
     void (*open)(void);
     void (*close)(void);
@@ -215,6 +218,8 @@ void avx512_bf16_narrow_tile(int rows, int cols, const float *x, ptrdiff_t apart
 void avx512_bf16_narrow(size_t n, const float *x, uint16_t *bits);
 void avx512_bf16_pack_copied16(int lead, int k, int cols, const uint16_t *src, ptrdiff_t stride,
                                float *words);
+void avx512_bf16_gelu(size_t n, const uint16_t *x, uint16_t *y);
+void avx512_bf16_gelu_grad(size_t n, const uint16_t *x, const uint16_t *dy, uint16_t *dx);
 int type_amx_usable(void);
 
 #endif

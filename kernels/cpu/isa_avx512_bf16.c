@@ -107,6 +107,48 @@ void avx512_bf16_pack_copied16(int lead, int k, int cols, const uint16_t *src, p
     }
 }
 
+INLINE vec from_bf16(__m256i bits) {
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
+}
+
+// Phi(x), and exp(-x * x / 2), within 1e-4 of themselves where they are not tiny: the formula of
+// token_body.h with a reciprocal of 14 bits and a shorter series. It takes half the time.
+INLINE vec rough_phi(vec x, vec *density) {
+    vec t = _mm512_rcp14_ps(V_FMA(_mm512_abs_ps(x), V_SET1(0.231641886F), V_SET1(1)));
+    vec power = _mm512_max_ps(x * x * V_SET1(-0.721347520F), V_SET1(-150));
+    vec whole = _mm512_roundscale_ps(power, 0), f = power - whole;
+    vec e = V_FMA(f, V_SET1(0.0096181F), V_SET1(0.0555041F));
+    e = V_FMA(e, f, V_SET1(0.2402265F));
+    e = V_FMA(e, f, V_SET1(0.6931472F));
+    e = _mm512_scalef_ps(V_FMA(e, f, V_SET1(1)), whole);
+    vec p = V_FMA(t, V_SET1(1.061405429F), V_SET1(-1.453152027F));
+    p = V_FMA(p, t, V_SET1(1.421413741F));
+    p = V_FMA(p, t, V_SET1(-0.284496736F));
+    p = V_FMA(p, t, V_SET1(0.254829592F));
+    vec tail = V_SET1(0.5F) * (p * t) * e;
+    *density = e;
+    vmask negative = _mm512_cmp_ps_mask(x, V_SET1(0), _CMP_LT_OQ);
+    return _mm512_mask_mov_ps(V_SET1(1) - tail, negative, tail);
+}
+
+void avx512_bf16_gelu(size_t n, const uint16_t *x, uint16_t *y) {
+    for (size_t i = 0; i < n; i += VL) {
+        vmask there = V_MASK(n - i < VL ? (int)(n - i) : VL);
+        vec e, v = from_bf16(_mm256_maskz_loadu_epi16(there, x + i));
+        _mm256_mask_storeu_epi16(y + i, there, to_bf16(v * rough_phi(v, &e)));
+    }
+}
+
+void avx512_bf16_gelu_grad(size_t n, const uint16_t *x, const uint16_t *dy, uint16_t *dx) {
+    for (size_t i = 0; i < n; i += VL) {
+        vmask there = V_MASK(n - i < VL ? (int)(n - i) : VL);
+        vec e, v = from_bf16(_mm256_maskz_loadu_epi16(there, x + i)), phi = rough_phi(v, &e);
+        vec g = from_bf16(_mm256_maskz_loadu_epi16(there, dy + i));
+        vec slope = V_FMA(v, V_SET1(0.398942280F) * e, phi);
+        _mm256_mask_storeu_epi16(dx + i, there, to_bf16(g * slope));
+    }
+}
+
 int type_avx512_bf16_usable(void) {
     return __builtin_cpu_supports("avx512bf16") && isa_avx512.usable();
 }
@@ -118,6 +160,8 @@ const struct cpu_type type_avx512_bf16 = {.pair = 2,
                                           .convert = avx512_bf16_convert,
                                           .convert_panel = avx512_bf16_convert_panel,
                                           .pack_copied = avx512_bf16_pack_copied,
+                                          .gelu16 = avx512_bf16_gelu,
+                                          .gelu_grad16 = avx512_bf16_gelu_grad,
                                           .narrow = avx512_bf16_narrow,
                                           .narrow_tile = avx512_bf16_narrow_tile,
                                           .pack_copied16 = avx512_bf16_pack_copied16};

@@ -369,32 +369,64 @@ static void check_isa(const char *isa, const struct tensors *before, const struc
     kernels_cpu.close(several);
 }
 
-// Every bfloat16 and what lies between two of them: to the nearest, ties to even.
+// Sums of every number and quarters of its last bit: to the nearest, ties to even. One op rounds
+// numbers that follow each other, the other one those of a tile.
 static void check_rounding(const char *isa) {
     enum { ALL = 1 << 16 };
+    static uint16_t x[ALL], more[ALL], got[2][ALL];
+    static float sum[ALL];
     struct kernel_ctx *ctx = open_ctx(isa, 1);
+    const float one = 1;
     size_t wrong = 0;
     if (!ctx)
         return;
-    float *x = malloc(ALL * sizeof *x), one = 1;
-    uint16_t *got = malloc(ALL * sizeof *got);
-    for (uint32_t low = 0; low < 0x10000; low += 0x3fff) {
-        for (uint32_t i = 0; i < ALL; i++) {
-            uint32_t bits = i << 16 | low;
-            memcpy(&x[i], &bits, sizeof bits);
-            if (!isfinite(x[i]) || fabsf(x[i]) < 0x1p-120F) // denormal numbers are zero
-                x[i] = 0;
+    for (int quarters = 1; quarters < 4; quarters++) {
+        for (int i = 0; i < ALL; i++) {
+            float v = bf16_widen((uint16_t)i);
+            bool usual = isfinite(v) && fabsf(v) > 0x1p-100F && fabsf(v) < 0x1p100F;
+            x[i] = usual ? (uint16_t)i : 0x3f80;
+            v = bf16_widen(x[i]);
+            more[i] = bf16_narrow(ldexpf((float)quarters, ilogbf(v) - 9));
+            sum[i] = v + bf16_widen(more[i]);
         }
-        struct gemm_args g = {.m = ALL, .n = 1, .k = 1, .a = x, .b = &one, .c = got, .alpha = 1};
-        g.lda = g.ldb = g.ldc = 1, g.c_store = KERNEL_BF16;
+        struct gemm_args g = {.m = ALL, .n = 1, .k = 1, .a = sum, .b = &one, .alpha = 1};
+        g.c = got[1], g.lda = g.ldb = g.ldc = 1, g.c_store = KERNEL_BF16;
         reserve(&kernels_cpu, ctx, kernels_cpu.gemm_workspace(ctx, g.type, ALL, 1, 1));
         kernels_cpu.gemm(ctx, &g);
+        kernels_cpu.bf16->add(ctx, ALL, x, more, got[0]);
         for (int i = 0; i < ALL; i++)
-            wrong += bf16_widen(got[i]) != bf16_widen(bf16_narrow(x[i]));
+            wrong += (got[0][i] != bf16_narrow(sum[i])) + (got[1][i] != bf16_narrow(sum[i]));
     }
     is_uint(wrong, 0, "%s: results are rounded to nearest, ties to even", isa);
-    free(x);
-    free(got);
+    kernels_cpu.close(ctx);
+}
+
+// Of every finite bfloat16. Where GELU is tiny beside its argument, what is lost of 1 - Phi counts.
+static void check_gelu(const char *isa, struct kernel_ctx *plain) {
+    enum { ALL = 1 << 16 };
+    static uint16_t x[ALL], one[ALL], got[2][ALL], want[2][ALL];
+    struct kernel_ctx *ctx = open_ctx(isa, 1);
+    size_t wrong[2] = {0};
+    if (!ctx)
+        return;
+    for (int i = 0; i < ALL; i++) {
+        float v = bf16_widen((uint16_t)i);
+        x[i] =
+            isfinite(v) && (v == 0 || fabsf(v) > 0x1p-100F) && fabsf(v) < 0x1p60F ? (uint16_t)i : 0;
+        one[i] = bf16_narrow(1);
+    }
+    kernels_cpu.bf16->gelu_forward(ctx, ALL, x, got[0]);
+    kernels_cpu.bf16->gelu_backward(ctx, ALL, x, one, got[1]);
+    kernels_reference.bf16->gelu_forward(plain, ALL, x, want[0]);
+    kernels_reference.bf16->gelu_backward(plain, ALL, x, one, want[1]);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < ALL; i++) {
+            double v = (double)bf16_widen(want[k][i]), lost = 1e-6 * (double)bf16_widen(x[i]);
+            wrong[k] += !(fabs((double)bf16_widen(got[k][i]) - v) <=
+                          0x1.02p-7 * fabs(v) + fmin(fabs(lost), 1e-5));
+        }
+    is_uint(wrong[0], 0, "%s: GELU of every number is within its last bit", isa);
+    is_uint(wrong[1], 0, "%s: the gradient of GELU is within its last bit", isa);
     kernels_cpu.close(ctx);
 }
 
@@ -412,6 +444,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
         check_isa(isas[i], before, want);
         check_rounding(isas[i]);
+        check_gelu(isas[i], plain);
     }
     for (int i = 0; i < CASES; i++) {
         free_tensors(&before[i]);
