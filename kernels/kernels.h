@@ -314,8 +314,7 @@ struct step_judge_args {
 };
 
 enum { BESIDE_QUEUES = 5, BESIDE_MARKS_MAX = 4096, BESIDE_LOOK_MS = 50 };
-enum { LATE_READS = 8, LATE_BYTES_MAX = 512 };
-enum { IMAGES_KEPT_MAX = 2 };
+enum { LATE_READS = 8, LATE_BYTES_MAX = 512, IMAGES_KEPT_MAX = 2 };
 
 struct kernel_backend {
     const char *name;
