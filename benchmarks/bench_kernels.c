@@ -170,7 +170,7 @@ static double seen(int in, int out, int taps, int stride, int pad) {
 
 // Square images and filters.
 static struct conv2d_shape square(int n, int h, int c, int o, int kernel, int stride, int pad) {
-    return (struct conv2d_shape){n, h, h, c, o, kernel, kernel, stride, pad, type};
+    return (struct conv2d_shape){n, h, h, c, o, kernel, kernel, stride, pad, type, 0, 0};
 }
 
 static void bench_conv(struct conv2d_shape s, int times) {
@@ -347,7 +347,7 @@ static void bench_tokens(int n, int t, int heads, int d) {
     snprintf(shape, sizeof shape, "%dx%d %dx%d", n, t, heads, d);
     if (!wanted("layernorm gelu attention", shape))
         return;
-    struct token_bench b = {{n, t, heads, d, 0, type}, .n = 4 * one, .a = new_real(4 * one)};
+    struct token_bench b = {{n, t, heads, d, 0, type, 0}, .n = 4 * one, .a = new_real(4 * one)};
     b.b = new_real(4 * one), b.c = new_real(4 * one), b.d = new_real(4 * one);
     b.lse = new_real(2 * rows * (size_t)heads + 2 * (size_t)width);
     b.norm = (struct layernorm_args){.rows = (int64_t)rows, .cols = width, .eps = 1e-6};
@@ -391,7 +391,7 @@ static void bench_step(int n) {
     }
     if (wanted("maxpool", "")) {
         struct flat_bench f = new_flat((size_t)n * 16 * 16 * 64, 64);
-        f.pool = (struct pool2d_shape){n, 16, 16, 64, 3, 2, 1};
+        f.pool = (struct pool2d_shape){n, 16, 16, 64, 3, 2, 1, 0};
         double bytes = (double)f.n * sizeof(float);
         line_bytes("maxpool_forward", "16x16x64",
                    median_seconds((struct job){run_pool_forward, &f}), bytes * 1.3125, 1);

@@ -27,13 +27,13 @@ static void maxpool_case(struct pool2d_shape s) {
 }
 
 static void pool(void) {
-    maxpool_case((struct pool2d_shape){2, 8, 8, 8, 3, 2, 1});
-    maxpool_case((struct pool2d_shape){1, 5, 7, 3, 2, 2, 0});
-    maxpool_case((struct pool2d_shape){1, 1, 1, 1, 1, 1, 0});
-    maxpool_case((struct pool2d_shape){1, 9, 6, 2, 2, 3, 0}); // windows with gaps between
-    maxpool_case((struct pool2d_shape){1, 6, 6, 5, 5, 1, 2});
-    maxpool_case((struct pool2d_shape){1, 14, 15, 2, 11, 3, 4});
-    maxpool_case((struct pool2d_shape){1, 10, 11, 3, 9, 1, 4});
+    maxpool_case((struct pool2d_shape){2, 8, 8, 8, 3, 2, 1, 0});
+    maxpool_case((struct pool2d_shape){1, 5, 7, 3, 2, 2, 0, 0});
+    maxpool_case((struct pool2d_shape){1, 1, 1, 1, 1, 1, 0, 0});
+    maxpool_case((struct pool2d_shape){1, 9, 6, 2, 2, 3, 0, 0}); // windows with gaps between
+    maxpool_case((struct pool2d_shape){1, 6, 6, 5, 5, 1, 2, 0});
+    maxpool_case((struct pool2d_shape){1, 14, 15, 2, 11, 3, 4, 0});
+    maxpool_case((struct pool2d_shape){1, 10, 11, 3, 9, 1, 4, 0});
     static const int sizes[] = {1, 25, 49, 8, 15, 3};
     for (int i = 0; i < 6; i++) {
         int n = i + 1, hw = sizes[i], c = 10 - i;
@@ -187,11 +187,11 @@ static void tokens_case(struct tokens_shape s, int first, int pos, int accumulat
 }
 
 static void tokens(void) {
-    tokens_case((struct tokens_shape){2, 5, 12}, 1, 1, 0);
-    tokens_case((struct tokens_shape){3, 4, 33}, 1, 0, 1);
-    tokens_case((struct tokens_shape){1, 1, 1}, 0, 1, 1);
-    tokens_case((struct tokens_shape){4, 9, 40}, 0, 1, 0);
-    tokens_case((struct tokens_shape){13, 3, 40}, 1, 1, 1);
+    tokens_case((struct tokens_shape){2, 5, 12, 0}, 1, 1, 0);
+    tokens_case((struct tokens_shape){3, 4, 33, 0}, 1, 0, 1);
+    tokens_case((struct tokens_shape){1, 1, 1, 0}, 0, 1, 1);
+    tokens_case((struct tokens_shape){4, 9, 40, 0}, 0, 1, 0);
+    tokens_case((struct tokens_shape){13, 3, 40, 0}, 1, 1, 1);
 }
 
 // Inputs are below 1: a score is below sqrt(d), off by at most d roundings of that; so are
@@ -230,19 +230,19 @@ static void attention_case(struct attention_shape s, int opposed) {
 }
 
 static void attention(void) {
-    attention_case((struct attention_shape){1, 1, 1, 1, 0, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){2, 17, 3, 8, 0, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){1, 40, 2, 33, 0, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){2, 33, 1, 64, 0, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){1, 20, 2, 100, 0, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){2, 35, 2, 16, 9, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){1, 5, 1, 200, 34, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){1, 70, 1, 70, 35, KERNEL_FLOAT}, 0);
-    attention_case((struct attention_shape){1, 17, 1, 70, 64, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){1, 1, 1, 1, 0, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){2, 17, 3, 8, 0, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){1, 40, 2, 33, 0, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){2, 33, 1, 64, 0, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){1, 20, 2, 100, 0, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){2, 35, 2, 16, 9, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){1, 5, 1, 200, 34, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){1, 70, 1, 70, 35, KERNEL_FLOAT, 0}, 0);
+    attention_case((struct attention_shape){1, 17, 1, 70, 64, KERNEL_FLOAT, 0}, 0);
     // exp(0 - lse) of rows beyond the last, which are zeros, is infinite.
-    attention_case((struct attention_shape){1, 17, 1, 16, 0, KERNEL_FLOAT}, 200);
-    attention_case((struct attention_shape){1, 17, 1, 72, 0, KERNEL_FLOAT}, 200);
-    attention_case((struct attention_shape){1, 32, 2, 64, 0, KERNEL_FLOAT}, 0);
+    attention_case((struct attention_shape){1, 17, 1, 16, 0, KERNEL_FLOAT, 0}, 200);
+    attention_case((struct attention_shape){1, 17, 1, 72, 0, KERNEL_FLOAT, 0}, 200);
+    attention_case((struct attention_shape){1, 32, 2, 64, 0, KERNEL_FLOAT, 0}, 0);
     case_counts("attention of whole tiles");
 }
 

@@ -151,12 +151,12 @@ static void conv_weight(const struct conv2d_shape *s, int accumulate, const char
 
 static void conv(void) {
     static const struct conv2d_shape shapes[] = {
-        {2, 5, 7, 3, 5, 3, 3, 1, 1, 0},   {2, 8, 8, 8, 16, 3, 3, 2, 1, 0},
-        {1, 6, 5, 4, 70, 1, 1, 2, 0, 0},  {1, 9, 9, 3, 6, 7, 7, 2, 3, 0},
-        {3, 4, 4, 20, 9, 3, 3, 1, 1, 0},  {1, 7, 6, 2, 3, 2, 3, 3, 1, 0},
-        {2, 1, 1, 65, 66, 3, 3, 1, 1, 0}, {1, 8, 8, 3, 12, 4, 4, 4, 0, 0},
-        {2, 9, 10, 5, 8, 1, 1, 1, 0, 0},  {1, 5, 5, 1, 1, 5, 5, 1, 4, 0},
-        {2, 1, 1, 3, 4, 1, 1, 3, 0, 0},   {1, 17, 17, 4, 6, 3, 3, 2, 1, 0}};
+        {2, 5, 7, 3, 5, 3, 3, 1, 1, 0, 0, 0},   {2, 8, 8, 8, 16, 3, 3, 2, 1, 0, 0, 0},
+        {1, 6, 5, 4, 70, 1, 1, 2, 0, 0, 0, 0},  {1, 9, 9, 3, 6, 7, 7, 2, 3, 0, 0, 0},
+        {3, 4, 4, 20, 9, 3, 3, 1, 1, 0, 0, 0},  {1, 7, 6, 2, 3, 2, 3, 3, 1, 0, 0, 0},
+        {2, 1, 1, 65, 66, 3, 3, 1, 1, 0, 0, 0}, {1, 8, 8, 3, 12, 4, 4, 4, 0, 0, 0, 0},
+        {2, 9, 10, 5, 8, 1, 1, 1, 0, 0, 0, 0},  {1, 5, 5, 1, 1, 5, 5, 1, 4, 0, 0, 0},
+        {2, 1, 1, 3, 4, 1, 1, 3, 0, 0, 0, 0},   {1, 17, 17, 4, 6, 3, 3, 2, 1, 0, 0, 0}};
     char what[WHAT_BYTES];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int type = 0; type < types(); type++) {
@@ -195,22 +195,22 @@ static const struct {
     int large[3]; // by pass
     int tf32;     // 0: in types of 16 bits alone; 1: in tf32, too; 2: in tf32 alone
 } large_convs[] = {
-    {{2, 9, 8, 32, 136, 3, 3, 1, 1, 0}, {1, 0, 1}, 1},
-    {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0}, {1, 1, 1}, 1},
-    {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0}, {1, 1, 1}, 1}, // taps end inside splits
-    {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0}, {0, 1, 0}, 0},
-    {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0}, {0, 0, 1}, 0},
-    {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0}, {0, 0, 0}, 0},
-    {{8, 4, 4, 20, 128, 3, 3, 1, 1, 0}, {0, 0, 1}, 2}, // a shorter chunk
-    {{8, 4, 4, 22, 128, 3, 3, 1, 1, 0}, {0, 0, 0}, 2},
-    {{1, 12, 11, 48, 136, 2, 2, 1, 1, 0}, {1, 0, 1}, 2}, // a shorter stage
-    {{1, 12, 11, 128, 80, 2, 3, 1, 1, 0}, {0, 1, 0}, 2},
+    {{2, 9, 8, 32, 136, 3, 3, 1, 1, 0, 0, 0}, {1, 0, 1}, 1},
+    {{1, 23, 24, 128, 160, 1, 1, 2, 0, 0, 0, 0}, {1, 1, 1}, 1},
+    {{1, 12, 11, 160, 160, 2, 3, 1, 1, 0, 0, 0}, {1, 1, 1}, 1}, // taps end inside splits
+    {{4, 12, 11, 128, 64, 2, 3, 2, 1, 0, 0, 0}, {0, 1, 0}, 0},
+    {{1, 12, 11, 24, 128, 3, 3, 1, 2, 0, 0, 0}, {0, 0, 1}, 0},
+    {{1, 12, 11, 20, 128, 3, 3, 1, 2, 0, 0, 0}, {0, 0, 0}, 0},
+    {{8, 4, 4, 20, 128, 3, 3, 1, 1, 0, 0, 0}, {0, 0, 1}, 2}, // a shorter chunk
+    {{8, 4, 4, 22, 128, 3, 3, 1, 1, 0, 0, 0}, {0, 0, 0}, 2},
+    {{1, 12, 11, 48, 136, 2, 2, 1, 1, 0, 0, 0}, {1, 0, 1}, 2}, // a shorter stage
+    {{1, 12, 11, 128, 80, 2, 3, 1, 1, 0, 0, 0}, {0, 1, 0}, 2},
     // Weight gradients in tf32: images of one stage, of less or more, and padded ones.
-    {{24, 2, 3, 16, 128, 3, 3, 1, 1, 0}, {1, 0, 1}, 2},
-    {{7, 5, 5, 36, 136, 3, 3, 1, 1, 0}, {0, 0, 1}, 2},
-    {{8, 18, 1, 48, 128, 3, 1, 1, 0, 0}, {1, 0, 1}, 2},
-    {{14, 7, 8, 32, 128, 2, 3, 2, 1, 0}, {1, 0, 1}, 2},
-    {{5, 6, 5, 32, 128, 3, 3, 1, 1, 0}, {1, 0, 1}, 2}};
+    {{24, 2, 3, 16, 128, 3, 3, 1, 1, 0, 0, 0}, {1, 0, 1}, 2},
+    {{7, 5, 5, 36, 136, 3, 3, 1, 1, 0, 0, 0}, {0, 0, 1}, 2},
+    {{8, 18, 1, 48, 128, 3, 1, 1, 0, 0, 0, 0}, {1, 0, 1}, 2},
+    {{14, 7, 8, 32, 128, 2, 3, 2, 1, 0, 0, 0}, {1, 0, 1}, 2},
+    {{5, 6, 5, 32, 128, 3, 3, 1, 1, 0, 0, 0}, {1, 0, 1}, 2}};
 
 static void large_gemm(const int shape[3], int i) {
     char what[WHAT_BYTES];
@@ -253,7 +253,7 @@ static void large_conv(size_t i) {
 // Terms beyond the last one would be positions of a row below: some taps have no other term of that
 // pixel, so that their sums stay numbers.
 static void large_ends(void) {
-    const struct conv2d_shape s = {8, 5, 5, 16, 128, 3, 3, 1, 1, KERNEL_TF32};
+    const struct conv2d_shape s = {8, 5, 5, 16, 128, 3, 3, 1, 1, KERNEL_TF32, 0, 0};
     if (types() > KERNEL_TF32)
         conv_weight_with(&s, (size_t)(s.h - 1) * s.w * s.c, 0, "no term beyond the last is read");
 }
@@ -330,9 +330,9 @@ static void counts(void) {
                    "a tile is read once for each tile of the other operand");
     }
     for (int type = 0; type < types(); type++) {
-        struct conv2d_shape s = {1, 8, 8, 32, 64, 3, 3, 1, 1, (enum kernel_type)type};
+        struct conv2d_shape s = {1, 8, 8, 32, 64, 3, 3, 1, 1, (enum kernel_type)type, 0, 0};
         conv_counts(&s, 1);
-        s = (struct conv2d_shape){2, 9, 7, 5, 70, 3, 3, 1, 1, (enum kernel_type)type};
+        s = (struct conv2d_shape){2, 9, 7, 5, 70, 3, 3, 1, 1, (enum kernel_type)type, 0, 0};
         conv_counts(&s, 0);
     }
 }
@@ -361,16 +361,16 @@ static void large_gemm_counts(int ways) {
 }
 
 static void large_counts(void) {
-    struct conv2d_shape s = {2, 8, 8, 128, 128, 3, 3, 1, 1, KERNEL_BF16};
+    struct conv2d_shape s = {2, 8, 8, 128, 128, 3, 3, 1, 1, KERNEL_BF16, 0, 0};
     large_gemm_counts(types() > KERNEL_TF32 ? 6 : 3);
     conv_counts(&s, 1);
     for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
-        s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type};
+        s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type, 0, 0};
         conv_counts(&s, 0);
     }
     for (int odd = 0; odd < (types() > KERNEL_TF32 ? 2 : 0); odd++) {
         int wide = 128 + 16 * odd;
-        s = (struct conv2d_shape){8, 4, 4, wide, wide, 1, 3, 1, 1, KERNEL_TF32};
+        s = (struct conv2d_shape){8, 4, 4, wide, wide, 1, 3, 1, 1, KERNEL_TF32, 0, 0};
         conv_counts(&s, !odd);
     }
 }
@@ -402,18 +402,18 @@ static void hopper_edges(void) {
 }
 
 static void hopper_counts(void) {
-    struct conv2d_shape s = {2, 8, 8, 128, 128, 1, 3, 1, 1, KERNEL_BF16};
+    struct conv2d_shape s = {2, 8, 8, 128, 128, 1, 3, 1, 1, KERNEL_BF16, 0, 0};
     if (device_capability() != CUDA_HOPPER_CAPABILITY)
         return;
     large_gemm_counts(6);
     conv_counts(&s, 1);
     for (int type = KERNEL_BF16; type <= KERNEL_HALF; type++) {
-        s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type};
+        s = (struct conv2d_shape){1, 14, 16, 160, 160, 1, 3, 1, 1, (enum kernel_type)type, 0, 0};
         conv_counts(&s, 0);
     }
-    s = (struct conv2d_shape){8, 4, 4, 144, 144, 1, 3, 1, 1, KERNEL_TF32};
+    s = (struct conv2d_shape){8, 4, 4, 144, 144, 1, 3, 1, 1, KERNEL_TF32, 0, 0};
     conv_counts(&s, 0);
-    s = (struct conv2d_shape){8, 4, 4, 128, 128, 1, 3, 1, 1, KERNEL_TF32};
+    s = (struct conv2d_shape){8, 4, 4, 128, 128, 1, 3, 1, 1, KERNEL_TF32, 0, 0};
     conv_counts(&s, 1);
 }
 

@@ -250,7 +250,7 @@ static void layer_backward(int64_t rows, int cols, int variant) {
     float *size = host_bytes(n * sizeof *x), *of_gamma = host_absolute(dgamma, w);
     float *of_beta = host_absolute(dbeta, w);
     struct layernorm_grad_args a = {rows,   cols, x,      dy,    more ? dsum : NULL, gamma, mean,
-                                    invstd, dx,   dgamma, dbeta, accumulate},
+                                    invstd, dx,   dgamma, dbeta, accumulate,         0},
                                d = a;
     void *gradient = device_floats(dy, n);
     d.x = device_floats(x, n), d.dy = gradient, d.dsum = more ? device_floats(dsum, n) : NULL;

@@ -192,7 +192,7 @@ static void one_conv(const struct conv2d_shape *s, int variant) {
 }
 
 static struct conv2d_shape conv_shape(const int *z, enum kernel_type type) {
-    return (struct conv2d_shape){z[0], z[1], z[2], z[3], z[4], z[5], z[6], z[7], z[8], type};
+    return (struct conv2d_shape){z[0], z[1], z[2], z[3], z[4], z[5], z[6], z[7], z[8], type, 0, 0};
 }
 
 static void test_conv(void) {

@@ -67,8 +67,8 @@ static void conv_forward(struct check *c) {
 }
 
 static void test_conv(const int *z) {
-    const struct conv2d_shape shape = {z[0], z[1], z[2], z[3], z[4],
-                                       z[5], z[6], z[7], z[8], KERNEL_FLOAT};
+    const struct conv2d_shape shape = {z[0], z[1], z[2], z[3],         z[4], z[5],
+                                       z[6], z[7], z[8], KERNEL_FLOAT, 0,    0};
     const struct conv2d_shape *s = &shape;
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
@@ -146,7 +146,7 @@ static void pool_forward(struct check *c) {
 }
 
 static void test_pool(void) {
-    static const struct pool2d_shape s = {2, 9, 8, 3, 3, 2, 1};
+    static const struct pool2d_shape s = {2, 9, 8, 3, 3, 2, 1, 0};
     size_t nx = (size_t)2 * 9 * 8 * 3;
     struct check c = {.forward = pool_forward, .shape = &s, .ny = (size_t)2 * 5 * 4 * 3};
     c.x = new_random(nx), c.y = new_random(c.ny), c.weight = new_random(c.ny);

@@ -200,8 +200,8 @@ static void one_mean(int n, int hw, int c) {
 
 static void test_pools(void) {
     static const struct pool2d_shape shapes[] = {
-        {3, 16, 16, 64, 3, 2, 1}, {2, 7, 9, 5, 3, 2, 1}, {2, 6, 6, 33, 2, 2, 0},
-        {1, 5, 5, 1, 3, 1, 1},    {1, 4, 4, 8, 4, 4, 3},
+        {3, 16, 16, 64, 3, 2, 1, 0}, {2, 7, 9, 5, 3, 2, 1, 0}, {2, 6, 6, 33, 2, 2, 0, 0},
+        {1, 5, 5, 1, 3, 1, 1, 0},    {1, 4, 4, 8, 4, 4, 3, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         one_pool(&shapes[i]);
@@ -269,7 +269,7 @@ static void test_loss_by_hand(void) {
 
 // A NaN anywhere in a window is its maximum, and its gradient goes there, as in PyTorch.
 static void test_pool_nan(void) {
-    const struct pool2d_shape s = {1, 3, 3, 2, 3, 1, 0};
+    const struct pool2d_shape s = {1, 3, 3, 2, 3, 1, 0, 0};
     int wrong = 0;
     for (int at = 0; at < 9; at++)
         for (int i = 0; i < 2; i++) {

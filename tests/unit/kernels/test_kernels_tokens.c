@@ -99,7 +99,7 @@ static struct kase gelu_case(const char *what, int n) {
 // ---- attention: size = n, t, heads, d, keys, type ----------------------------------------------
 
 static struct attention_shape attention_of(const int *z) {
-    return (struct attention_shape){z[0], z[1], z[2], z[3], z[4], (enum kernel_type)z[5]};
+    return (struct attention_shape){z[0], z[1], z[2], z[3], z[4], (enum kernel_type)z[5], 0};
 }
 
 static void attention_forward(const struct runner *r, const struct buffers *b, const int *size) {
@@ -138,13 +138,13 @@ static struct kase attention_bf16_case(const char *what, int n, int t, int heads
 // ---- tokens: size = n, p, d, class token, positions, accumulate --------------------------------
 
 static void tokens_forward(const struct runner *r, const struct buffers *b, const int *size) {
-    const struct tokens_shape s = {size[0], size[1], size[2]};
+    const struct tokens_shape s = {size[0], size[1], size[2], 0};
     r->k->tokens_forward(r->ctx, &s, b->in[0], size[3] ? b->in[1] : NULL, size[4] ? b->in[2] : NULL,
                          b->out[0]);
 }
 
 static void tokens_backward(const struct runner *r, const struct buffers *b, const int *size) {
-    const struct tokens_shape s = {size[0], size[1], size[2]};
+    const struct tokens_shape s = {size[0], size[1], size[2], 0};
     r->k->tokens_backward(r->ctx, &s, b->in[3], b->out[1], size[3] ? b->out[2] : NULL,
                           size[4] ? b->out[3] : NULL, size[5]);
 }
@@ -187,7 +187,8 @@ static struct kase first_case(const char *what, int n, int t, int d) {
 
 // size = conv2d_shape: patches of any size
 static struct conv2d_shape patch_shape(const int *z) {
-    return (struct conv2d_shape){z[0], z[1], z[2], z[3], z[4], z[5], z[5], z[5], 0, KERNEL_FLOAT};
+    return (struct conv2d_shape){z[0], z[1], z[2], z[3],         z[4], z[5],
+                                 z[5], z[5], 0,    KERNEL_FLOAT, 0,    0};
 }
 
 static void patch_forward(const struct runner *r, const struct buffers *b, const int *size) {
@@ -329,7 +330,7 @@ static void check_extremes(const struct runner *r, const char *isa) {
     near(y[2], -1.4332581e-6, 5e-7, "%s: GELU of -5 is right", isa);
     ok(fabsf(dx[0]) < 1e-6F && fabsf(dx[3] - 0.5F) < 1e-6F && fabsf(dx[7] - 1) < 1e-6F,
        "%s: the gradient of GELU is right", isa);
-    struct attention_shape s = {1, 2, 1, 1, 0, KERNEL_FLOAT};
+    struct attention_shape s = {1, 2, 1, 1, 0, KERNEL_FLOAT, 0};
     const float qkv[6] = {3e4F, 1e3F, 7, 3e4F, -1e3F, 9}; // q, k, v of two tokens
     float out[2], lse[2];
     workspace(r, r->k->attention_workspace(r->ctx, &s));

@@ -128,7 +128,7 @@ static void one_shape(struct kernel_ctx *const ctx[ISAS], const struct conv2d_sh
 }
 
 static struct conv2d_shape shape_of(int n, int h, int w, int c, int o, int pad) {
-    return (struct conv2d_shape){n, h, w, c, o, 3, 3, 1, pad, KERNEL_FLOAT};
+    return (struct conv2d_shape){n, h, w, c, o, 3, 3, 1, pad, KERNEL_FLOAT, 0, 0};
 }
 
 static void test_shapes(struct kernel_ctx *const ctx[ISAS]) {
@@ -187,20 +187,20 @@ static void test_rule(void) {
         int forward, weight;
         const char *what;
     } rows[] = {
-        {{256, 31, 31, 24, 64, 3, 3, 1, 1, 0}, 1, 1, "airbench's first convolution"},
-        {{256, 7, 7, 256, 256, 3, 3, 1, 1, 0}, 1, 1, "airbench's widest"},
-        {{256, 3, 3, 256, 256, 3, 3, 1, 1, 0}, 1, 1, "airbench's last"},
-        {{64, 32, 32, 64, 64, 3, 3, 1, 1, 0}, 1, 1, "a ResNet's first block"},
-        {{64, 4, 4, 512, 512, 3, 3, 1, 1, 0}, 1, 1, "a ResNet's last block"},
-        {{1, 7, 7, 512, 512, 3, 3, 1, 1, 0}, 0, 0, "few tiles for many filters"},
-        {{1, 8, 8, 256, 256, 3, 3, 1, 1, 0}, 1, 0, "a filter's gradient costs more"},
-        {{64, 2, 2, 256, 256, 3, 3, 1, 1, 0}, 0, 0, "mostly padding"},
-        {{64, 1, 1, 512, 512, 3, 3, 1, 1, 0}, 0, 0, "nothing but padding around a pixel"},
-        {{64, 32, 32, 3, 64, 3, 3, 1, 1, 0}, 0, 0, "three channels"},
-        {{64, 32, 32, 64, 64, 3, 3, 2, 1, 0}, 0, 0, "stride 2"},
-        {{64, 32, 32, 64, 64, 5, 3, 1, 1, 0}, 0, 0, "filters of 5x3"},
-        {{64, 32, 32, 64, 64, 3, 3, 1, 3, 0}, 0, 0, "padding 3"},
-        {{64, 32, 32, 64, 64, 3, 3, 1, 1, KERNEL_BF16}, 0, 0, "bfloat16"},
+        {{256, 31, 31, 24, 64, 3, 3, 1, 1, 0, 0, 0}, 1, 1, "airbench's first convolution"},
+        {{256, 7, 7, 256, 256, 3, 3, 1, 1, 0, 0, 0}, 1, 1, "airbench's widest"},
+        {{256, 3, 3, 256, 256, 3, 3, 1, 1, 0, 0, 0}, 1, 1, "airbench's last"},
+        {{64, 32, 32, 64, 64, 3, 3, 1, 1, 0, 0, 0}, 1, 1, "a ResNet's first block"},
+        {{64, 4, 4, 512, 512, 3, 3, 1, 1, 0, 0, 0}, 1, 1, "a ResNet's last block"},
+        {{1, 7, 7, 512, 512, 3, 3, 1, 1, 0, 0, 0}, 0, 0, "few tiles for many filters"},
+        {{1, 8, 8, 256, 256, 3, 3, 1, 1, 0, 0, 0}, 1, 0, "a filter's gradient costs more"},
+        {{64, 2, 2, 256, 256, 3, 3, 1, 1, 0, 0, 0}, 0, 0, "mostly padding"},
+        {{64, 1, 1, 512, 512, 3, 3, 1, 1, 0, 0, 0}, 0, 0, "nothing but padding around a pixel"},
+        {{64, 32, 32, 3, 64, 3, 3, 1, 1, 0, 0, 0}, 0, 0, "three channels"},
+        {{64, 32, 32, 64, 64, 3, 3, 2, 1, 0, 0, 0}, 0, 0, "stride 2"},
+        {{64, 32, 32, 64, 64, 5, 3, 1, 1, 0, 0, 0}, 0, 0, "filters of 5x3"},
+        {{64, 32, 32, 64, 64, 3, 3, 1, 3, 0, 0, 0}, 0, 0, "padding 3"},
+        {{64, 32, 32, 64, 64, 3, 3, 1, 1, KERNEL_BF16, 0, 0}, 0, 0, "bfloat16"},
     };
     struct kernel_ctx *one = open_ctx("base", 1, KERNEL_WINOGRAD_AUTO);
     struct kernel_ctx *many = open_ctx("base", 3, KERNEL_WINOGRAD_AUTO);

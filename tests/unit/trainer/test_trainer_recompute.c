@@ -19,7 +19,7 @@ static void build(const char *name, int size) {
 // ---- plans ----
 
 static int check(const struct nn_model *m, int slots, bool recompute, size_t *bytes) {
-    const struct memory_plan_spec spec = {4, 4, true, slots, recompute};
+    const struct memory_plan_spec spec = {4, 4, true, slots, recompute, 0};
     struct memory_plan p;
     struct err e;
     memory_plan_make(&p, m, &spec);
@@ -60,7 +60,7 @@ static void test_plans(const char *name, int size, int blocks, double most) {
 
 // Each layer in turn: not computed again, or looked for at its first place.
 static void test_mistakes(const char *name, int size) {
-    const struct memory_plan_spec spec = {4, 4, true, 1, true};
+    const struct memory_plan_spec spec = {4, 4, true, 1, true, 0};
     struct memory_plan p;
     struct err e;
     int again = 0, found = 0, moved = 0;
