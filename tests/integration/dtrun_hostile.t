@@ -118,10 +118,13 @@ healthy() ( # a closed connection ends the subshell by SIGPIPE
         timeout 5 head -n 1 <&3 | grep -q '200 OK'
 )
 heard=0
+# Up to 64 foreign connections may come before a check has sent its request; the oldest one makes
+# room for them.
 for ((i = 0; i < 20; i++)); do
-    ! healthy 2>/dev/null || heard=$((heard + 1))
+    ! { healthy || healthy || healthy; } 2>/dev/null || heard=$((heard + 1))
 done
-ok "checks between them are answered ($heard of 20)" test $heard -ge 18
+ok "checks between them that are tried three times are answered ($heard of 20)" \
+    test $heard -ge 18
 touch finish
 wait "$agent"
 is "$?" 0 'the run finishes'
