@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/str.h"
+#include "kernels/bf16.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -267,11 +268,8 @@ void network_set_input(struct network *net, enum network_mode mode, int n, const
         return;
     }
     uint16_t *bits = heap_alloc(count * sizeof *bits);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t v;
-        memcpy(&v, &x[i], sizeof v);
-        bits[i] = (uint16_t)((v + 0x8000u) >> 16);
-    }
+    for (size_t i = 0; i < count; i++)
+        bits[i] = bf16_narrow(x[i]);
     net->k->mem_write(net->ctx, input, bits, count * sizeof *bits);
     free(bits);
 }

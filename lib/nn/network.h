@@ -95,6 +95,7 @@ void network_init(struct network *net, uint64_t seed); // initial parameters
 void network_select(struct network *net, int slot);
 // n x h x w x c numbers: reals, but in a stage behind another in network.store.
 void *network_input(struct network *net, enum network_mode mode);
+// Copies x to the input, in the input's type.
 void network_set_input(struct network *net, enum network_mode mode, int n, const float *x);
 void network_labels(struct network *net, const int32_t *labels, int n);
 void network_forward(struct network *net, int n, enum network_mode mode);

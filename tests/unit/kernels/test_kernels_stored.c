@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations in bfloat16: every op of the fast backend, with every instruction set this machine
 // has, against the plain reference on the same bits, over odd shapes; and one thread against three.
-#include "kernels/cpu/bf16.h"
+#include "kernels/bf16.h"
 #include "kernels/kernels.h"
 #include "tests/tap.h"
 #include "tests/unit/kernels/random_floats.h"

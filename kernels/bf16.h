@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between a float and the bits of a bfloat16.
-#ifndef DTCTL_KERNELS_CPU_BF16_H
-#define DTCTL_KERNELS_CPU_BF16_H
+#ifndef DTCTL_KERNELS_BF16_H
+#define DTCTL_KERNELS_BF16_H
 
 #include <stdint.h>
 #include <string.h>
