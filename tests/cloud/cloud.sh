@@ -60,14 +60,14 @@ cloud_start() {
     CLOUD_ENV=(AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true
         AWS_ENDPOINT_URL="$CLOUD_API" TF_CLI_CONFIG_FILE="$WORK/terraform.rc" CHECKPOINT_DISABLE=1
         TF_IN_AUTOMATION=1)
-    cloud_daemon moto env -u PYTHONDONTWRITEBYTECODE "$CLOUD_PYTHON" "$CLOUD/api.py" 5000
+    cloud_daemon moto "$CLOUD_PYTHON" "$CLOUD/api.py" 5000
     if [ -n "${1-}" ]; then
         lab=0
     else
-        cloud_daemon lab "$CLOUD_PYTHON" -B "$CLOUD/lab" "$TEST_INSIDE" $lab 4566 \
+        cloud_daemon lab "$CLOUD_PYTHON" "$CLOUD/lab" "$TEST_INSIDE" $lab 4566 \
             "$CLOUD_IMAGE" "$(cloud_disk)"
     fi
-    cloud_daemon shim "$CLOUD_PYTHON" -B "$CLOUD/shim.py" 4566 5000 $lab "$WORK/cloud/calls.jsonl"
+    cloud_daemon shim "$CLOUD_PYTHON" "$CLOUD/shim.py" 4566 5000 $lab "$WORK/cloud/calls.jsonl"
     [ "${1-}" = --api ] || cloud_provider
     cloud_waits http://127.0.0.1:5000/moto-api/
     cloud_waits $CLOUD_API/_shim/ready
