@@ -31,6 +31,7 @@ struct kase {
     double tolerance;
     enum kernel_type type;  // KERNEL_BF16: inputs are numbers of bfloat16
     double exact[OUTS_MAX]; // a tolerance of this output alone, or 0
+    struct buffers want;    // of the reference in double precision, made once
 };
 
 static size_t workspace(const struct runner *r, size_t bytes) {
@@ -292,31 +293,32 @@ static void check_gradients(const struct runner *r, const struct kase *c) {
     free_buffers(&b);
 }
 
-static void check_same(const struct runner *exact, const struct runner *one,
-                       const struct runner *many, const struct kase *c, const char *isa) {
-    const struct runner *all[3] = {exact, one, many};
-    struct buffers b[3];
-    for (int i = 0; i < 3; i++) {
-        b[i] = new_buffers(all[i], c, 88172645463325252U);
-        c->forward(all[i], &b[i], c->size);
-        c->backward(all[i], &b[i], c->size);
-    }
+// The values that every backend is given, and what it makes of them.
+static struct buffers results(const struct runner *r, const struct kase *c) {
+    struct buffers b = new_buffers(r, c, 88172645463325252U);
+    c->forward(r, &b, c->size);
+    c->backward(r, &b, c->size);
+    return b;
+}
+
+static void check_same(const struct runner *one, const struct runner *many, const struct kase *c,
+                       const char *isa) {
+    struct buffers alone = results(one, c), shared = results(many, c);
     for (int o = 0; o < c->outs; o++) {
         double worst = 0, scale = 1;
         for (size_t i = 0; i < c->out_len[o]; i++) {
-            double want = ((double *)b[0].out[o])[i];
-            double d = fabs((double)((float *)b[1].out[o])[i] - want);
+            double want = ((double *)c->want.out[o])[i];
+            double d = fabs((double)((float *)alone.out[o])[i] - want);
             worst = d <= worst ? worst : d; // a NaN counts
             scale = fabs(want) > scale ? fabs(want) : scale;
         }
         double limit = c->exact[o] > 0 ? c->exact[o] : c->tolerance;
-        bool same = memcmp(b[1].out[o], b[2].out[o], c->out_len[o] * sizeof(float)) == 0;
+        bool same = memcmp(alone.out[o], shared.out[o], c->out_len[o] * sizeof(float)) == 0;
         if (!ok(worst <= limit * scale && same, "%s: %s is right, output %d", isa, c->what, o))
             diag("worst difference %.3g of %.3g; thread counts %s", worst, scale,
                  same ? "agree" : "differ");
     }
-    for (int i = 0; i < 3; i++)
-        free_buffers(&b[i]);
+    free_buffers(&alone), free_buffers(&shared);
 }
 
 // Far from zero GELU is x or nothing, and softmax is the largest score's: nothing may overflow.
@@ -343,6 +345,21 @@ static void check_extremes(const struct runner *r, const char *isa) {
     workspace(r, r->k->attention_workspace(r->ctx, &s));
     r->k->attention_forward(r->ctx, &s, bad, out, lse);
     ok(out[0] != out[0] && lse[1] != lse[1], "%s: a NaN shows in bf16", isa);
+}
+
+static void check_instruction_set(const char *isa, struct kase *const *cases, int count) {
+    struct runner one = {&kernels_cpu, NULL}, many = {&kernels_cpu, NULL};
+    int rc = one.k->open(&one.ctx, &(struct kernel_config){.isa = isa});
+    if (rc == -95) { // ENOTSUP
+        skip(1, "this machine has no %s", isa);
+        return;
+    }
+    if (rc != 0 || many.k->open(&many.ctx, &(struct kernel_config){.isa = isa, .threads = THREADS}))
+        bail_out("cannot open %s", isa);
+    for (int c = 0; c < count; c++)
+        check_same(&one, &many, cases[c], isa);
+    check_extremes(&one, isa);
+    one.k->close(one.ctx), many.k->close(many.ctx);
 }
 
 int main(void) {
@@ -392,25 +409,18 @@ int main(void) {
     struct runner exact = {&kernels_reference_f64, NULL};
     if (exact.k->open(&exact.ctx, &(struct kernel_config){0}) != 0)
         bail_out("cannot open %s", exact.k->name);
-    for (size_t i = 0; i < sizeof small / sizeof small[0]; i++)
-        check_gradients(&exact, &small[i]);
-    for (int i = 0; i < ISAS; i++) {
-        struct runner one = {&kernels_cpu, NULL}, many = {&kernels_cpu, NULL};
-        int rc = one.k->open(&one.ctx, &(struct kernel_config){.isa = isas[i]});
-        if (rc == -95) { // ENOTSUP
-            skip(1, "this machine has no %s", isas[i]);
-            continue;
-        }
-        struct kernel_config several = {.isa = isas[i], .threads = THREADS};
-        if (rc != 0 || many.k->open(&many.ctx, &several) != 0)
-            bail_out("cannot open %s", isas[i]);
-        for (size_t c = 0; c < sizeof small / sizeof small[0]; c++)
-            check_same(&exact, &one, &many, &small[c], isas[i]);
-        for (size_t c = 0; c < sizeof large / sizeof large[0]; c++)
-            check_same(&exact, &one, &many, &large[c], isas[i]);
-        check_extremes(&one, isas[i]);
-        one.k->close(one.ctx), many.k->close(many.ctx);
+    enum { SMALL = sizeof small / sizeof small[0], LARGE = sizeof large / sizeof large[0] };
+    struct kase *cases[SMALL + LARGE];
+    for (int i = 0; i < SMALL + LARGE; i++) {
+        cases[i] = i < SMALL ? &small[i] : &large[i - SMALL];
+        cases[i]->want = results(&exact, cases[i]);
     }
+    for (int i = 0; i < SMALL; i++)
+        check_gradients(&exact, &small[i]);
+    for (int i = 0; i < ISAS; i++)
+        check_instruction_set(isas[i], cases, SMALL + LARGE);
+    for (int i = 0; i < SMALL + LARGE; i++)
+        free_buffers(&cases[i]->want);
     exact.k->close(exact.ctx);
     return done_testing();
 }
