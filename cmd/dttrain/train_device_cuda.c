@@ -30,6 +30,7 @@ int train_device_open(struct trainer_device *out, const struct train_config *opt
     if (gpu_open(&gpu, local_rank, emulation_allowed(), e) < 0)
         // a GPU that cannot be used is no reason to be slow
         return wanted || e->code != ERR_NOT_FOUND ? -1 : 0;
+    gpu_stay_near(gpu);
     *out = (struct trainer_device){.kernels = &gpu_kernels,
                                    .collectives = &comm_nccl,
                                    .env = environ,

@@ -126,7 +126,7 @@ void thread_pool_run(struct thread_pool *pool, void (*fn)(void *arg, int worker,
 
 static int pin(pthread_t thread, int cpu) {
     cpu_set_t set;
-    if (cpu < 0 || cpu >= CPU_SETSIZE)
+    if (cpu < 0 || cpu >= 8 * (int)sizeof set) // musl's CPU_SETSIZE counts bytes
         return EINVAL;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);

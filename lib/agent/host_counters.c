@@ -2,6 +2,8 @@
 // Parses the kernel's counters of a host. A walk over words in a bounded text serves all files.
 #include "agent/host_counters.h"
 
+#include "base/cpu_list.h"
+
 #include <string.h>
 
 enum { SECTOR_BYTES = 512, PERCENT_MAX = 100, GPU_INDEX_MAX = 63, GPU_MIB_MAX = 1 << 30 };
@@ -82,7 +84,7 @@ bool host_counters_cpu(const char *text, size_t len, const cpu_set_t *allowed,
         if (!next_word(&line, &word) || !begins(&word, "cpu"))
             break;
         word.at += strlen("cpu");
-        if (!take_number(&word, &cpu) || word.at < word.end || cpu >= CPU_SETSIZE ||
+        if (!take_number(&word, &cpu) || word.at < word.end || cpu >= CPU_LIST_MAX ||
             !CPU_ISSET((size_t)cpu, allowed))
             continue;
         int fields = 0;

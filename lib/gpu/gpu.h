@@ -3,6 +3,7 @@
 // kernels.
 //
 //     gpu_open(&gpu, local_rank, false, e);
+//     gpu_stay_near(gpu);
 //     struct kernel_config config = {.device = gpu};
 //     gpu_kernels.open(&ctx, &config); …
 //     gpu_close(gpu);
@@ -27,6 +28,10 @@ struct gpu;
 int gpu_open(struct gpu **out, int index, bool emulated, struct err *e);
 // The number of GPUs that this process sees, usable or not; at least 1. Errors as of gpu_open.
 int gpu_count(struct err *e);
+// Keeps this thread, and those that it starts from now on, on those of its processors that belong
+// to the GPU's NUMA node: copies between the node's memory and the GPU cross no other one.
+// gpu_about says so. Where it may use none of them, or no others, it stays as it is.
+void gpu_stay_near(struct gpu *g);
 void gpu_close(struct gpu *g);               // NULL is allowed
 size_t gpu_memory_free(const struct gpu *g); // bytes
 const char *gpu_about(const struct gpu *g);  // for the line at the start

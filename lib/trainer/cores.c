@@ -2,6 +2,7 @@
 // Divides the CPUs of the machine among its ranks.
 #include "trainer/cores.h"
 
+#include "base/cpu_list.h"
 #include "base/hash.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machi
         index += r < rank;
         sharing++;
     }
-    for (int c = 0; c < CPU_SETSIZE && count < CORES_MAX; c++)
+    for (int c = 0; c < CPU_LIST_MAX && count < CORES_MAX; c++)
         if (CPU_ISSET(c, allowed))
             cpus[count++] = c;
     int share = count / sharing, most = share > 0 ? share : 1;

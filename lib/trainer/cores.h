@@ -25,7 +25,7 @@ struct cores {
     int most;         // what it would take by itself; more threads wait for each other
 };
 
-// Where this process may run; of more than CPU_SETSIZE processors the first ones.
+// Where this process may run; of more than CPU_LIST_MAX processors the first ones.
 int cores_allowed(cpu_set_t *out, struct err *e);
 
 void cores_identify(struct cores_id *id, const cpu_set_t *allowed);

@@ -6,6 +6,7 @@
 #include "worker/numa.h"
 
 #include "base/arena.h"
+#include "base/cpu_list.h"
 #include "sys/file_entries.h"
 
 #include <ctype.h>
@@ -43,27 +44,9 @@ __attribute__((format(printf, 3, 4))) static int read_text(char *out, struct err
     return n < 0 ? -1 : 0;
 }
 
-int numa_cpulist(const char *text, cpu_set_t *out, struct err *e) {
-    CPU_ZERO(out);
-    for (const char *p = text; *p && *p != '\n';) {
-        char *end;
-        if (!isdigit((unsigned char)*p))
-            return err_set(e, ERR_FORMAT, "'%.100s' is no list of processors", text);
-        long first = strtol(p, &end, 10), last = first;
-        if (*end == '-' && isdigit((unsigned char)end[1]))
-            last = strtol(end + 1, &end, 10);
-        if ((*end && *end != ',' && *end != '\n') || last < first)
-            return err_set(e, ERR_FORMAT, "'%.100s' is no list of processors", text);
-        for (long cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++)
-            CPU_SET((size_t)cpu, out);
-        p = end + (*end == ',');
-    }
-    return 0;
-}
-
 static int first_of(const cpu_set_t *set) {
     int cpu = 0;
-    while (cpu < CPU_SETSIZE && !CPU_ISSET((size_t)cpu, set))
+    while (cpu < CPU_LIST_MAX && !CPU_ISSET((size_t)cpu, set))
         cpu++;
     return cpu;
 }
@@ -72,7 +55,7 @@ static int node_cpus(const char *root, int node, const cpu_set_t *allowed, cpu_s
                      struct err *e) {
     char text[TEXT_BYTES_MAX];
     if (read_text(text, e, "%s/sys/devices/system/node/node%d/cpulist", root, node) < 0 ||
-        numa_cpulist(text, out, e) < 0)
+        cpu_list_parse(text, out, e) < 0)
         return -1;
     CPU_AND(out, out, allowed);
     return 0;
@@ -97,18 +80,18 @@ static void sharing(const char *root, enum numa_mode mode, int cpu, cpu_set_t *o
     for (int i = CACHE_LEVELS_MAX; mode == NUMA_CORE_COMPLEX && rc < 0 && i >= 0; i--)
         rc = read_text(text, &no_matter, "%s/sys/devices/system/cpu/cpu%d/cache/index%d/%s", root,
                        cpu, i, "shared_cpu_list");
-    if (rc < 0 || numa_cpulist(text, out, &no_matter) < 0) {
+    if (rc < 0 || cpu_list_parse(text, out, &no_matter) < 0) {
         CPU_ZERO(out);
         CPU_SET((size_t)cpu, out);
     }
 }
 
-// Splits the processors of a node into groups; groups has room for CPU_SETSIZE. Returns their
+// Splits the processors of a node into groups; groups has room for CPU_LIST_MAX. Returns their
 // number.
 static int group(const char *root, enum numa_mode mode, const cpu_set_t *cpus, cpu_set_t *groups) {
     cpu_set_t left = *cpus;
     int count = 0;
-    for (int cpu; (cpu = first_of(&left)) < CPU_SETSIZE; count++) {
+    for (int cpu; (cpu = first_of(&left)) < CPU_LIST_MAX; count++) {
         sharing(root, mode, cpu, &groups[count]);
         CPU_AND(&groups[count], &groups[count], &left);
         CPU_SET((size_t)cpu, &groups[count]);
@@ -126,7 +109,7 @@ static int larger_first(const void *a, const void *b) {
 // The processors for the index-th of the GPUs on a node.
 static int share(const char *root, enum numa_mode mode, int index, int gpus, cpu_set_t *cpus,
                  struct err *e) {
-    cpu_set_t *groups = heap_alloc(CPU_SETSIZE * sizeof *groups);
+    cpu_set_t *groups = heap_alloc(CPU_LIST_MAX * sizeof *groups);
     int count = group(root, mode, cpus, groups), from = 0, to = 0;
     if (mode == NUMA_CORE_COMPLEX && count > 0) {
         qsort(groups, (size_t)count, sizeof *groups, larger_first);

@@ -30,7 +30,5 @@ extern const char *const numa_words[]; // in the order of the enum, NULL-termina
 
 int numa_bind(const char *root, enum numa_mode mode, const char *visible, int nproc,
               const cpu_set_t *allowed, cpu_set_t *out, struct err *e);
-// "0-3,8": a kernel's list of processors; those above CPU_SETSIZE are left out.
-int numa_cpulist(const char *text, cpu_set_t *out, struct err *e);
 
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The variables of compat.sagemaker: those that AWS's sagemaker-training toolkit sets (SM_*), those
 // of simple-sagemaker (SSM_*), and TensorFlow's TF_CONFIG. Pure, but for the number of processors.
+#include "base/cpu_list.h"
 #include "base/env.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "sys/file.h"
-#include "worker/numa.h"
 #include "worker/sagemaker.h"
 
 #include <ctype.h>
@@ -86,7 +86,7 @@ static int processors(void) {
     int count = 0;
     if (file_read(&a, "/sys/devices/system/cpu/online", 4096, &text, &len, &ignored) == 0) {
         text[strcspn(text, "\n")] = '\0';
-        if (numa_cpulist(text, &set, &ignored) == 0)
+        if (cpu_list_parse(text, &set, &ignored) == 0)
             count = CPU_COUNT(&set);
     }
     arena_fini(&a);

@@ -2,7 +2,8 @@
 // driver.c: devices, contexts, modules, memory and errors of the stand-in for libcuda.so.1. Its
 // device is called "emulated (tests only)". The environment sets what it pretends to be: EMU_CC
 // (compute capability, 80), EMU_SEED, EMU_DEVICES (1), EMU_MEMORY_MB (8192), EMU_DRIVER (13000),
-// EMU_SAME_VALUES (0: each word has one writer at a time), and what graph.c and tensor_map.c say.
+// EMU_SAME_VALUES (0: each word has one writer at a time), EMU_NUMA (0: no nodes; of N nodes device
+// d is attached to d % N), and what graph.c and tensor_map.c say.
 #include "tests/gpu/driver/driver.h"
 
 #include <pthread.h>
@@ -133,7 +134,7 @@ API CUresult cuDeviceGetPCIBusId(char *id, int n, CUdevice d) {
     return 0;
 }
 API CUresult cuDeviceGetAttribute(int *v, int attribute, CUdevice d) {
-    (void)d;
+    int nodes = (int)driver_setting("EMU_NUMA", 0);
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *v = PTX_THREADS_MAX; return 0;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *v = PTX_SHARED_STATIC_MAX; return 0;
@@ -145,6 +146,7 @@ API CUresult cuDeviceGetAttribute(int *v, int attribute, CUdevice d) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = cc % 10; return 0;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED: *v = 0; return 0;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: *v = nodes > 0 ? d % nodes : -1; return 0;
     default:
         return driver_fail(CUDA_ERROR_INVALID_VALUE, "the device attribute %d is not known",
                            attribute);

@@ -27,6 +27,9 @@ static void try_cpu(void) {
     ok(cpu(text, &first, &p) && p.second == 145, "only processors that the agent may use count");
     CPU_ZERO(&first);
     ok(!cpu(text, &first, &p), "without any there is no figure");
+    CPU_SET(191, &first);
+    ok(cpu("cpu0 1 2 3 4 5\ncpu191 1 2 3 4 5\n", &first, &p) && p.second == 15,
+       "processor 191 counts");
     static const char *const none[] = {"",
                                        "cpu",
                                        "cpu0",

@@ -2,6 +2,7 @@
 // The fast CPU backend, with every instruction set this machine has, against the plain reference:
 // products and convolutions over many shapes, odd ones included. The reference computes each case
 // once. Outputs lie between guards.
+#include "base/cpu_list.h"
 #include "kernels/kernels.h"
 #include "tests/tap.h"
 #include "tests/unit/kernels/random_floats.h"
@@ -373,7 +374,7 @@ static void test_pinned(void) {
     cpu_set_t before, after, on[2];
     int cpus[2], count = 0;
     sched_getaffinity(0, sizeof before, &before);
-    for (int c = 0; c < CPU_SETSIZE && count < 2; c++)
+    for (int c = 0; c < CPU_LIST_MAX && count < 2; c++)
         if (CPU_ISSET(c, &before))
             cpus[count++] = c;
     if (count < 2) {

@@ -2,6 +2,7 @@
 // One rank of the trainer from its options to its files: a run that diverges fails, whatever shows
 // it, and leaves no diverged checkpoint and no model; nothing is written twice; a data set that was
 // named is used or missed.
+#include "base/cpu_list.h"
 #include "base/log.h"
 #include "nn/checkpoint.h"
 #include "nn/safetensors.h"
@@ -332,7 +333,7 @@ static void test_threads(void) {
     cpu_set_t all, one;
     CPU_ZERO(&one);
     must(sched_getaffinity(0, sizeof all, &all) == 0);
-    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+    for (int i = 0; i < CPU_LIST_MAX && CPU_COUNT(&one) == 0; i++)
         if (CPU_ISSET(i, &all))
             CPU_SET(i, &one);
     must(sched_setaffinity(0, sizeof one, &one) == 0);

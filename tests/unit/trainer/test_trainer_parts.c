@@ -351,13 +351,14 @@ static void test_many_cpus(void) {
 }
 
 static void test_cores(void) {
-    cpu_set_t four, one;
+    cpu_set_t four, one, many;
     struct cores c;
     struct cores_id id[4] = {{{1}}, {{2}}, {{1}}, {{2}}};
     const struct machine_limits idle = {0}, some = {.cpus = 1.5}, plenty = {.cpus = 8},
                                 busy = {.load = 2.5};
     CPU_ZERO(&four);
     CPU_ZERO(&one);
+    CPU_ZERO(&many);
     for (int i = 0; i < 4; i++)
         CPU_SET(2 * i, &four);
     CPU_SET(3, &one);
@@ -382,6 +383,12 @@ static void test_cores(void) {
        "threads are not pinned while others use the machine");
     cores_share(&c, &one, &idle, id, 4, 2, 0);
     ok(c.threads == 1 && !c.pinned, "more ranks than CPUs get one thread each that is not pinned");
+    for (int i = 0; i < 192; i++)
+        CPU_SET(i, &many);
+    cores_share(&c, &many, &idle, id, 1, 0, 0);
+    ok(c.threads == 192 && c.pinned && c.cpu[191] == 191, "all of 192 CPUs are used");
+    cores_share(&c, &many, &idle, id, 4, 2, 0);
+    ok(c.threads == 96 && c.cpu[0] == 96 && c.cpu[95] == 191, "a half of 192 CPUs is 96");
 }
 
 static void put(struct arena *a, const char *root, const char *path, const char *text) {
