@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "comm/nccl_library.h"
 #include "gpu/gpu.h"
+#include "sys/proc.h"
 #include "train_device.h"
 
 #include <unistd.h>
@@ -30,6 +31,7 @@ int train_device_open(struct trainer_device *out, const struct train_config *opt
     if (gpu_open(&gpu, local_rank, emulation_allowed(), e) < 0)
         // a GPU that cannot be used is no reason to be slow
         return wanted || e->code != ERR_NOT_FOUND ? -1 : 0;
+    int processors = proc_cpu_count();
     gpu_stay_near(gpu);
     *out = (struct trainer_device){.kernels = &gpu_kernels,
                                    .collectives = &comm_nccl,
@@ -37,6 +39,7 @@ int train_device_open(struct trainer_device *out, const struct train_config *opt
                                    .handle = gpu,
                                    .memory_bytes = gpu_memory_free(gpu),
                                    .has_tf32 = gpu_has_tf32(gpu),
+                                   .processors = processors,
                                    .about = gpu_about(gpu)};
     return 1;
 }

@@ -31,7 +31,7 @@ struct train_config {
     int64_t eval_resize;      // pixels of the shorter side before the middle is cut out; 0: chosen
     int64_t train_size;       // shapes: images in the training part
     int64_t test_size;        // shapes: images in the test part
-    int64_t decode_threads;   // 0: as many as there are spare cores
+    int64_t decode_threads;   // 0: the rank's share of the processors
     bool flip;                // mirror half of the training images
     bool flip_alternate;      // each image in every other epoch
     int64_t crop_pad;         // pixels of padding before a random crop back; 0: none

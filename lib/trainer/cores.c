@@ -66,3 +66,12 @@ void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machi
     for (int i = 0; i < out->threads; i++)
         out->cpu[i] = cpus[index * share + i];
 }
+
+int cores_decoding(int node_cpus, int own_cpus, const struct machine_limits *limits, int ranks) {
+    double quota = ceil(limits->cpus);
+    if (limits->cpus > 0 && quota < node_cpus)
+        node_cpus = (int)quota;
+    int share = node_cpus / ranks;
+    share = share < own_cpus ? share : own_cpus;
+    return share > 1 ? share : 1;
+}

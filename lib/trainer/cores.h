@@ -36,4 +36,8 @@ void cores_identify(struct cores_id *id, const cpu_set_t *allowed);
 void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machine_limits *limits,
                  const struct cores_id *ids, int world, int rank, int threads_wanted);
 
+// Threads of a rank that decode images, while its GPU or its other threads compute: its share of
+// the processors that the `ranks` of its node may use, and no more than it may use itself.
+int cores_decoding(int node_cpus, int own_cpus, const struct machine_limits *limits, int ranks);
+
 #endif

@@ -29,6 +29,7 @@ struct trainer_device {
     void *handle;                                // kernel_config.device
     size_t memory_bytes;                         // that are free
     bool has_tf32;                               // for products (train.dtype)
+    int processors;                              // of the node, before a rank stays near its GPU
     const char *about;                           // for people
 };
 

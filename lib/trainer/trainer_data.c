@@ -167,14 +167,14 @@ static void set_augment(struct trainer *t) {
     }
 }
 
-// Threads of this rank that decode: its share of the CPUs. None where pixels are in memory already
-// and the backend normalises them, since nothing is to be done ahead of time.
-static int loader_threads(const struct trainer *t, const struct dataset *d) {
-    int64_t wanted = t->options->decode_threads, local = t->config->comm.local_world;
+int trainer_decode_threads(const struct trainer *t, const struct dataset *d) {
+    int64_t wanted = t->options->decode_threads;
     if (d->pixels)
         return 0;
     if (wanted == 0) {
-        wanted = (int64_t)ceil(t->limits.cpus) / (local > 0 ? local : 1);
+        int local = t->config->comm.local_world, own = CPU_COUNT(&t->allowed);
+        int all = t->config->device ? t->config->device->processors : own;
+        wanted = cores_decoding(all, own, &t->limits, local > 0 ? local : 1);
         if (dataset_waits(d) && wanted < WAITING_THREADS)
             wanted = WAITING_THREADS;
     }
@@ -202,7 +202,7 @@ static int open_shard(struct trainer *t, struct shard *s, const struct dataset *
     struct loader_config loader = {.data = d,
                                    .augment = t->augment,
                                    .batch = eval ? (int)o->eval_batch : t->micro_batch,
-                                   .threads = loader_threads(t, d),
+                                   .threads = trainer_decode_threads(t, d),
                                    .depth = d->pixels ? 0 : LOADER_AHEAD,
                                    .raw = true};
     if (sampler_open(&s->sampler, &sampler, e) < 0)

@@ -358,6 +358,9 @@ int trainer_data_shares_exchange(struct trainer *t, enum dataset_split split,
 int64_t trainer_data_shares_digest(const struct trainer *t);
 // trainer_data.c
 int trainer_data_open(struct trainer *t, struct err *e);
+// Threads of this rank that decode images of d: as many as the setting says, or else the rank's
+// share of the processors. None where pixels are in memory already.
+int trainer_decode_threads(const struct trainer *t, const struct dataset *d);
 // Waits for a key of the store that another rank sets when it has its data, or until config.stop.
 int trainer_data_await(const struct trainer *t, const char *key, void *value, size_t cap,
                        size_t *len, struct err *e);

@@ -119,20 +119,28 @@ static void say_shares(struct trainer *t) {
                     (long long)x->least, (long long)x->most, (unsigned long long)x->each);
 }
 
+static void say_data(struct trainer *t) {
+    char threads[64];
+    int n = trainer_decode_threads(t, &t->train);
+    snprintf(threads, sizeof threads, ", decoded when they are needed by %d thread%s", n,
+             n == 1 ? "" : "s");
+    trainer_say(t, "data %s, %lld training and %lld test images of %dx%d%s", t->train.kind,
+                (long long)t->shares[DATASET_TRAIN].images,
+                (long long)t->shares[DATASET_TEST].images, t->train.width, t->train.height,
+                t->feed.kept          ? ", in the memory of the GPU"
+                : !t->train.pixels    ? threads
+                : t->train.from_cache ? ", decoded before"
+                                      : "");
+    say_shares(t);
+}
+
 static void say_hello(struct trainer *t) {
     const struct train_config *o = t->options;
     char bytes[STR_HUMAN_BYTES_MAX];
     trainer_say(t, "model %s, %zu parameters, %d classes, %s planned once", t->model->text,
                 t->model->param_count, t->model->classes,
                 str_human_bytes(bytes, trainer_plan_own_bytes(t)));
-    trainer_say(t, "data %s, %lld training and %lld test images of %dx%d%s", t->train.kind,
-                (long long)t->shares[DATASET_TRAIN].images,
-                (long long)t->shares[DATASET_TEST].images, t->train.width, t->train.height,
-                t->feed.kept          ? ", in the memory of the GPU"
-                : !t->train.pixels    ? ", decoded when they are needed"
-                : t->train.from_cache ? ", decoded before"
-                                      : "");
-    say_shares(t);
+    say_data(t);
     trainer_say(
         t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s%s, batch %lld on each rank",
         t->world, t->world == 1 ? "" : "s", t->cores.threads, t->cores.threads == 1 ? "" : "s",

@@ -106,6 +106,10 @@ is "$status" 0 'a run from class archives, evaluated on a folder of its own'
 like "$out" 'data tar, 60 training and 20 test images of 24x24, decoded when they are needed' \
     'the log names the kind and the size of the data'
 one=$(field "$(summary)" final_loss)
+run dttrain --set train.data=set "${imagenet[@]}" --set train.epochs=1 --set train.threads=0
+[[ $out =~ rank\ of\ ([0-9]+)\ thread ]]
+like "$out" "decoded when they are needed by ${BASH_REMATCH[1]} thread" \
+    'all processors of a rank decode'
 run dtctl train --input data=shards "${imagenet[@]}" --set train.decode_threads=3 --name shards
 is "$status" 0 'a run from shards'
 is "$(field "$(summary)" train_images)/$(field "$(summary)" test_images)" 60/20 \

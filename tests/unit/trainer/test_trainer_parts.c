@@ -383,6 +383,11 @@ static void test_cores(void) {
        "threads are not pinned while others use the machine");
     cores_share(&c, &one, &idle, id, 4, 2, 0);
     ok(c.threads == 1 && !c.pinned, "more ranks than CPUs get one thread each that is not pinned");
+    is_int(cores_decoding(96, 96, &idle, 1), 96, "one rank decodes on all processors");
+    is_int(cores_decoding(96, 48, &idle, 8), 12, "each of 8 ranks decodes on its share of a node");
+    is_int(cores_decoding(96, 48, &idle, 1), 48, "a rank decodes on its own processors");
+    is_int(cores_decoding(96, 48, &plenty, 2), 4, "a quota of 8 gives two ranks 4 threads each");
+    is_int(cores_decoding(2, 2, &idle, 8), 1, "each of 8 ranks on two processors decodes");
     for (int i = 0; i < 192; i++)
         CPU_SET(i, &many);
     cores_share(&c, &many, &idle, id, 1, 0, 0);
