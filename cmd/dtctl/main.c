@@ -214,10 +214,8 @@ int main(int argc, char **argv) {
     struct err e = {0};
     const char *name = NULL;
     int used = 0;
-    proc_fill_streams();
-    // Ignored, so that write(2) fails instead, with EPIPE or EFBIG.
-    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    proc_prepare();
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL); // write(2) fails instead
     raise_file_limit();
     log_open("dtctl", LOG_INFO, LOG_PLAIN);
     screen_init(&p.screen, STDOUT_FILENO, STDERR_FILENO, SCREEN_PLAIN, false);

@@ -437,7 +437,7 @@ static int run_verb(const struct verb *v, char **args, bool asks, const char *pr
 int main(int argc, char **argv) {
     bool asks = false;
     const char *profile = NULL;
-    proc_fill_streams();
+    proc_prepare();
     log_open("dtdata", LOG_WARN, LOG_PLAIN);
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("dtdata %s\n", DTCTL_VERSION);

@@ -148,7 +148,7 @@ static int run(int argc, char **argv, char *const *env) {
     return status;
 }
 int main(int argc, char **argv) {
-    proc_fill_streams();
+    proc_prepare();
     if (argc > 1 && strcmp(argv[1], "--node") == 0) {
         log_open("dtrun", LOG_WARN, LOG_PLAIN);
         return node_verbs_run(argc - 2, argv + 2, environ);

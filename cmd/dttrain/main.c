@@ -219,7 +219,7 @@ int main(int argc, char **argv) {
     struct train_flags flags;
     struct option_set set;
     struct err e;
-    proc_fill_streams();
+    proc_prepare();
     catch_signals(); // before anything else: an early signal must not end the process
     log_open("dttrain", LOG_INFO, LOG_PLAIN);
     int r = train_config_load(&options, &flags, &set, &a, argc - 1, (const char *const *)(argv + 1),

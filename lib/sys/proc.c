@@ -241,8 +241,9 @@ int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int
 
 // ---- small facts --------------------------------------------------------------------------------
 
-void proc_fill_streams(void) {
+void proc_prepare(void) {
     int fd;
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     do // each gets the lowest free number
         fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO);

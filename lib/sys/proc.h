@@ -38,8 +38,9 @@ int proc_run(const struct proc_spec *spec, char **out, size_t out_bytes_max, int
 void proc_end(pid_t pid, int timeout_ms);
 
 // The first call of main: opens the null device for each standard stream that is closed, so that no
-// other file gets its number.
-void proc_fill_streams(void);
+// other file gets its number, and ignores SIGXFSZ: a write(2) beyond the limit of a file's size
+// fails with EFBIG instead.
+void proc_prepare(void);
 int proc_status_code(int status);                       // shell's convention: 128 + signal
 const char *proc_signal_name(int signal);               // "SIGKILL"
 int proc_signal_parse(const char *name, struct err *e); // "SIGTERM", "TERM", "15"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A full disk under the metrics and logs of dttrain: training continues, written data stays valid,
-# and lost data is counted. Under required files it is an error.
+# and lost data is counted. Under required files it is an error, and so is a limit of their size.
 # shellcheck disable=SC2317 # functions are called by name
 source "${0%/*}/../lib.sh"
 mounted=()
@@ -46,5 +46,12 @@ small "$WORK/none/state" 16k
 train none
 is "$status" 1 'no room for checkpoints is an error'
 like "$err" 'No space left on device' 'the error has the reason'
+
+limit=$(ulimit -S -f)
+ulimit -S -f 100 # KiB
+train large
+ulimit -S -f "$limit"
+is "$status" 1 'a file beyond the limit of its size is an error'
+like "$err" 'dttrain: .*: File too large' 'the error has this reason'
 for dir in "${mounted[@]}"; do umount "$dir"; done
 done_testing
