@@ -28,6 +28,16 @@ is "$(du -sk "$node/cas" | cut -f1)" "$size" '--dry-run removes nothing'
 run dtctl --json push --to work src/
 is "$status $(sent)" '0 0' 'a push after --dry-run sends nothing'
 
+# A folder of a node that the inventory does not have: of an `up` that was killed.
+mkdir -p .dtctl/default/nodes/ghost/cas && echo x >.dtctl/default/nodes/ghost/cas/y
+run dtctl gc --dry-run
+like "$out" 'would remove the folder [^ ]*/nodes/ghost' '--dry-run names the folder'
+ok 'the folder is still there' test -e .dtctl/default/nodes/ghost/cas/y
+run dtctl gc
+is "$status" 0 'gc with such a folder succeeds'
+ok 'the folder is gone' test ! -e .dtctl/default/nodes/ghost
+ok 'the folder of the node is not' test -d "$node/work"
+
 # Half of it is still in use.
 rm "$node/work"/{1,2,3,4,5,middle}
 : >"$node/cas/tmp/unfinished.part"

@@ -38,6 +38,16 @@ results=$(dirname "$(find .dtctl/default/runs -path '*/output/model/part-0')")
 is "$(cat "$results"/part-* | paste -sd' ')" \
     '0 167 167 333 333 500 500 667 667 833 833 1000' 'the model folders of all nodes come back'
 ok 'others see /opt/ml as before' test ! -e /opt/ml/input/data/train
+echo 'import os; print("OPT", *sorted(os.listdir("/opt")), open("/opt/link").read())' >opt.py
+# shellcheck disable=SC2016 # for the inner shell
+other='mount -t tmpfs tmpfs /opt && mkdir /opt/tool && echo seen >/opt/tool/file &&
+    ln -s tool/file /opt/link && exec "$@"'
+if unshare --mount bash -c "$other" x true 2>/dev/null; then
+    run unshare --mount bash -c "$other" x dtctl train --nodes 1 "${on[@]}" -- opt.py
+    like "$out" 'OPT link ml tool seen' 'the rest of /opt stays as it is'
+else
+    skip 1 'no mount namespace can be made here'
+fi
 
 # ---- results, state, failure --------------------------------------------------------------------
 cat >state.py <<'E2'

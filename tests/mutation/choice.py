@@ -72,10 +72,14 @@ def users_of():
     return users
 
 
-def scripts_of(path, layer):  # first the shortest of those that run the command
+def scripts_of(path, layer):
+    """First those that are called as the file is, then the shortest that run the command."""
+    stem = re.sub(r"^cmd_", "", os.path.splitext(os.path.basename(path))[0])
+    named = [os.path.basename(name)[:-2] for name in
+             sorted(glob.glob(os.path.join(SOURCE, "tests/integration/*_%s.t" % stem)))]
     command = re.match(r"cmd/dtctl/(?:cmd_)?([a-z]+)", path)
     if not command:
-        return SCRIPTS.get(layer, [])
+        return list(dict.fromkeys(named + SCRIPTS.get(layer, [])))
     runs = re.compile(r"\bdtctl (?:-\S+ )*%s\b" % command.group(1))
     found = []
     for name in glob.glob(os.path.join(SOURCE, "tests/integration/*.t")):
@@ -84,7 +88,7 @@ def scripts_of(path, layer):  # first the shortest of those that run the command
         if runs.search(text) and "cloud.sh" not in text:
             found.append((len(text), os.path.basename(name)[:-2]))
     found = [name for _, name in sorted(found)[:COMMAND_SCRIPTS_MAX]]
-    return list(dict.fromkeys(found + SCRIPTS.get(layer, [])))
+    return list(dict.fromkeys(named + found + SCRIPTS.get(layer, [])))
 
 
 def tests_of(path, tests, users):

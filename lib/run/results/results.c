@@ -349,7 +349,8 @@ static unsigned find_deleted(const struct run *run, const struct collect *c) {
 // Lists nodes whose files are lost. Every node has all files of the native trainer. A node that had
 // lost its part earlier is asked again. Results that were not fetched from it now are left there.
 static void find_lost(const struct fleet *f, struct run *run, struct collect *c) {
-    size_t given = 0, waiting = 0, lost_count = 0, back = 0, failed = 0;
+    size_t given = 0, waiting = 0, lost_count = 0;
+    bool back = false, failed = false;
     unsigned before = run->rest && run->lost_count ? run->lost_kinds : 0, now = 0;
     unsigned deleted = find_deleted(run, c);
     const char **lost = arena_new(f->context->arena, const char *, f->count + 1);
@@ -358,9 +359,9 @@ static void find_lost(const struct fleet *f, struct run *run, struct collect *c)
         bool was_lost = run->rest && run_has_lost(run, n->info->name);
         unsigned kinds = c->gone[i] && is_wanted(f, c, i) ? kinds_only_on(run, c, i) : 0;
         given += !n->failed && !n->left_out;
-        failed += n->failed;
+        failed |= n->failed;
         waiting += n->failed && !c->gone[i] && is_wanted(f, c, i);
-        back += was_lost && !n->failed;
+        back |= was_lost && !n->failed;
         if (kinds || (was_lost && n->failed))
             lost[lost_count++] = n->info->name;
         now |= kinds;
