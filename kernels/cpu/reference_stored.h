@@ -283,7 +283,7 @@ static void ref_bf16_zero(struct kernel_ctx *ctx, size_t n, void *x) {
 }
 
 static int ref_keeps_bf16(const struct kernel_ctx *ctx) {
-    return ctx->keep == KERNEL_KEEP_ALWAYS;
+    return ctx->keep != KERNEL_KEEP_NEVER;
 }
 
 static const struct kernel_stored ref_bf16 = {

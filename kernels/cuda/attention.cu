@@ -3,14 +3,14 @@
 // owns some rows (queries, or keys for the gradient of keys), OWN for each warp, and walks over the
 // others in tiles of 32: each lane has one of them. A row's sum over a tile has each lane at every
 // 32nd channel.
-#include "kernels/cuda/cuda_params.h"
+#include "kernels/cuda/stored.cuh"
 
 typedef unsigned u32;
 enum { TILE = 32, OWN = 2, WARPS = CUDA_THREADS / 32, OWN_ROWS = OWN * WARPS };
-#define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS, 2)
-#define ALL    0xffffffffu
+#define ALL 0xffffffffu
 
 extern __shared__ float dynamic_shared[];
+typedef numbers<true> tensor;
 
 __device__ __forceinline__ float warp_sum(float v) {
     for (int o = 16; o; o >>= 1)
@@ -32,12 +32,23 @@ struct rows_shared {
         free += rows * pitch;
     }
     __device__ __forceinline__ const float *row(int r) const { return at + r * pitch; }
-    // Fills rows from memory; those beyond `valid` with zeros.
-    __device__ __forceinline__ void fill(const float *from, int64_t step, int rows, int valid,
-                                         int d) {
-        for (int r = threadIdx.x / 32; r < rows; r += WARPS)
-            for (int c = threadIdx.x % 32; c < d; c += 32)
-                at[r * pitch + c] = r < valid ? from[r * step + c] : 0.0f;
+    // Fills rows from memory; those beyond `valid` with zeros. All loads of a channel are under way
+    // before the first one is needed.
+    template <int ROWS>
+    __device__ __forceinline__ void fill(const tensor &from, int64_t step, int valid, int d) {
+        int warp = threadIdx.x / 32;
+        float v[ROWS / WARPS];
+#pragma unroll 1
+        for (int c = threadIdx.x % 32; c < d; c += 32) {
+#pragma unroll
+            for (int i = 0; i < ROWS / WARPS; i++) {
+                int r = warp + i * WARPS;
+                v[i] = r < valid ? from[r * step + c] : 0.0f;
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS / WARPS; i++)
+                at[(warp + i * WARPS) * pitch + c] = v[i];
+        }
     }
 };
 
@@ -73,11 +84,11 @@ template <int WIDE> struct channels {
         for (int i = 0; i < WIDE; i++)
             v[o][i] *= by;
     }
-    __device__ __forceinline__ void put(int o, float *to, int d) const {
+    __device__ __forceinline__ void put(int o, const tensor &to, int d) const {
 #pragma unroll
         for (int i = 0; i < WIDE; i++)
             if (threadIdx.x % 32 + 32 * i < d)
-                to[threadIdx.x % 32 + 32 * i] = v[o][i];
+                to.put(threadIdx.x % 32 + 32 * i, v[o][i]);
     }
 };
 
@@ -98,8 +109,8 @@ __device__ __forceinline__ void next_keys(const attention_params &p, const head_
                                           rows_shared &k, rows_shared &v) {
     int64_t first = at.key + (int64_t)from * p.kv_pitch;
     __syncthreads(); // the tile is free
-    k.fill(p.k + first, p.kv_pitch, TILE, p.keys - from, p.d);
-    v.fill(p.v + first, p.kv_pitch, TILE, p.keys - from, p.d);
+    k.fill<TILE>(tensor(p.k, p.bf16) + first, p.kv_pitch, p.keys - from, p.d);
+    v.fill<TILE>(tensor(p.v, p.bf16) + first, p.kv_pitch, p.keys - from, p.d);
     __syncthreads(); // the tile is full
 }
 
@@ -113,7 +124,8 @@ template <int WIDE> __device__ __forceinline__ void forward(const attention_para
 #pragma unroll
     for (int o = 0; o < OWN; o++)
         most[o] = -INFINITY, total[o] = 0.0f;
-    q.fill(p.q + at.query + (int64_t)first * p.q_pitch, p.q_pitch, OWN_ROWS, p.t - first, p.d);
+    q.fill<OWN_ROWS>(tensor(p.q, p.bf16) + (at.query + (int64_t)first * p.q_pitch), p.q_pitch,
+                     p.t - first, p.d);
     for (int from = 0; from < p.keys; from += TILE) {
         next_keys(p, at, from, k, v);
 #pragma unroll
@@ -133,30 +145,10 @@ template <int WIDE> __device__ __forceinline__ void forward(const attention_para
         if (row >= p.t)
             continue;
         sum.scale(o, 1.0f / total[o]);
-        sum.put(o, p.out + at.out + (int64_t)row * p.heads * p.d, p.d);
+        sum.put(o, tensor(p.out, p.bf16) + (at.out + (int64_t)row * p.heads * p.d), p.d);
         if (lane == 0)
             p.out_lse[at.row + row] = most[o] + logf(total[o]);
     }
-}
-KERNEL attention_forward_64(const attention_params p) {
-    forward<2>(p);
-}
-KERNEL attention_forward_256(const attention_params p) {
-    forward<8>(p);
-}
-
-// delta[image][head][t] = dy . y: a row for each warp.
-KERNEL attention_delta(const attention_params p) {
-    int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; // of y[image][t][head]
-    if (row >= (int64_t)p.n * p.t * p.heads)
-        return;
-    float sum = 0.0f;
-    for (int c = threadIdx.x % 32; c < p.d; c += 32)
-        sum = fmaf(p.dy[row * p.d + c], p.y[row * p.d + c], sum);
-    sum = warp_sum(sum);
-    int64_t head = row % p.heads, token = row / p.heads % p.t, image = row / p.heads / p.t;
-    if (threadIdx.x % 32 == 0)
-        p.delta[(image * p.heads + head) * p.t + token] = sum;
 }
 
 // dq = sum over keys of ds * k / sqrt(d), with ds = p * (dy . v - delta).
@@ -168,8 +160,9 @@ template <int WIDE> __device__ __forceinline__ void grad_queries(const attention
     int64_t y_pitch = (int64_t)p.heads * p.d;
     head_place at(p);
     channels<WIDE> sum;
-    q.fill(p.q + at.query + (int64_t)first * p.q_pitch, p.q_pitch, OWN_ROWS, p.t - first, p.d);
-    dy.fill(p.dy + at.out + first * y_pitch, y_pitch, OWN_ROWS, p.t - first, p.d);
+    q.fill<OWN_ROWS>(tensor(p.q, p.bf16) + (at.query + (int64_t)first * p.q_pitch), p.q_pitch,
+                     p.t - first, p.d);
+    dy.fill<OWN_ROWS>(tensor(p.dy, p.bf16) + (at.out + first * y_pitch), y_pitch, p.t - first, p.d);
     for (int from = 0; from < p.keys; from += TILE) {
         next_keys(p, at, from, k, v);
 #pragma unroll
@@ -184,13 +177,10 @@ template <int WIDE> __device__ __forceinline__ void grad_queries(const attention
 #pragma unroll
     for (int o = 0; o < OWN; o++)
         if (first + warp * OWN + o < p.t)
-            sum.put(o, p.dq + at.query + (int64_t)(first + warp * OWN + o) * p.q_pitch, p.d);
-}
-KERNEL attention_grad_queries_64(const attention_params p) {
-    grad_queries<2>(p);
-}
-KERNEL attention_grad_queries_256(const attention_params p) {
-    grad_queries<8>(p);
+            sum.put(o,
+                    tensor(p.dq, p.bf16) +
+                        (at.query + (int64_t)(first + warp * OWN + o) * p.q_pitch),
+                    p.d);
 }
 
 // dk = sum over queries of ds * q / sqrt(d), dv = sum of p * dy.
@@ -202,12 +192,14 @@ template <int WIDE> __device__ __forceinline__ void grad_keys(const attention_pa
     int64_t y_pitch = (int64_t)p.heads * p.d;
     head_place at(p);
     channels<WIDE> of_k, of_v;
-    k.fill(p.k + at.key + (int64_t)first * p.kv_pitch, p.kv_pitch, OWN_ROWS, p.keys - first, p.d);
-    v.fill(p.v + at.key + (int64_t)first * p.kv_pitch, p.kv_pitch, OWN_ROWS, p.keys - first, p.d);
+    int64_t own_key = at.key + (int64_t)first * p.kv_pitch;
+    k.fill<OWN_ROWS>(tensor(p.k, p.bf16) + own_key, p.kv_pitch, p.keys - first, p.d);
+    v.fill<OWN_ROWS>(tensor(p.v, p.bf16) + own_key, p.kv_pitch, p.keys - first, p.d);
     for (int from = 0; from < p.t; from += TILE) {
         __syncthreads(); // the tile is free
-        q.fill(p.q + at.query + (int64_t)from * p.q_pitch, p.q_pitch, TILE, p.t - from, p.d);
-        dy.fill(p.dy + at.out + from * y_pitch, y_pitch, TILE, p.t - from, p.d);
+        q.fill<TILE>(tensor(p.q, p.bf16) + (at.query + (int64_t)from * p.q_pitch), p.q_pitch,
+                     p.t - from, p.d);
+        dy.fill<TILE>(tensor(p.dy, p.bf16) + (at.out + from * y_pitch), y_pitch, p.t - from, p.d);
         __syncthreads(); // the tile is full
         int row = min(from + lane, p.t - 1);
         float lse = p.lse[at.row + row], delta = p.delta[at.row + row];
@@ -226,9 +218,43 @@ template <int WIDE> __device__ __forceinline__ void grad_keys(const attention_pa
         int64_t to = at.key + (int64_t)(first + warp * OWN + o) * p.kv_pitch;
         if (first + warp * OWN + o >= p.keys)
             continue;
-        of_k.put(o, p.dk + to, p.d);
-        of_v.put(o, p.dv + to, p.d);
+        of_k.put(o, tensor(p.dk, p.bf16) + to, p.d);
+        of_v.put(o, tensor(p.dv, p.bf16) + to, p.d);
     }
+}
+
+// ---- kernels: three blocks fit a multiprocessor, or two -----------------------------------------
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS, 3)
+KERNEL attention_forward_64(const attention_params p) {
+    forward<2>(p);
+}
+KERNEL attention_forward_256(const attention_params p) {
+    forward<8>(p);
+}
+KERNEL attention_grad_queries_256(const attention_params p) {
+    grad_queries<8>(p);
+}
+// delta[image][head][t] = dy . y: a row for each warp.
+KERNEL attention_delta(const attention_params p) {
+    int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; // of y[image][t][head]
+    if (row >= (int64_t)p.n * p.t * p.heads)
+        return;
+    float sum = 0.0f;
+    tensor y = tensor(p.y, p.bf16) + row * p.d, dy = tensor(p.dy, p.bf16) + row * p.d;
+#pragma unroll 1
+    for (int c = threadIdx.x % 32; c < p.d; c += 32)
+        sum = fmaf(dy[c], y[c], sum);
+    sum = warp_sum(sum);
+    int64_t head = row % p.heads, token = row / p.heads % p.t, image = row / p.heads / p.t;
+    if (threadIdx.x % 32 == 0)
+        p.delta[(image * p.heads + head) * p.t + token] = sum;
+}
+
+#undef KERNEL
+#define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS, 2)
+KERNEL attention_grad_queries_64(const attention_params p) {
+    grad_queries<2>(p);
 }
 KERNEL attention_grad_keys_64(const attention_params p) {
     grad_keys<2>(p);

@@ -6,10 +6,17 @@
 #include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/cuda_params.h"
 
+#include <assert.h>
 #include <stdbool.h>
 
 enum { CUDA_GRID_MAX = 65535 }; // blocks along y and z
 enum cuda_product { CUDA_GEMM, CUDA_FORWARD, CUDA_DATA, CUDA_WEIGHT, CUDA_PRODUCTS };
+
+// Whether tensors of this type of storage are in bfloat16.
+static inline int cuda_is_bf16(enum kernel_type store) {
+    assert(store == KERNEL_FLOAT || store == KERNEL_BF16);
+    return store == KERNEL_BF16;
+}
 
 // How many blocks of `each` cover n.
 static inline unsigned cuda_blocks(int64_t n, int64_t each) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses large tiles by shape, and packs their operands.
-#include <assert.h>
-
 #include "kernels/cuda/cuda_impl.h"
 
 // Large tiles from so many rows, columns and terms on: fewer are padding, or too little work for
@@ -78,6 +76,7 @@ struct operand {
     int64_t rows, all_rows; // all_rows: packed
     int cols, ld, pitch;    // pitch: packed
     int images, all_images;
+    int bf16; // in memory
 };
 
 // Where rows are terms, they are packed as whole stages.
@@ -195,8 +194,9 @@ size_t cuda_large_conv_bytes(const struct conv2d_shape *s) {
 }
 
 static void pack_in_order(struct cuda_queue *q, const struct large_type *t, const struct operand *m,
-                          const float *x, void *y) {
+                          const void *x, void *y) {
     struct pack_params p = {.x = x,
+                            .bf16 = m->bf16,
                             .y = y,
                             .rows = m->rows,
                             .all_rows = m->all_rows,
@@ -206,7 +206,7 @@ static void pack_in_order(struct cuda_queue *q, const struct large_type *t, cons
     cuda_enqueue(q, t->pack, cuda_blocks(p.all_rows * p.pitch / 4, CUDA_THREADS), 1, &p);
 }
 
-static void pack_turned(struct cuda_queue *q, const struct operand *m, const float *x, void *y) {
+static void pack_turned(struct cuda_queue *q, const struct operand *m, const void *x, void *y) {
     struct pack_turned_params p = {.x = x,
                                    .y = y,
                                    .images = m->images,
@@ -221,8 +221,8 @@ static void pack_turned(struct cuda_queue *q, const struct operand *m, const flo
 }
 
 // Packs an operand into the workspace, behind what is there; the address.
-static const float *pack(struct cuda_queue *q, const struct large_type *t, struct operand m,
-                         const float *x, size_t *used) {
+static const void *pack(struct cuda_queue *q, const struct large_type *t, struct operand m,
+                        const void *x, size_t *used) {
     void *y = (char *)q->workspace + *used;
     *used += operand_bytes(t, m);
     assert(*used <= q->workspace_bytes);
@@ -233,23 +233,51 @@ static const float *pack(struct cuda_queue *q, const struct large_type *t, struc
     return y;
 }
 
-// The tensor map of an operand of so many rows and terms, which is packed at `at`. false: there is
-// none for it.
+// Whether an operand is in memory as it would be packed: in bfloat16, from a chunk's address on,
+// with rows of whole chunks. cp.async also wants no padding behind it; with tensor maps zeros come
+// from beyond the ends.
+static bool lies_packed(const struct large_type *t, const struct operand *m, const void *x,
+                        bool maps) {
+    bool padded_out = m->pitch != m->cols || m->all_rows != m->rows;
+    return m->bf16 && (uintptr_t)x % CUDA_CHUNK_BYTES == 0 && m->ld % chunk_of(t) == 0 &&
+           (maps || !padded_out);
+}
+
+// The address of an operand that is packed, or need not be.
+static const void *packed(struct cuda_queue *q, const struct large_type *t, struct operand m,
+                          const void *x, size_t *used) {
+    return lies_packed(t, &m, x, false) ? x : pack(q, t, m, x, used);
+}
+
+// An operand of a GEMM at x, which may have been packed to `at`.
+struct placed {
+    struct operand m;
+    const void *x, *at;
+    int ld;
+};
+
+// The tensor map of an operand of so many rows and terms, which is packed first where it has to be.
+// false: there is none for it.
 static bool map_operand(struct cuda_queue *q, enum kernel_type type, bool by_terms, int rows,
-                        int terms, int pitch, const float *at, struct cuda_tensor_map *map) {
+                        int terms, struct placed *o, size_t *used, struct cuda_tensor_map *map) {
     const struct large_type *t = &types[type];
-    struct cuda_matrix m = {.at = at,
+    bool lies = lies_packed(t, &o->m, o->x, true);
+    o->at = lies ? o->x : pack(q, t, o->m, o->x, used);
+    o->ld = lies ? o->m.ld : o->m.pitch;
+    struct cuda_matrix m = {.at = o->at,
                             .type = type,
                             .rows = by_terms ? rows : terms,
                             .columns = by_terms ? terms : rows,
-                            .pitch = (int64_t)pitch * t->bytes,
+                            .pitch = (int64_t)o->ld * t->bytes,
                             .box_rows = by_terms ? CUDA_LARGE_TILE : CUDA_TMA_BYTES / t->bytes};
-    bool aligned = (uintptr_t)at % CUDA_CHUNK_BYTES == 0 && m.pitch % CUDA_CHUNK_BYTES == 0;
+    bool aligned = (uintptr_t)o->at % CUDA_CHUNK_BYTES == 0 && m.pitch % CUDA_CHUNK_BYTES == 0;
     return aligned && q->tensor_map(q, &m, map) == 0;
 }
 
-// The product of packed operands by tensor maps. false: it has to copy by cp.async.
-static bool gemm_by_maps(struct cuda_queue *q, enum kernel_type type, const struct gemm_params *p) {
+// The product of operands by tensor maps. false: it has to copy by cp.async; operands that were
+// packed stay so.
+static bool gemm_by_maps(struct cuda_queue *q, enum kernel_type type, const struct gemm_params *p,
+                         struct placed *a, struct placed *b, size_t *used) {
     const struct large_type *t = &types[type];
     const struct product_tiles tiles = {CUDA_LARGE_TILE, CUDA_TMA_BYTES / t->bytes,
                                         CUDA_LARGE_THREADS, CUDA_TMA_SHARED};
@@ -257,11 +285,20 @@ static bool gemm_by_maps(struct cuda_queue *q, enum kernel_type type, const stru
     bool a_by_terms = is_by_terms(t) || !p->trans_a, b_by_terms = is_by_terms(t) || p->trans_b;
     const struct product_out *o = &p->out;
     if (q->capability != CUDA_HOPPER_CAPABILITY || !q->tensor_map ||
-        !map_operand(q, type, a_by_terms, o->m, o->k, p->lda, p->a, &maps.a) ||
-        !map_operand(q, type, b_by_terms, o->n, o->k, p->ldb, p->b, &maps.b))
+        !map_operand(q, type, a_by_terms, o->m, o->k, a, used, &maps.a) ||
+        !map_operand(q, type, b_by_terms, o->n, o->k, b, used, &maps.b))
         return false;
     cuda_product_run(q, t->tma, &tiles, 1, &maps, &maps.gemm.out);
     return true;
+}
+
+// For cp.async: packed, unless that has been done or need not be.
+static void place(struct cuda_queue *q, const struct large_type *t, struct placed *o,
+                  size_t *used) {
+    if (o->at && o->at != o->x)
+        return;
+    o->at = packed(q, t, o->m, o->x, used);
+    o->ld = o->at == o->x ? o->m.ld : o->m.pitch;
 }
 
 bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_params *p) {
@@ -271,12 +308,14 @@ bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_pa
     if (q->capability < CUDA_LARGE_CAPABILITY || !t->bytes || (p->trans_a && p->trans_b) ||
         !is_worth(CUDA_GEMM, o->m, o->n, o->k))
         return false;
-    struct operand a = gemm_operand(t, !p->trans_a, o->m, o->k, p->lda);
-    struct operand b = gemm_operand(t, p->trans_b, o->n, o->k, p->ldb);
-    p->a = pack(q, t, a, p->a, &used), p->lda = a.pitch;
-    p->b = pack(q, t, b, p->b, &used), p->ldb = b.pitch;
-    if (!gemm_by_maps(q, type, p))
-        run(q, t, CUDA_GEMM, 1, p, o);
+    struct placed a = {gemm_operand(t, !p->trans_a, o->m, o->k, p->lda), p->a, NULL, 0};
+    struct placed b = {gemm_operand(t, p->trans_b, o->n, o->k, p->ldb), p->b, NULL, 0};
+    a.m.bf16 = p->a_bf16, b.m.bf16 = p->b_bf16;
+    if (gemm_by_maps(q, type, p, &a, &b, &used))
+        return true;
+    place(q, t, &a, &used), place(q, t, &b, &used);
+    p->a = a.at, p->lda = a.ld, p->b = b.at, p->ldb = b.ld;
+    run(q, t, CUDA_GEMM, 1, p, o);
     return true;
 }
 
@@ -287,7 +326,8 @@ bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const stru
     if (q->capability < CUDA_LARGE_CAPABILITY || !conv_is_large(s, product))
         return false;
     struct operands m = conv_operands(t, s, product);
-    p->a = pack(q, t, m.a, p->a, &used), p->b = pack(q, t, m.b, p->b, &used);
+    m.a.bf16 = p->a_bf16, m.b.bf16 = p->b_bf16;
+    p->a = packed(q, t, m.a, p->a, &used), p->b = packed(q, t, m.b, p->b, &used);
     if (m.b.images && product == CUDA_WEIGHT)
         p->images = m.b.all_images, p->out.k = p->oh * p->ow * p->images;
     run(q, t, product, times, p, &p->out);

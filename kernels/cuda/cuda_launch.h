@@ -6,8 +6,10 @@
 //   an
 //     address of the device; shapes, ranges and argument structs are the host's and are read before
 //     the function returns. Where kernels.h returns a result to the host, it goes to the device.
-//   - Buffers hold floats. Products round their operands to the type that is asked for. KERNEL_TF32
-//     needs a device of CUDA_TF32_CAPABILITY_MIN or newer.
+//   - Buffers hold floats, or what their type of storage says (stored.h). An operation of struct
+//     kernel_stored takes that type as `store`. Products round their operands to the type that is
+//     asked for; their tensors may be bfloat16 with KERNEL_BF16 alone. KERNEL_TF32 needs a device
+//     of CUDA_TF32_CAPABILITY_MIN or newer.
 //   - No operation waits, allocates, or reads the device. The same calls with the same shapes give
 //     the same bits, and may be captured in a graph. No sum uses a float atomic.
 //   - A queue has one workspace; its operations run one after the other.
@@ -152,6 +154,7 @@ enum {
     CUDA_WORKSPACE_BYTES_MIN = 4 << 20, // of every queue, whatever the shapes
     CUDA_HEAD_MAX = 256,                // width of an attention head
     CUDA_TF32_CAPABILITY_MIN = 80,      // of a device for KERNEL_TF32
+    CUDA_BF16_CAPABILITY_MIN = 80,      // of the first devices that multiply bfloat16
     CUDA_LARGE_CAPABILITY = 80,         // of the first devices that have large tiles
     CUDA_HOPPER_CAPABILITY = 90,        // of the devices whose large tiles are those of hopper
 };
@@ -205,8 +208,8 @@ void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *
                                const void *w, void *dx, int accumulate);
 void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
                                  const void *dy, void *dw, int accumulate);
-void cuda_bias_backward(struct cuda_queue *q, int64_t rows, int cols, const void *dy, void *db,
-                        int accumulate);
+void cuda_bias_backward(struct cuda_queue *q, enum kernel_type store, int64_t rows, int cols,
+                        const void *dy, void *db, int accumulate);
 void cuda_batchnorm_forward_train(struct cuda_queue *q, const struct batchnorm_args *a);
 void cuda_batchnorm_forward_eval(struct cuda_queue *q, const struct batchnorm_args *a);
 void cuda_batchnorm_backward(struct cuda_queue *q, const struct batchnorm_grad_args *a);
@@ -221,25 +224,34 @@ void cuda_tokens_forward(struct cuda_queue *q, const struct tokens_shape *s, con
                          const void *first, const void *pos, void *y);
 void cuda_tokens_backward(struct cuda_queue *q, const struct tokens_shape *s, const void *dy,
                           void *dx, void *dfirst, void *dpos, int accumulate);
-void cuda_first_token_forward(struct cuda_queue *q, int n, int t, int d, const void *x, void *y);
-void cuda_first_token_backward(struct cuda_queue *q, int n, int t, int d, const void *dy, void *dx);
+void cuda_first_token_forward(struct cuda_queue *q, enum kernel_type store, int n, int t, int d,
+                              const void *x, void *y);
+void cuda_first_token_backward(struct cuda_queue *q, enum kernel_type store, int n, int t, int d,
+                               const void *dy, void *dx);
 void cuda_maxpool_forward(struct cuda_queue *q, const struct pool2d_shape *s, const void *x,
                           void *y, uint8_t *index);
 void cuda_maxpool_backward(struct cuda_queue *q, const struct pool2d_shape *s, const void *dy,
                            const uint8_t *index, void *dx);
-void cuda_avgpool_forward(struct cuda_queue *q, int n, int hw, int c, const void *x, void *y);
-void cuda_avgpool_backward(struct cuda_queue *q, int n, int hw, int c, const void *dy, void *dx);
+void cuda_avgpool_forward(struct cuda_queue *q, enum kernel_type store, int n, int hw, int c,
+                          const void *x, void *y);
+void cuda_avgpool_backward(struct cuda_queue *q, enum kernel_type store, int n, int hw, int c,
+                           const void *dy, void *dx);
 // out is on the device and is overwritten. At most CUDA_WORKSPACE_BYTES_MIN / 16 rows.
 void cuda_softmax_xent(struct cuda_queue *q, const struct softmax_xent_args *a,
                        struct loss_totals *out);
-void cuda_relu_forward(struct cuda_queue *q, size_t n, const void *x, void *y);
-void cuda_relu_backward(struct cuda_queue *q, size_t n, const void *y, const void *dy, void *dx);
-void cuda_gelu_forward(struct cuda_queue *q, size_t n, const void *x, void *y);
-void cuda_gelu_backward(struct cuda_queue *q, size_t n, const void *x, const void *dy, void *dx);
-void cuda_add(struct cuda_queue *q, size_t n, const void *a, const void *b, void *y);
+void cuda_relu_forward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *x,
+                       void *y);
+void cuda_relu_backward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *y,
+                        const void *dy, void *dx);
+void cuda_gelu_forward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *x,
+                       void *y);
+void cuda_gelu_backward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *x,
+                        const void *dy, void *dx);
+void cuda_add(struct cuda_queue *q, enum kernel_type store, size_t n, const void *a, const void *b,
+              void *y);
+void cuda_zero(struct cuda_queue *q, enum kernel_type store, size_t n, void *x);
 void cuda_axpy(struct cuda_queue *q, size_t n, double alpha, const void *x, void *y);
 void cuda_scale(struct cuda_queue *q, size_t n, double alpha, void *x);
-void cuda_zero(struct cuda_queue *q, size_t n, void *x);
 void cuda_narrow(struct cuda_queue *q, size_t n, const void *x, void *bf16);
 void cuda_widen(struct cuda_queue *q, size_t n, const void *bf16, void *y);
 // *out is a double on the device.

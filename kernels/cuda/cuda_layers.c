@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches attention, tokens, pooling, loss, image input and flat buffers.
-#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -21,12 +20,15 @@ size_t cuda_attention_workspace(const struct attention_shape *s) {
 
 static struct attention_params attention_shape(const struct attention_shape *s, const void *qkv) {
     int wide = s->heads * s->d, keys = s->keys ? s->keys : s->t;
-    const float *q = qkv, *kv = s->keys ? q + (size_t)s->n * s->t * wide : q + wide;
+    int bf16 = cuda_is_bf16(s->store);
+    size_t bytes = (size_t)wide * (bf16 ? sizeof(uint16_t) : sizeof(float));
+    const char *q = qkv, *kv = s->keys ? q + (size_t)s->n * s->t * bytes : q + bytes;
     assert(s->d <= CUDA_HEAD_MAX && s->heads <= CUDA_GRID_MAX && s->n <= CUDA_GRID_MAX);
     return (struct attention_params){
         .q = q,
         .k = kv,
-        .v = kv + wide,
+        .v = kv + bytes,
+        .bf16 = bf16,
         .n = s->n,
         .t = s->t,
         .keys = keys,
@@ -58,7 +60,7 @@ void cuda_attention_backward(struct cuda_queue *q, const struct attention_shape 
                              const void *y, const void *lse, const void *dy, void *dqkv) {
     struct attention_params p = attention_shape(s, qkv), d = attention_shape(s, dqkv);
     p.y = y, p.lse = lse, p.dy = dy, p.delta = q->workspace;
-    p.dq = (float *)(uintptr_t)d.q, p.dk = (float *)(uintptr_t)d.k, p.dv = (float *)(uintptr_t)d.v;
+    p.dq = (void *)(uintptr_t)d.q, p.dk = (void *)(uintptr_t)d.k, p.dv = (void *)(uintptr_t)d.v;
     cuda_enqueue(q, CUDA_KERNEL_attention_delta, cuda_blocks((int64_t)p.n * p.t * p.heads, WARPS),
                  1, &p);
     attention_launch(q, CUDA_KERNEL_attention_grad_queries_64,
@@ -77,6 +79,7 @@ static void tokens_launch(struct cuda_queue *q, enum cuda_kernel kernel, struct 
 void cuda_tokens_forward(struct cuda_queue *q, const struct tokens_shape *s, const void *x,
                          const void *first, const void *pos, void *y) {
     struct tokens_params p = {.x = x, .first = first, .pos = pos, .y = y, .n = s->n, .p = s->p};
+    p.bf16 = cuda_is_bf16(s->store);
     p.t = s->p + (first != NULL), p.d = s->d;
     tokens_launch(q, CUDA_KERNEL_tokens_forward, p, (int64_t)p.n * p.t * p.d);
 }
@@ -84,6 +87,7 @@ void cuda_tokens_forward(struct cuda_queue *q, const struct tokens_shape *s, con
 void cuda_tokens_backward(struct cuda_queue *q, const struct tokens_shape *s, const void *dy,
                           void *dx, void *dfirst, void *dpos, int accumulate) {
     struct tokens_params p = {.x = dy, .y = dx, .dfirst = dfirst, .dpos = dpos, .n = s->n};
+    p.bf16 = cuda_is_bf16(s->store);
     p.p = s->p, p.t = s->p + (dfirst != NULL), p.d = s->d, p.accumulate = accumulate;
     if (dx)
         tokens_launch(q, CUDA_KERNEL_tokens_grad_input, p, (int64_t)p.n * p.p * p.d);
@@ -91,14 +95,16 @@ void cuda_tokens_backward(struct cuda_queue *q, const struct tokens_shape *s, co
         tokens_launch(q, CUDA_KERNEL_tokens_grad_sums, p, dpos ? (int64_t)p.t * p.d : p.d);
 }
 
-void cuda_first_token_forward(struct cuda_queue *q, int n, int t, int d, const void *x, void *y) {
-    struct tokens_params p = {.x = x, .y = y, .n = n, .t = t, .d = d};
+void cuda_first_token_forward(struct cuda_queue *q, enum kernel_type store, int n, int t, int d,
+                              const void *x, void *y) {
+    struct tokens_params p = {.x = x, .y = y, .n = n, .t = t, .d = d, .bf16 = cuda_is_bf16(store)};
     tokens_launch(q, CUDA_KERNEL_first_token_forward, p, (int64_t)n * d);
 }
 
-void cuda_first_token_backward(struct cuda_queue *q, int n, int t, int d, const void *dy,
-                               void *dx) {
-    struct tokens_params p = {.x = dy, .y = dx, .n = n, .t = t, .d = d};
+void cuda_first_token_backward(struct cuda_queue *q, enum kernel_type store, int n, int t, int d,
+                               const void *dy, void *dx) {
+    struct tokens_params p = {
+        .x = dy, .y = dx, .n = n, .t = t, .d = d, .bf16 = cuda_is_bf16(store)};
     tokens_launch(q, CUDA_KERNEL_first_token_backward, p, (int64_t)n * t * d);
 }
 
@@ -107,6 +113,7 @@ static struct pool_params pool_shape(const struct pool2d_shape *s) {
     return (struct pool_params){.h = s->h,
                                 .w = s->w,
                                 .c = s->c,
+                                .bf16 = cuda_is_bf16(s->store),
                                 .k = s->k,
                                 .stride = s->stride,
                                 .pad = s->pad,
@@ -129,13 +136,17 @@ void cuda_maxpool_backward(struct cuda_queue *q, const struct pool2d_shape *s, c
     cuda_enqueue(q, CUDA_KERNEL_maxpool_backward, cuda_blocks(p.size, CUDA_THREADS), 1, &p);
 }
 
-void cuda_avgpool_forward(struct cuda_queue *q, int n, int hw, int c, const void *x, void *y) {
+void cuda_avgpool_forward(struct cuda_queue *q, enum kernel_type store, int n, int hw, int c,
+                          const void *x, void *y) {
     struct average_params p = {.x = x, .y = y, .hw = hw, .c = c, .size = (int64_t)n * c};
+    p.bf16 = cuda_is_bf16(store);
     cuda_enqueue(q, CUDA_KERNEL_avgpool_forward, cuda_blocks(p.size, CUDA_THREADS), 1, &p);
 }
 
-void cuda_avgpool_backward(struct cuda_queue *q, int n, int hw, int c, const void *dy, void *dx) {
+void cuda_avgpool_backward(struct cuda_queue *q, enum kernel_type store, int n, int hw, int c,
+                           const void *dy, void *dx) {
     struct average_params p = {.x = dy, .y = dx, .hw = hw, .c = c, .size = (int64_t)n * hw * c};
+    p.bf16 = cuda_is_bf16(store);
     cuda_enqueue(q, CUDA_KERNEL_avgpool_backward, cuda_blocks(p.size, CUDA_THREADS), 1, &p);
 }
 
@@ -189,29 +200,41 @@ static void flat_launch(struct cuda_queue *q, enum cuda_kernel kernel, size_t n,
     cuda_enqueue(q, kernel, flat_blocks(p.n), 1, &p);
 }
 
-void cuda_relu_forward(struct cuda_queue *q, size_t n, const void *x, void *y) {
-    flat_launch(q, CUDA_KERNEL_relu_forward, n, 0, x, NULL, y);
+// Of bfloat16 a thread takes two.
+static void map_launch(struct cuda_queue *q, enum cuda_kernel kernel, enum kernel_type store,
+                       size_t n, const void *a, const void *b, void *y) {
+    struct flat_params p = {.n = (int64_t)n, .bf16 = cuda_is_bf16(store), .a = a, .b = b, .y = y};
+    cuda_enqueue(q, kernel, flat_blocks(p.bf16 ? cuda_blocks(p.n, 2) : p.n), 1, &p);
 }
-void cuda_relu_backward(struct cuda_queue *q, size_t n, const void *y, const void *dy, void *dx) {
-    flat_launch(q, CUDA_KERNEL_relu_backward, n, 0, y, dy, dx);
+
+void cuda_relu_forward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *x,
+                       void *y) {
+    map_launch(q, CUDA_KERNEL_relu_forward, store, n, x, NULL, y);
 }
-void cuda_gelu_forward(struct cuda_queue *q, size_t n, const void *x, void *y) {
-    flat_launch(q, CUDA_KERNEL_gelu_forward, n, 0, x, NULL, y);
+void cuda_relu_backward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *y,
+                        const void *dy, void *dx) {
+    map_launch(q, CUDA_KERNEL_relu_backward, store, n, y, dy, dx);
 }
-void cuda_gelu_backward(struct cuda_queue *q, size_t n, const void *x, const void *dy, void *dx) {
-    flat_launch(q, CUDA_KERNEL_gelu_backward, n, 0, x, dy, dx);
+void cuda_gelu_forward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *x,
+                       void *y) {
+    map_launch(q, CUDA_KERNEL_gelu_forward, store, n, x, NULL, y);
 }
-void cuda_add(struct cuda_queue *q, size_t n, const void *a, const void *b, void *y) {
-    flat_launch(q, CUDA_KERNEL_add, n, 0, a, b, y);
+void cuda_gelu_backward(struct cuda_queue *q, enum kernel_type store, size_t n, const void *x,
+                        const void *dy, void *dx) {
+    map_launch(q, CUDA_KERNEL_gelu_backward, store, n, x, dy, dx);
+}
+void cuda_add(struct cuda_queue *q, enum kernel_type store, size_t n, const void *a, const void *b,
+              void *y) {
+    map_launch(q, CUDA_KERNEL_add, store, n, a, b, y);
+}
+void cuda_zero(struct cuda_queue *q, enum kernel_type store, size_t n, void *x) {
+    map_launch(q, CUDA_KERNEL_zero, store, n, NULL, NULL, x);
 }
 void cuda_axpy(struct cuda_queue *q, size_t n, double alpha, const void *x, void *y) {
     flat_launch(q, CUDA_KERNEL_axpy, n, alpha, x, NULL, y);
 }
 void cuda_scale(struct cuda_queue *q, size_t n, double alpha, void *x) {
     flat_launch(q, CUDA_KERNEL_scale, n, alpha, NULL, NULL, x);
-}
-void cuda_zero(struct cuda_queue *q, size_t n, void *x) {
-    flat_launch(q, CUDA_KERNEL_zero, n, 0, NULL, NULL, x);
 }
 
 void cuda_narrow(struct cuda_queue *q, size_t n, const void *x, void *bf16) {

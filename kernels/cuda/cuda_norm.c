@@ -49,14 +49,15 @@ static void norm_total(struct cuda_queue *q, int64_t rows, int columns, void *fi
     cuda_enqueue(q, CUDA_KERNEL_column_totals, cuda_blocks(columns, ROW_COLUMNS), 1, &p);
 }
 
-void cuda_bias_backward(struct cuda_queue *q, int64_t rows, int cols, const void *dy, void *db,
-                        int accumulate) {
+void cuda_bias_backward(struct cuda_queue *q, enum kernel_type store, int64_t rows, int cols,
+                        const void *dy, void *db, int accumulate) {
     int chunks = norm_chunks(rows);
     struct column_params p = {.rows = rows,
                               .columns = cols,
                               .chunks = chunks,
                               .chunk_rows = cuda_blocks(rows, chunks ? chunks : 1),
                               .x = dy,
+                              .bf16 = cuda_is_bf16(store),
                               .partial = q->workspace};
     cuda_enqueue(q, CUDA_KERNEL_column_sums, cuda_blocks(cols, ROW_COLUMNS), (unsigned)chunks, &p);
     norm_total(q, rows, cols, db, NULL, accumulate);
@@ -78,6 +79,7 @@ static struct batchnorm_params norm_forward(const struct batchnorm_args *a) {
         .save_invstd = a->save_invstd,
         .y = a->y,
         .relu = a->relu,
+        .bf16 = cuda_is_bf16(a->store),
     };
 }
 
@@ -128,6 +130,7 @@ void cuda_batchnorm_backward(struct cuda_queue *q, const struct batchnorm_grad_a
         .partial = q->workspace,
         .total = norm_totals(q, a->channels),
         .relu = a->relu,
+        .bf16 = cuda_is_bf16(a->store),
     };
     p.chunk_rows = cuda_blocks(a->rows, p.chunks ? p.chunks : 1);
     cuda_enqueue(q, CUDA_KERNEL_batchnorm_grad_sums, cuda_blocks(a->channels, ROW_COLUMNS),
@@ -149,6 +152,7 @@ void cuda_layernorm_forward(struct cuda_queue *q, const struct layernorm_args *a
         .save_mean = a->save_mean,
         .save_invstd = a->save_invstd,
         .y = a->y,
+        .bf16 = cuda_is_bf16(a->store),
     };
     cuda_enqueue(q, CUDA_KERNEL_layernorm_forward, cuda_blocks(a->rows, ROW_WARPS), 1, &p);
 }
@@ -167,6 +171,7 @@ void cuda_layernorm_backward(struct cuda_queue *q, const struct layernorm_grad_a
         .save_invstd = a->save_invstd,
         .dx = a->dx,
         .partial = q->workspace,
+        .bf16 = cuda_is_bf16(a->store),
     };
     p.chunk_rows = cuda_blocks(a->rows, p.chunks ? p.chunks : 1);
     cuda_enqueue(q, CUDA_KERNEL_layernorm_grad_sums, cuda_blocks(a->cols, ROW_COLUMNS),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameter of each kernel: a struct by value, the same for the host's C and for CUDA C++.
-// Pointers are addresses of the device.
+// Pointers are addresses of the device. Those to void are tensors that may be kept in bfloat16, and
+// are where a bf16 field beside them is not zero; else they are floats.
 #ifndef DTCTL_KERNELS_CUDA_PARAMS_H
 #define DTCTL_KERNELS_CUDA_PARAMS_H
 
@@ -28,10 +29,13 @@ enum {
     CUDA_ROWS_OF_SUM = 64,       // row chunks of a sum over rows
 };
 
-// Where a product goes: c[row][column] = alpha * sum + beta * c + bias[column], then ReLU. With
-// several splits of the terms each block writes its sum to partial[split][row][column].
+// Where a product goes: c[row][column] = alpha * sum + beta * from + bias[column], then ReLU.
+// `from` lies as c does, and may be c. With several splits of the terms each block writes its sum
+// to partial[split][row][column].
 struct product_out {
-    float *c;
+    void *c;
+    const void *from;
+    int bf16;          // c and from
     const float *bias; // or NULL
     float *partial;    // NULL with one split
     int64_t size;      // elements of one split
@@ -44,7 +48,8 @@ struct product_out {
 // y[row][column] is x[row][column] in the type of a product, and zero in the rows and columns
 // beyond the last.
 struct pack_params {
-    const float *x;
+    const void *x;
+    int bf16; // x
     void *y;
     int64_t rows, all_rows; // of x; of y
     int cols, ld, pitch;    // pitch: of y, whole chunks of CUDA_CHUNK_BYTES
@@ -63,7 +68,8 @@ struct pack_turned_params {
 // trans_a and trans_b say, and so are those of conv_params: w of data is [tap][c][o] then, and dy
 // and x of weight are [channel][pixel][image], with the images that they have been packed with.
 struct gemm_params {
-    const float *a, *b;
+    const void *a, *b;
+    int a_bf16, b_bf16;
     int lda, ldb, trans_a, trans_b;
     struct product_out out;
 };
@@ -83,7 +89,8 @@ struct gemm_tma_params {
 
 // forward: a = x, b = w; data: a = dy, b = w; weight: a = dy, b = x.
 struct conv_params {
-    const float *a, *b;
+    const void *a, *b;
+    int a_bf16, b_bf16;
     int h, w, c, o, kh, kw, stride, pad, oh, ow, images;
     struct product_out out;
 };
@@ -94,78 +101,94 @@ struct batchnorm_params {
     int channels, chunks;
     int64_t chunk_rows;
     double eps, momentum;
-    const float *x, *residual, *gamma, *beta;
-    float *running_mean, *running_var, *save_mean, *save_invstd, *y;
+    const void *x, *residual;
+    void *y;
+    const float *gamma, *beta;
+    float *running_mean, *running_var, *save_mean, *save_invstd;
     double *partial;
-    int relu;
+    int relu, bf16;
 };
 
 struct batchnorm_grad_params {
     int64_t rows;
     int channels, chunks;
     int64_t chunk_rows;
-    const float *x, *y, *dy, *gamma, *save_mean, *save_invstd;
-    float *dx, *dresidual;
+    const void *x, *y, *dy;
+    void *dx, *dresidual;
+    const float *gamma, *save_mean, *save_invstd;
     double *partial;
     const double *total;
-    int relu;
+    int relu, bf16;
 };
 
 struct column_params {
     int64_t rows;
     int columns, chunks;
     int64_t chunk_rows;
-    const float *x;
+    const void *x;
     double *partial, *total; // total: NULL when no kernel reads it
     float *first, *second;   // the sums; second may be NULL
-    int accumulate;
+    int accumulate, bf16;
 };
 
 struct layernorm_params {
     int64_t rows;
     int cols;
     double eps;
-    const float *x, *residual, *gamma, *beta;
-    float *sum, *save_mean, *save_invstd, *y;
+    const void *x, *residual;
+    void *sum, *y;
+    const float *gamma, *beta;
+    float *save_mean, *save_invstd;
+    int bf16;
 };
 
 struct layernorm_grad_params {
     int64_t rows;
     int cols, chunks;
     int64_t chunk_rows;
-    const float *x, *dy, *dsum, *gamma, *save_mean, *save_invstd;
-    float *dx;
+    const void *x, *dy, *dsum;
+    void *dx;
+    const float *gamma, *save_mean, *save_invstd;
     double *partial;
+    int bf16;
 };
 
-// q: n x t rows, k and v: n x keys rows, each of heads x d; rows lie q_pitch and kv_pitch floats
+// q: n x t rows, k and v: n x keys rows, each of heads x d; rows lie q_pitch and kv_pitch numbers
 // apart.
 struct attention_params {
-    const float *q, *k, *v, *y, *lse, *dy;
-    float *out, *out_lse, *dq, *dk, *dv;
+    const void *q, *k, *v, *y, *dy;
+    void *out, *dq, *dk, *dv;
+    int bf16;
+    const float *lse;
+    float *out_lse;
     float *delta; // dy . y of each row
     int n, t, keys, heads, d, q_pitch, kv_pitch;
     float scale; // 1 / sqrt(d)
 };
 
 struct tokens_params {
-    const float *x, *first, *pos;
-    float *y, *dfirst, *dpos;
+    const void *x;
+    void *y;
+    int bf16;
+    const float *first, *pos;
+    float *dfirst, *dpos;
     int n, p, t, d, accumulate;
     int64_t size;
 };
 
 struct pool_params {
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
+    int bf16;
     uint8_t *index;
     int h, w, c, k, stride, pad, oh, ow;
     int64_t size;
 };
 
 struct average_params {
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
+    int bf16;
     int hw, c;
     int64_t size;
 };
@@ -201,8 +224,9 @@ struct image_params {
 struct flat_params {
     int64_t n;
     float alpha;
-    const float *a, *b;
-    float *y;
+    int bf16;
+    const void *a, *b;
+    void *y;
     double *partial, *total;
 };
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches products: shapes to grids, and terms to splits where a result has few tiles.
-#include <assert.h>
-
 #include "kernels/cuda/cuda_impl.h"
 
 enum {
@@ -67,11 +65,15 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
     struct gemm_params p = {
         .a = a->a,
         .b = a->b,
+        .a_bf16 = cuda_is_bf16(a->a_store),
+        .b_bf16 = cuda_is_bf16(a->b_store),
         .lda = a->lda,
         .ldb = a->ldb,
         .trans_a = a->trans_a,
         .trans_b = a->trans_b,
         .out = {.c = a->c,
+                .from = a->from ? a->from : a->c,
+                .bf16 = cuda_is_bf16(a->c_store),
                 .bias = a->bias,
                 .size = (int64_t)a->m * a->n,
                 .m = a->m,
@@ -82,16 +84,23 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
                 .beta = (float)a->beta,
                 .relu = a->relu},
     };
+    assert(a->type == KERNEL_BF16 || (!p.a_bf16 && !p.b_bf16 && !p.out.bf16));
     if (cuda_large_gemm(q, a->type, &p))
         return;
     run_small(q, CUDA_GEMM, a->type, 1, &p, &p.out);
 }
 
-static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a, const void *b,
-                                     void *c, int accumulate) {
+// Forward a is x, and c is y; of data a is dy, and c is dx; of weight a is dy, and b is x.
+static struct conv_params conv_shape(const struct conv2d_shape *s, enum cuda_product product,
+                                     const void *a, const void *b, void *c, int accumulate) {
+    int x_bf16 = cuda_is_bf16(s->x_store), y_bf16 = cuda_is_bf16(s->y_store);
+    bool forward = product == CUDA_FORWARD, weight = product == CUDA_WEIGHT;
+    assert(s->type == KERNEL_BF16 || (!x_bf16 && !y_bf16));
     return (struct conv_params){
         .a = a,
         .b = b,
+        .a_bf16 = forward ? x_bf16 : y_bf16,
+        .b_bf16 = weight && x_bf16,
         .h = s->h,
         .w = s->w,
         .c = s->c,
@@ -103,7 +112,11 @@ static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a
         .oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad),
         .ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad),
         .images = s->n,
-        .out = {.c = c, .alpha = 1, .beta = accumulate ? 1 : 0},
+        .out = {.c = c,
+                .from = c,
+                .bf16 = !weight && (forward ? y_bf16 : x_bf16),
+                .alpha = 1,
+                .beta = accumulate ? 1 : 0},
     };
 }
 
@@ -117,7 +130,7 @@ static void conv_launch(struct cuda_queue *q, enum cuda_product product,
 
 void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
                          const void *w, const void *bias, int relu, void *y) {
-    struct conv_params p = conv_shape(s, x, w, y, 0);
+    struct conv_params p = conv_shape(s, CUDA_FORWARD, x, w, y, 0);
     p.out.bias = bias, p.out.relu = relu;
     p.out.m = s->n * p.oh * p.ow, p.out.n = s->o, p.out.k = s->kh * s->kw * s->c;
     p.out.size = (int64_t)p.out.m * p.out.n;
@@ -127,7 +140,7 @@ void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, con
 // One product for each phase of the stride; rows and terms are those of the largest.
 void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *s, const void *dy,
                                const void *w, void *dx, int accumulate) {
-    struct conv_params p = conv_shape(s, dy, w, dx, accumulate);
+    struct conv_params p = conv_shape(s, CUDA_DATA, dy, w, dx, accumulate);
     int rows = (int)(cuda_blocks(s->h, s->stride) * cuda_blocks(s->w, s->stride));
     int taps = (int)(cuda_blocks(s->kh, s->stride) * cuda_blocks(s->kw, s->stride));
     p.out.m = s->n * rows, p.out.n = s->c, p.out.k = taps * s->o;
@@ -137,7 +150,7 @@ void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *
 
 void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
                                  const void *dy, void *dw, int accumulate) {
-    struct conv_params p = conv_shape(s, dy, x, dw, accumulate);
+    struct conv_params p = conv_shape(s, CUDA_WEIGHT, dy, x, dw, accumulate);
     p.out.m = s->o, p.out.n = s->kh * s->kw * s->c, p.out.k = s->n * p.oh * p.ow;
     p.out.size = (int64_t)p.out.m * p.out.n;
     conv_launch(q, CUDA_WEIGHT, s, &p, 1);

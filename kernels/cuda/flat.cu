@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flat buffers: elementwise functions, the sum of squares, optimizers.
-#include "kernels/cuda/cuda_params.h"
+#include "kernels/cuda/stored.cuh"
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS)
 // The elements of a thread of a grid that may be smaller than n.
@@ -9,52 +9,78 @@
          i += (int64_t)gridDim.x * CUDA_THREADS)
 
 // Every buffer of these kernels has n elements, without gaps.
+// y[i] = f(a[i], b[i]). Where there are no b, f gets zero.
+template <class T, bool two, class F>
+__device__ __forceinline__ void map_singly(const flat_params &p, int64_t from, F f) {
+    const T *a = (const T *)p.a, *b = (const T *)p.b;
+    EACH(i, p.n - from) {
+        write((T *)p.y, from + i, f(read(a, from + i), two ? read(b, from + i) : 0.0f));
+    }
+}
+
+// Of bfloat16 a thread takes two at once, so that as many bytes are under way as of floats.
+template <bool two, class F> __device__ __forceinline__ void map(const flat_params &p, F f) {
+    if (!p.bf16)
+        return map_singly<float, two>(p, 0, f);
+    bool aligned = ((size_t)p.a | (size_t)p.b | (size_t)p.y) % sizeof(ushort2) == 0;
+    int64_t pairs = aligned ? p.n / 2 : 0;
+#pragma unroll 1
+    EACH(i, pairs) {
+        ushort2 a = ((const ushort2 *)p.a)[i], b = {}, y;
+        if (two)
+            b = ((const ushort2 *)p.b)[i];
+        y.x = narrowed(f(widened(a.x), widened(b.x)));
+        y.y = narrowed(f(widened(a.y), widened(b.y)));
+        ((ushort2 *)p.y)[i] = y;
+    }
+    map_singly<bf16_word, two>(p, pairs * 2, f);
+}
+
 // a = x -> y
 KERNEL relu_forward(const flat_params p) {
-    EACH(i, p.n) p.y[i] = p.a[i] < 0.0f ? 0.0f : p.a[i];
+    map<false>(p, [](float x, float) { return x < 0.0f ? 0.0f : x; });
 }
 // a = y, b = dy -> y = dx
 KERNEL relu_backward(const flat_params p) {
-    EACH(i, p.n) p.y[i] = p.a[i] > 0.0f ? p.b[i] : 0.0f;
+    map<true>(p, [](float y, float dy) { return y > 0.0f ? dy : 0.0f; });
 }
 // a = x -> y
 KERNEL gelu_forward(const flat_params p) {
-    EACH(i, p.n) p.y[i] = p.a[i] * (0.5f * erfcf(-p.a[i] * 0.70710678f));
+    map<false>(p, [](float x, float) { return x * (0.5f * erfcf(-x * 0.70710678f)); });
 }
 // a = x, b = dy -> y = dx
 KERNEL gelu_backward(const flat_params p) {
-    EACH(i, p.n) {
-        float v = p.a[i], density = expf(-0.5f * v * v) * 0.39894228f;
-        p.y[i] = p.b[i] * (0.5f * erfcf(-v * 0.70710678f) + v * density);
-    }
+    map<true>(p, [](float x, float dy) {
+        float density = expf(-0.5f * x * x) * 0.39894228f;
+        return dy * (0.5f * erfcf(-x * 0.70710678f) + x * density);
+    });
 }
 KERNEL add(const flat_params p) {
-    EACH(i, p.n) p.y[i] = p.a[i] + p.b[i];
+    map<true>(p, [](float a, float b) { return a + b; });
 }
 KERNEL axpy(const flat_params p) {
-    EACH(i, p.n) p.y[i] = fmaf(p.alpha, p.a[i], p.y[i]);
+    const float *x = (const float *)p.a;
+    float *y = (float *)p.y;
+    EACH(i, p.n) y[i] = fmaf(p.alpha, x[i], y[i]);
 }
 KERNEL scale(const flat_params p) {
-    EACH(i, p.n) p.y[i] *= p.alpha;
+    float *x = (float *)p.y;
+    EACH(i, p.n) x[i] *= p.alpha;
 }
 KERNEL zero(const flat_params p) {
-    EACH(i, p.n) p.y[i] = 0.0f;
+    if (p.bf16)
+        EACH(i, p.n)((bf16_word *)p.y)[i] = 0;
+    else
+        EACH(i, p.n)((float *)p.y)[i] = 0.0f;
 }
 
-// a, float[n] -> y, bfloat16[n], the upper half of a float: to nearest, ties to even.
+// a, float[n] -> y, bfloat16[n]
 KERNEL narrow(const flat_params p) {
-    uint16_t *y = (uint16_t *)p.y;
-    EACH(i, p.n) {
-        uint32_t bits = __float_as_uint(p.a[i]);
-        bool nan = (bits & 0x7fffffff) > 0x7f800000;
-        y[i] = nan ? (uint16_t)(bits >> 16 | 0x40)
-                   : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
+    EACH(i, p.n)((bf16_word *)p.y)[i] = narrowed(((const float *)p.a)[i]);
 }
 // a, bfloat16[n] -> y, float[n]
 KERNEL widen(const flat_params p) {
-    const uint16_t *x = (const uint16_t *)p.a;
-    EACH(i, p.n) p.y[i] = __uint_as_float((uint32_t)x[i] << 16);
+    EACH(i, p.n)((float *)p.y)[i] = widened(((const bf16_word *)p.a)[i]);
 }
 
 // ---- sum of squares, in double and in an order that depends on the grid alone -------------------
@@ -72,8 +98,9 @@ __device__ __forceinline__ double block_sum(double v, double *of_thread) {
 // a[n] -> partial[gridDim.x]
 KERNEL sum_squares_partial(const flat_params p) {
     __shared__ double of_thread[CUDA_THREADS];
+    const float *x = (const float *)p.a;
     double sum = 0.0;
-    EACH(i, p.n) sum += (double)p.a[i] * p.a[i];
+    EACH(i, p.n) sum += (double)x[i] * x[i];
     sum = block_sum(sum, of_thread);
     if (threadIdx.x == 0)
         p.partial[blockIdx.x] = sum;

@@ -177,6 +177,6 @@ template <class Type> __device__ __forceinline__ void gemm_tma(const gemm_tma_pa
     } else {
         gemm_tma_run<Type, true, true>(t, p, at);
     }
-    put_rows(t, p.gemm.out, at);
+    put_rows<Type>(t, p.gemm.out, at);
 }
 #endif

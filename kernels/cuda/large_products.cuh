@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM and the three directions of convolution in tiles of 128 x 128. A source has large_sum, the
-// sums of a thread, with half_to(half, h), and large_run, which makes them, before it includes this.
+// sums of a thread, with half_to(half, h), and large_run, which makes them, before it includes
+// this.
 #ifndef DTCTL_KERNELS_CUDA_LARGE_PRODUCTS_CUH
 #define DTCTL_KERNELS_CUDA_LARGE_PRODUCTS_CUH
 #include "kernels/cuda/large.cuh"
@@ -11,7 +12,7 @@ typedef tile_place<SIDE> large_place;
 
 // Through shared memory, half of the rows at a time, so that stores fill whole sectors. f gives the
 // row of the result for a row of the product; below 0: there is none.
-template <class F>
+template <class Type, class F>
 __device__ __forceinline__ void put_large(const large_sum &sum, const product_out &o,
                                           const large_place &at, F f) {
     float(*half)[SUM_PITCH] = (float(*)[SUM_PITCH])dynamic_shared;
@@ -25,15 +26,16 @@ __device__ __forceinline__ void put_large(const large_sum &sum, const product_ou
         for (int r = 0; r < WARP; r++) {
             int64_t to = f(at.row + h * WARP + r);
             if (to >= 0)
-                put(o, at.split, to, at.column + threadIdx.x, half[r][threadIdx.x]);
+                put<Type::kept>(o, at.split, to, at.column + threadIdx.x, half[r][threadIdx.x]);
         }
     }
 }
 
 // Rows of the product are those of the result.
+template <class Type>
 __device__ __forceinline__ void put_rows(const large_sum &sum, const product_out &o,
                                          const large_place &at) {
-    put_large(sum, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
+    put_large<Type>(sum, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ template <class Type> __device__ __forceinline__ void gemm_large(const gemm_para
     } else {
         gemm_run<Type, by_terms, by_terms>(t, p, at);
     }
-    put_rows(t, p.out, at);
+    put_rows<Type>(t, p.out, at);
 }
 
 template <class Type> __device__ __forceinline__ void conv_forward_large(const conv_params &p) {
@@ -71,7 +73,7 @@ template <class Type> __device__ __forceinline__ void conv_forward_large(const c
     large_run<Type>(t, large_patches<BYTES>(p, at.row),
                     packed_by_terms<BYTES>(p.b, p.out.k, at.column, p.out.n, at.k),
                     tap_counter<BYTES>(at.k, p.c, p.kw), at.k_end - at.k);
-    put_rows(t, p.out, at);
+    put_rows<Type>(t, p.out, at);
 }
 
 template <class Type> __device__ __forceinline__ void conv_data_large(const conv_params &p) {
@@ -83,7 +85,7 @@ template <class Type> __device__ __forceinline__ void conv_data_large(const conv
     large_sum t = {};
     large_run<Type>(t, large_gradients<BYTES>(p, f, at.row), large_filters<BYTES>(p, f, at.column),
                     tap_counter<BYTES>(at.k, p.o, f.taps_x), at.k_end - at.k);
-    put_large(t, p.out, at, [&](int row) -> int64_t {
+    put_large<Type>(t, p.out, at, [&](int row) -> int64_t {
         if (row >= f.rows(p))
             return -1;
         int y = row / f.rows_x % f.rows_y * p.stride + f.y, x = row % f.rows_x * p.stride + f.x;
@@ -103,6 +105,6 @@ template <class Type> __device__ __forceinline__ void conv_weight_large(const co
         large_run<Type>(t, packed_by_terms<4>(p.a, whole_stages<4>(p.out.k), at.row, p.out.m, at.k),
                         large_patches_by_terms(p, at.column, at.k, at.k_end), no_taps(),
                         at.k_end - at.k);
-    put_rows(t, p.out, at);
+    put_rows<Type>(t, p.out, at);
 }
 #endif

@@ -11,60 +11,69 @@ __device__ __forceinline__ int64_t row_of_warp() {
     return (int64_t)blockIdx.x * (CUDA_THREADS / 32) + threadIdx.x / 32;
 }
 
-// x, residual[rows][cols] -> sum, y[rows][cols], save_mean[rows], save_invstd[rows]
-KERNEL layernorm_forward(const layernorm_params p) {
-    int64_t row = row_of_warp();
+// A sum is stored in the end, since its elements are rounded there, and may lie over x.
+template <class T> __device__ __forceinline__ void forward(const layernorm_params &p, int64_t row) {
+    const T *x = (const T *)p.x + row * p.cols, *more = (const T *)p.residual + row * p.cols;
+    auto sum = [&](int c) { return p.residual ? read(x, c) + read(more, c) : read(x, c); };
     int lane = threadIdx.x % 32;
-    if (row >= p.rows)
-        return;
-    const float *x = p.x + row * p.cols;
     float total = 0.0f, square = 0.0f;
-    if (p.residual) {
-        float *sum = p.sum + row * p.cols;
-        for (int c = lane; c < p.cols; c += 32) {
-            float v = x[c] + p.residual[row * p.cols + c];
-            sum[c] = v, total += v;
-        }
-        x = sum; // each lane reads what it wrote
-    } else {
-        for (int c = lane; c < p.cols; c += 32)
-            total += x[c];
-    }
+    for (int c = lane; c < p.cols; c += 32)
+        total += sum(c);
     float mean = warp_sum(total) / p.cols;
     for (int c = lane; c < p.cols; c += 32)
-        square = fmaf(x[c] - mean, x[c] - mean, square);
+        square = fmaf(sum(c) - mean, sum(c) - mean, square);
     float invstd = (float)(1.0 / sqrt((double)warp_sum(square) / p.cols + p.eps));
-    for (int c = lane; c < p.cols; c += 32)
-        p.y[row * p.cols + c] = fmaf((x[c] - mean) * invstd, p.gamma[c], p.beta[c]);
+    for (int c = lane; c < p.cols; c += 32) {
+        float v = sum(c);
+        if (p.residual)
+            write((T *)p.sum, row * p.cols + c, v);
+        write((T *)p.y, row * p.cols + c, fmaf((v - mean) * invstd, p.gamma[c], p.beta[c]));
+    }
     if (lane == 0 && p.save_mean)
         p.save_mean[row] = mean, p.save_invstd[row] = invstd;
 }
+// x, residual[rows][cols] -> sum, y[rows][cols], save_mean[rows], save_invstd[rows]
+KERNEL layernorm_forward(const layernorm_params p) {
+    int64_t row = row_of_warp();
+    if (row >= p.rows)
+        return;
+    p.bf16 ? forward<bf16_word>(p, row) : forward<float>(p, row);
+}
 
+template <class T> __device__ __forceinline__ void grad_sums(const layernorm_grad_params &p) {
+    const T *x = (const T *)p.x, *dy = (const T *)p.dy;
+    sum_chunk(p.rows, p.cols, p.chunk_rows, p.partial, [&](int64_t row, int c, float &a, float &b) {
+        float g = read(dy, row * p.cols + c);
+        a = fmaf(g, (read(x, row * p.cols + c) - p.save_mean[row]) * p.save_invstd[row], a), b += g;
+    });
+}
 // Sums of dy * normalised x, and of dy, over rows: the gradients of gamma and beta.
 // x, dy[rows][cols] -> partial[chunks][2][cols]
 KERNEL layernorm_grad_sums(const layernorm_grad_params p) {
-    sum_chunk(p.rows, p.cols, p.chunk_rows, p.partial, [&](int64_t row, int c, float &a, float &b) {
-        float dy = p.dy[row * p.cols + c];
-        a = fmaf(dy, (p.x[row * p.cols + c] - p.save_mean[row]) * p.save_invstd[row], a), b += dy;
-    });
+    p.bf16 ? grad_sums<bf16_word>(p) : grad_sums<float>(p);
 }
 
-// x, dy, dsum[rows][cols] -> dx[rows][cols]
-KERNEL layernorm_grad_rows(const layernorm_grad_params p) {
-    int64_t row = row_of_warp();
+template <class T>
+__device__ __forceinline__ void grad_row(const layernorm_grad_params &p, int64_t row) {
+    const T *x = (const T *)p.x, *dy = (const T *)p.dy, *dsum = (const T *)p.dsum;
     int lane = threadIdx.x % 32;
-    if (row >= p.rows)
-        return;
     int64_t at = row * p.cols;
     float mean = p.save_mean[row], invstd = p.save_invstd[row], sum = 0.0f, dot = 0.0f;
     for (int c = lane; c < p.cols; c += 32) {
-        float g = p.dy[at + c] * p.gamma[c];
-        sum += g, dot = fmaf(g, (p.x[at + c] - mean) * invstd, dot);
+        float g = read(dy, at + c) * p.gamma[c];
+        sum += g, dot = fmaf(g, (read(x, at + c) - mean) * invstd, dot);
     }
     sum = warp_sum(sum) / p.cols, dot = warp_sum(dot) / p.cols;
     for (int c = lane; c < p.cols; c += 32) {
-        float normal = (p.x[at + c] - mean) * invstd;
-        float v = invstd * (p.dy[at + c] * p.gamma[c] - sum - normal * dot);
-        p.dx[at + c] = p.dsum ? v + p.dsum[at + c] : v;
+        float normal = (read(x, at + c) - mean) * invstd;
+        float v = invstd * (read(dy, at + c) * p.gamma[c] - sum - normal * dot);
+        write((T *)p.dx, at + c, dsum ? v + read(dsum, at + c) : v);
     }
+}
+// x, dy, dsum[rows][cols] -> dx[rows][cols]
+KERNEL layernorm_grad_rows(const layernorm_grad_params p) {
+    int64_t row = row_of_warp();
+    if (row >= p.rows)
+        return;
+    p.bf16 ? grad_row<bf16_word>(p, row) : grad_row<float>(p, row);
 }

@@ -7,6 +7,21 @@ template <class Word> struct four_words; // that are stored at once
 template <> struct four_words<unsigned short> { typedef ushort4 type; };
 template <> struct four_words<u32> { typedef uint4 type; };
 
+// Four numbers in a row, or as many as are `left`.
+__device__ __forceinline__ float4 all_four(const float *x) {
+    return *(const float4 *)x;
+}
+__device__ __forceinline__ float4 all_four(const bf16_word *x) {
+    ushort4 v = *(const ushort4 *)x;
+    return {widened(v.x), widened(v.y), widened(v.z), widened(v.w)};
+}
+template <class T> __device__ __forceinline__ float4 four(const T *x, int left) {
+    if (left >= 4 && (size_t)x % (4 * sizeof *x) == 0)
+        return all_four(x);
+    return {left > 0 ? read(x, 0) : 0.0f, left > 1 ? read(x, 1) : 0.0f,
+            left > 2 ? read(x, 2) : 0.0f, left > 3 ? read(x, 3) : 0.0f};
+}
+
 template <class Type> __device__ __forceinline__ void pack(const pack_params &p) {
     typedef typename Type::word word;
     int quarters = p.pitch / 4;
@@ -14,16 +29,12 @@ template <class Type> __device__ __forceinline__ void pack(const pack_params &p)
     int column = (int)(i % quarters) * 4, cols = row < p.rows ? p.cols : 0;
     if (row >= p.all_rows)
         return;
-    const float *x = p.x + row * p.ld + column;
-    float4 v = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (column + 4 <= cols && (size_t)x % 16 == 0) {
-        v = *(const float4 *)x;
-    } else {
-        v.x = column < cols ? x[0] : 0.0f;
-        v.y = column + 1 < cols ? x[1] : 0.0f;
-        v.z = column + 2 < cols ? x[2] : 0.0f;
-        v.w = column + 3 < cols ? x[3] : 0.0f;
-    }
+    int64_t at = row * p.ld + column;
+    float4 v;
+    if (Type::kept && p.bf16)
+        v = four((const bf16_word *)p.x + at, cols - column);
+    else
+        v = four((const float *)p.x + at, cols - column);
     *(typename four_words<word>::type *)((word *)p.y + row * p.pitch + column) = {
         Type::bits(v.x), Type::bits(v.y), Type::bits(v.z), Type::bits(v.w)};
 }

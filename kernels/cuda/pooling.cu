@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling. Gradients gather: each input element looks for the windows that took it, so that no two
 // threads add to one place.
-#include "kernels/cuda/cuda_params.h"
+#include "kernels/cuda/stored.cuh"
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS)
 __device__ __forceinline__ int64_t element() {
     return (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x;
 }
 
-// x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]
-KERNEL maxpool_forward(const pool_params p) {
-    int64_t i = element();
-    if (i >= p.size)
-        return;
+template <class T> __device__ __forceinline__ void max_forward(const pool_params &p, int64_t i) {
     int c = i % p.c, ox = i / p.c % p.ow, oy = i / p.c / p.ow % p.oh;
-    const float *image = p.x + i / p.c / p.ow / p.oh * p.h * p.w * p.c + c;
+    const T *image = (const T *)p.x + i / p.c / p.ow / p.oh * p.h * p.w * p.c + c;
     float best = 0.0f;
     int found = -1;
     for (int ky = 0; ky < p.k; ky++)
@@ -22,19 +18,22 @@ KERNEL maxpool_forward(const pool_params p) {
             int y = oy * p.stride - p.pad + ky, x = ox * p.stride - p.pad + kx;
             if (y < 0 || y >= p.h || x < 0 || x >= p.w)
                 continue;
-            float v = image[((int64_t)y * p.w + x) * p.c];
+            float v = read(image, ((int64_t)y * p.w + x) * p.c);
             if (found < 0 || v > best || v != v)
                 best = v, found = ky * p.k + kx;
         }
-    p.y[i] = best;
+    write((T *)p.y, i, best);
     p.index[i] = (uint8_t)found;
 }
-
-// x = dy[n][oh][ow][c], index[n][oh][ow][c] -> y = dx[n][h][w][c]
-KERNEL maxpool_backward(const pool_params p) {
+// x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]
+KERNEL maxpool_forward(const pool_params p) {
     int64_t i = element();
     if (i >= p.size)
         return;
+    p.bf16 ? max_forward<bf16_word>(p, i) : max_forward<float>(p, i);
+}
+
+template <class T> __device__ __forceinline__ void max_backward(const pool_params &p, int64_t i) {
     int c = i % p.c, x = i / p.c % p.w, y = i / p.c / p.w % p.h;
     int64_t image = i / p.c / p.w / p.h * p.oh * p.ow * p.c + c;
     float sum = 0.0f;
@@ -48,26 +47,40 @@ KERNEL maxpool_backward(const pool_params p) {
             int64_t at = image + ((int64_t)oy * p.ow + ox) * p.c;
             int mine = (y - oy * p.stride + p.pad) * p.k + x - ox * p.stride + p.pad;
             if (p.index[at] == mine)
-                sum += p.x[at];
+                sum += read((const T *)p.x, at);
         }
-    p.y[i] = sum;
+    write((T *)p.y, i, sum);
+}
+// x = dy[n][oh][ow][c], index[n][oh][ow][c] -> y = dx[n][h][w][c]
+KERNEL maxpool_backward(const pool_params p) {
+    int64_t i = element();
+    if (i >= p.size)
+        return;
+    p.bf16 ? max_backward<bf16_word>(p, i) : max_backward<float>(p, i);
 }
 
+template <class T> __device__ __forceinline__ void mean(const average_params &p, int64_t i) {
+    const T *x = (const T *)p.x + i / p.c * p.hw * p.c + i % p.c;
+    double sum = 0.0;
+    for (int at = 0; at < p.hw; at++)
+        sum += read(x, (int64_t)at * p.c);
+    write((T *)p.y, i, (float)(sum / p.hw));
+}
 // x[n][hw][c] -> y[n][c]
 KERNEL avgpool_forward(const average_params p) {
     int64_t i = element();
     if (i >= p.size)
         return;
-    const float *x = p.x + i / p.c * p.hw * p.c + i % p.c;
-    double sum = 0.0;
-    for (int at = 0; at < p.hw; at++)
-        sum += x[(int64_t)at * p.c];
-    p.y[i] = (float)(sum / p.hw);
+    p.bf16 ? mean<bf16_word>(p, i) : mean<float>(p, i);
 }
 
 // x = dy[n][c] -> y = dx[n][hw][c]
 KERNEL avgpool_backward(const average_params p) {
-    int64_t i = element();
-    if (i < p.size)
-        p.y[i] = p.x[i / p.c / p.hw * p.c + i % p.c] / p.hw;
+    int64_t i = element(), from = i / p.c / p.hw * p.c + i % p.c;
+    if (i >= p.size)
+        return;
+    if (p.bf16)
+        write((bf16_word *)p.y, i, read((const bf16_word *)p.x, from) / p.hw);
+    else
+        write((float *)p.y, i, read((const float *)p.x, from) / p.hw);
 }

@@ -4,39 +4,39 @@
 
 // ---- operands of a GEMM -------------------------------------------------------------------------
 
-struct matrix_by_terms { // p[row][term]
+template <bool kept> struct matrix_by_terms { // p[row][term]
     static const bool by_terms = true;
-    const float *p[LOADS];
+    numbers<kept> p[LOADS];
     int k, k_end;
-    __device__ __forceinline__ matrix_by_terms(const float *m, int ld, int row0, int rows, int k0,
-                                               int end) {
+    __device__ __forceinline__ matrix_by_terms(const numbers<kept> &m, int ld, int row0, int rows,
+                                               int k0, int end) {
         k = k0 + place_term<matrix_by_terms>(0), k_end = end;
         for (int i = 0; i < LOADS; i++) {
             int row = row0 + place_row<matrix_by_terms>(i);
-            p[i] = row < rows ? m + (int64_t)row * ld : nullptr;
+            p[i] = row < rows ? m + (int64_t)row * ld : numbers<kept>(nullptr, m.bf16);
         }
     }
     __device__ __forceinline__ void load(float (&v)[LOADS]) {
         for (int i = 0; i < LOADS; i++)
-            v[i] = p[i] && k < k_end ? p[i][k] : 0.0f;
+            v[i] = p[i].at && k < k_end ? p[i][k] : 0.0f;
         k += STEP;
     }
 };
 
-struct matrix_by_rows { // p[term][row]
+template <bool kept> struct matrix_by_rows { // p[term][row]
     static const bool by_terms = false;
-    const float *p;
-    int64_t step;
+    numbers<kept> p;
+    int64_t step; // bytes
     int k, k_end;
-    __device__ __forceinline__ matrix_by_rows(const float *m, int ld, int row0, int rows, int k0,
-                                              int end) {
+    __device__ __forceinline__ matrix_by_rows(const numbers<kept> &m, int ld, int row0, int rows,
+                                              int k0, int end) {
         int row = row0 + place_row<matrix_by_rows>(0);
         k = k0 + place_term<matrix_by_rows>(0), k_end = row < rows ? end : 0;
-        p = m + (int64_t)k * ld + row, step = (int64_t)4 * ld;
+        p = m + ((int64_t)k * ld + row), step = (int64_t)4 * ld * m.bytes();
     }
     __device__ __forceinline__ void load(float (&v)[LOADS]) {
-        for (int i = 0; i < LOADS; i++, p += step)
-            v[i] = k + 4 * i < k_end ? *p : 0.0f;
+        for (int i = 0; i < LOADS; i++, p.at += step)
+            v[i] = k + 4 * i < k_end ? p[0] : 0.0f;
         k += STEP;
     }
 };
@@ -56,10 +56,11 @@ struct odometer {
     }
 };
 
+template <bool kept>
 struct patches_by_terms { // row: an output position; term: (ky, kx, channel) of x
     static const bool by_terms = true;
     const conv_params &s;
-    const float *p[LOADS]; // the corner of the window
+    numbers<kept> p[LOADS]; // the corner of the window
     int y[LOADS], x[LOADS], k, k_end;
     odometer at;
     __device__ __forceinline__ patches_by_terms(const conv_params &s, int row0, int k0, int end)
@@ -67,7 +68,8 @@ struct patches_by_terms { // row: an output position; term: (ky, kx, channel) of
         for (int i = 0; i < LOADS; i++) {
             int row = row0 + place_row<patches_by_terms>(i), image = row / (s.oh * s.ow);
             y[i] = row / s.ow % s.oh * s.stride - s.pad, x[i] = row % s.ow * s.stride - s.pad;
-            p[i] = s.a + (((int64_t)image * s.h + y[i]) * s.w + x[i]) * s.c;
+            p[i] =
+                numbers<kept>(s.a, s.a_bf16) + (((int64_t)image * s.h + y[i]) * s.w + x[i]) * s.c;
             if (row >= s.out.m)
                 y[i] = INT32_MIN / 2;
         }
@@ -82,10 +84,11 @@ struct patches_by_terms { // row: an output position; term: (ky, kx, channel) of
     }
 };
 
+template <bool kept>
 struct gradients_by_terms { // row: an input position of the phase; term: (tap, filter) of dy
     static const bool by_terms = true;
     const conv_params &s;
-    const float *p[LOADS]; // dy at the first tap
+    numbers<kept> p[LOADS]; // dy at the first tap
     int y[LOADS], x[LOADS], k, k_end, taps_x;
     odometer at;
     __device__ __forceinline__ gradients_by_terms(const conv_params &s, const phase &f, int row0,
@@ -96,7 +99,8 @@ struct gradients_by_terms { // row: an input position of the phase; term: (tap, 
             int row = row0 + place_row<gradients_by_terms>(i), image = row / (f.rows_y * f.rows_x);
             y[i] = row / f.rows_x % f.rows_y + (f.y + s.pad - f.first_y) / s.stride;
             x[i] = row % f.rows_x + (f.x + s.pad - f.first_x) / s.stride;
-            p[i] = s.a + (((int64_t)image * s.oh + y[i]) * s.ow + x[i]) * s.o;
+            p[i] =
+                numbers<kept>(s.a, s.a_bf16) + (((int64_t)image * s.oh + y[i]) * s.ow + x[i]) * s.o;
             if (row >= f.rows(s))
                 y[i] = INT32_MIN / 2;
         }
@@ -122,7 +126,7 @@ struct filters_by_rows { // row: a channel; term: (tap, filter) of w
         : s(s), k(k0 + place_term<filters_by_rows>(0)), k_end(end), taps_x(f.taps_x),
           at(k, s.o, max(f.taps_x, 1)) {
         int row = row0 + place_row<filters_by_rows>(0);
-        p = s.b + (int64_t)(f.first_y * s.kw + f.first_x) * s.c + row;
+        p = (const float *)s.b + (int64_t)(f.first_y * s.kw + f.first_x) * s.c + row;
         k_end = row < s.c ? end : 0;
     }
     __device__ __forceinline__ void load(float (&v)[LOADS]) {
@@ -133,16 +137,18 @@ struct filters_by_rows { // row: a channel; term: (tap, filter) of w
     }
 };
 
+template <bool kept>
 struct patches_by_rows { // row: (ky, kx, channel) of x; term: an output position
     static const bool by_terms = false;
     const conv_params &s;
-    const float *p;
+    numbers<kept> p;
     int ky, kx, k, k_end;
     odometer at;
     __device__ __forceinline__ patches_by_rows(const conv_params &s, int row0, int k0, int end)
         : s(s), k(k0 + place_term<patches_by_rows>(0)), k_end(end), at(k, s.ow, s.oh) {
         int row = row0 + place_row<patches_by_rows>(0);
-        ky = row / s.c / s.kw - s.pad, kx = row / s.c % s.kw - s.pad, p = s.b + row % s.c;
+        ky = row / s.c / s.kw - s.pad, kx = row / s.c % s.kw - s.pad;
+        p = numbers<kept>(s.b, s.b_bf16) + row % s.c;
         k_end = row < s.out.n ? end : 0;
     }
     __device__ __forceinline__ void load(float (&v)[LOADS]) {
@@ -165,35 +171,40 @@ __device__ __forceinline__ void put_all(const Product &t, const product_out &o,
     for (int e = 0; e < 16; e++) {
         int row = at.row + t.row(e), column = at.column + t.column(e);
         if (row < o.m && column < o.n)
-            put(o, at.split, row, column, t.sum[e / 4][e % 4]);
+            put<Product::kept>(o, at.split, row, column, t.sum[e / 4][e % 4]);
     }
 }
 
 template <class Product> __device__ __forceinline__ void gemm(const gemm_params &p) {
+    typedef matrix_by_terms<Product::kept> by_terms;
+    typedef matrix_by_rows<Product::kept> by_rows;
     const product_out &o = p.out;
     product_place at(o, o.k);
     Product t;
     int terms = at.k_end - at.k;
+    numbers<Product::kept> a(p.a, p.a_bf16), b(p.b, p.b_bf16);
     if (p.trans_a && p.trans_b)
-        product_run(t, matrix_by_rows(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-                    matrix_by_terms(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, by_rows(a, p.lda, at.row, o.m, at.k, at.k_end),
+                    by_terms(b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     else if (p.trans_a)
-        product_run(t, matrix_by_rows(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-                    matrix_by_rows(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, by_rows(a, p.lda, at.row, o.m, at.k, at.k_end),
+                    by_rows(b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     else if (p.trans_b)
-        product_run(t, matrix_by_terms(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-                    matrix_by_terms(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, by_terms(a, p.lda, at.row, o.m, at.k, at.k_end),
+                    by_terms(b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     else
-        product_run(t, matrix_by_terms(p.a, p.lda, at.row, o.m, at.k, at.k_end),
-                    matrix_by_rows(p.b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
+        product_run(t, by_terms(a, p.lda, at.row, o.m, at.k, at.k_end),
+                    by_rows(b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
     put_all(t, o, at);
 }
 
 template <class Product> __device__ __forceinline__ void conv_forward(const conv_params &p) {
     product_place at(p.out, p.out.k);
     Product t;
-    product_run(t, patches_by_terms(p, at.row, at.k, at.k_end),
-                matrix_by_terms(p.b, p.out.k, at.column, p.out.n, at.k, at.k_end), at.k_end - at.k);
+    numbers<false> w(p.b, false);
+    product_run(t, patches_by_terms<Product::kept>(p, at.row, at.k, at.k_end),
+                matrix_by_terms<false>(w, p.out.k, at.column, p.out.n, at.k, at.k_end),
+                at.k_end - at.k);
     put_all(t, p.out, at);
 }
 
@@ -203,7 +214,7 @@ template <class Product> __device__ __forceinline__ void conv_data(const conv_pa
     if (at.row >= f.rows(p))
         return;
     Product t;
-    product_run(t, gradients_by_terms(p, f, at.row, at.k, at.k_end),
+    product_run(t, gradients_by_terms<Product::kept>(p, f, at.row, at.k, at.k_end),
                 filters_by_rows(p, f, at.column, at.k, at.k_end), at.k_end - at.k);
 #pragma unroll
     for (int e = 0; e < 16; e++) {
@@ -212,15 +223,16 @@ template <class Product> __device__ __forceinline__ void conv_data(const conv_pa
             continue;
         int y = row / f.rows_x % f.rows_y * p.stride + f.y, x = row % f.rows_x * p.stride + f.x;
         int64_t pixel = ((int64_t)(row / (f.rows_y * f.rows_x)) * p.h + y) * p.w + x;
-        put(p.out, at.split, pixel, column, t.sum[e / 4][e % 4]);
+        put<Product::kept>(p.out, at.split, pixel, column, t.sum[e / 4][e % 4]);
     }
 }
 
 template <class Product> __device__ __forceinline__ void conv_weight(const conv_params &p) {
     product_place at(p.out, p.out.k);
     Product t;
-    product_run(t, matrix_by_rows(p.a, p.o, at.row, p.out.m, at.k, at.k_end),
-                patches_by_rows(p, at.column, at.k, at.k_end), at.k_end - at.k);
+    numbers<Product::kept> dy(p.a, p.a_bf16);
+    product_run(t, matrix_by_rows<Product::kept>(dy, p.o, at.row, p.out.m, at.k, at.k_end),
+                patches_by_rows<Product::kept>(p, at.column, at.k, at.k_end), at.k_end - at.k);
     put_all(t, p.out, at);
 }
 
@@ -287,5 +299,5 @@ KERNEL product_sum(const product_out o) {
     float sum = 0.0f;
     for (int s = 0; s < o.splits; s++)
         sum += o.partial[s * o.size + i];
-    finish(o, i / o.n * o.ldc + i % o.n, (int)(i % o.n), sum);
+    finish<true>(o, i / o.n * o.ldc + i % o.n, (int)(i % o.n), sum);
 }

@@ -2,13 +2,14 @@
 // A tile of a product of two operands, whatever gives their elements. A block of CUDA_THREADS
 // threads makes CUDA_TILE rows and columns, CUDA_TILE_K terms at a time.
 //
-// An operand is a class with by_terms and load(v). With by_terms, memory is contiguous along the
-// terms: v[i] is the element of term threadIdx.x % 16 and row threadIdx.x / 16 + 16 i. Without, it
-// is contiguous along the rows: v[i] is term threadIdx.x / 64 + 4 i of row threadIdx.x % 64. load
-// gives zero beyond the ends, and moves to the next step. All divisions are made in constructors.
+// An operand is a class with by_terms and load(v), of floats or, with `kept`, of either type. With
+// by_terms, memory is contiguous along the terms: v[i] is the element of term threadIdx.x % 16 and
+// row threadIdx.x / 16 + 16 i. Without, it is contiguous along the rows: v[i] is term threadIdx.x /
+// 64 + 4 i of row threadIdx.x % 64. load gives zero beyond the ends, and moves to the next step.
+// All divisions are made in constructors.
 #ifndef DTCTL_KERNELS_CUDA_PRODUCT_CUH
 #define DTCTL_KERNELS_CUDA_PRODUCT_CUH
-#include "kernels/cuda/cuda_params.h"
+#include "kernels/cuda/stored.cuh"
 
 typedef unsigned u32;
 extern __shared__ __align__(16) char dynamic_shared[]; // two stages
@@ -31,21 +32,11 @@ template <class Operand> __device__ __forceinline__ int place_term(int i) {
 // The types that tensor cores multiply. bits: a number to nearest; ties to even, of tf32 away from
 // zero. multiply: 16 terms, of tf32 eight.
 struct bfloat {
-    typedef unsigned short word;
+    typedef bf16_word word;
     static const bool tensor = __CUDA_ARCH__ >= 800; // cores for this type
-    static __device__ __forceinline__ unsigned short bits(float v) {
-#if __CUDA_ARCH__ >= 800
-        unsigned short h;
-        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(v));
-        return h;
-#else
-        u32 bits = __float_as_uint(v);
-        return v != v ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-#endif
-    }
-    static __device__ __forceinline__ float round(float v) {
-        return __uint_as_float((u32)bits(v) << 16);
-    }
+    static const bool kept = true;                   // tensors may be in memory as this type
+    static __device__ __forceinline__ word bits(float v) { return narrowed(v); }
+    static __device__ __forceinline__ float round(float v) { return widened(narrowed(v)); }
     static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0,
                                                     u32 b1) {
 #if __CUDA_ARCH__ >= 800
@@ -56,6 +47,7 @@ struct bfloat {
 
 struct half {
     typedef unsigned short word;
+    static const bool kept = false;
     static __device__ __forceinline__ unsigned short bits(float v) {
         unsigned short h;
         asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
@@ -81,6 +73,7 @@ struct half {
 // A float with ten bits of fraction. Only GPUs of 8.0 and newer have it.
 struct tf32 {
     typedef u32 word;
+    static const bool kept = false;
     static __device__ __forceinline__ u32 bits(float v) {
         u32 w = 0;
 #if __CUDA_ARCH__ >= 800
@@ -130,6 +123,7 @@ struct float_stage {
 static_assert(2 * sizeof(float_stage) == CUDA_PRODUCT_SHARED, "what the host asks for");
 
 template <bool ROUND> struct float_product {
+    static const bool kept = ROUND; // in place of products of bfloat16
     typedef float_stage stage;
     float sum[4][4];
     template <class Operand>
@@ -181,30 +175,47 @@ __device__ __forceinline__ u32 load_word(u32 at) {
     return word;
 }
 
+// v[i] becomes v[i ^ by].
+__device__ __forceinline__ void exchange(float (&v)[4], int by) {
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (!(i & bit)) {
+                float a = v[i], b = v[i ^ bit];
+                v[i] = by & bit ? b : a, v[i ^ bit] = by & bit ? a : b;
+            }
+}
+
 struct tensor_product {
     float sum[4][4]; // [row tile, column tile][element of an mma]
     __device__ __forceinline__ int first_row() const { return threadIdx.x / 128 * 32; }
     __device__ __forceinline__ int first_column() const { return threadIdx.x / 32 % 4 * 16; }
-    // From two neighbours in one of 8 rows to one element in rows r and r + 4, eight lanes in each:
-    // a store fills whole sectors.
+    // Of eight rows each lane has two neighbours in either column tile of one row. Then it has one
+    // column of four rows, and sixteen lanes have a row: a store fills whole sectors, of bfloat16
+    // too.
     __device__ __forceinline__ void end() {
-        int lane = threadIdx.x % 32, from = lane / 8 * 4 + lane % 8 / 2;
+        int lane = threadIdx.x % 32, mine = lane / 8 % 2 * 2 + lane % 2;
+        int from = mine * 8 + lane / 16 * 4 + lane % 8 / 2;
 #pragma unroll
-        for (int e = 0; e < 16; e += 2) {
-            float &a = sum[e / 4][e % 4], &b = sum[e / 4][e % 4 + 1];
-            float a0 = __shfl_sync(0xffffffff, a, from), b0 = __shfl_sync(0xffffffff, b, from);
-            float a4 = __shfl_sync(0xffffffff, a, 16 + from),
-                  b4 = __shfl_sync(0xffffffff, b, 16 + from);
-            a = lane % 2 ? b0 : a0, b = lane % 2 ? b4 : a4;
+        for (int r = 0; r < 4; r++) {
+            float(&left)[4] = sum[r / 2 * 2], (&right)[4] = sum[r / 2 * 2 + 1];
+            int at = r % 2 * 2;
+            float v[4] = {left[at], left[at + 1], right[at], right[at + 1]};
+            exchange(v, lane / 8);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                v[i] = __shfl_sync(0xffffffff, v[i], from ^ i * 8);
+            exchange(v, mine);
+            left[at] = v[0], left[at + 1] = v[1], right[at] = v[2], right[at + 1] = v[3];
         }
     }
     // Element e of 16.
     __device__ __forceinline__ int row(int e) const {
-        return first_row() + e / 8 * 16 + e / 2 % 2 * 8 + e % 2 * 4 + threadIdx.x % 32 / 8;
+        return first_row() + e / 8 * 16 + e / 2 % 2 * 8 + e / 4 % 2 * 4 + e % 2 * 2 +
+               threadIdx.x % 32 / 16;
     }
-    __device__ __forceinline__ int column(int e) const {
-        return first_column() + e / 4 % 2 * 8 + threadIdx.x % 8;
-    }
+    __device__ __forceinline__ int column(int e) const { return first_column() + threadIdx.x % 16; }
 };
 
 // An operand is kept as it is loaded: by rows, 24 apart, or by terms, 72 apart; ldmatrix
@@ -231,6 +242,7 @@ __device__ __forceinline__ void narrow_get(u32 (&r)[4], const narrow_tile &from,
 }
 
 template <class Type> struct narrow_product : tensor_product {
+    static const bool kept = Type::kept;
     typedef narrow_stage stage;
     template <class Operand>
     static __device__ __forceinline__ void put(narrow_tile &to, const float (&v)[LOADS]) {
@@ -283,6 +295,7 @@ __device__ __forceinline__ void tf32_get(u32 (&r)[4], const u32 *from, int row, 
 }
 
 struct tf32_product : tensor_product {
+    static const bool kept = false;
     typedef tf32_stage stage;
     template <class Operand>
     static __device__ __forceinline__ void put(u32 *to, const float (&v)[LOADS]) {
@@ -341,21 +354,23 @@ template <int ROWS> struct tile_place {
 
 // ---- the end of a product -----------------------------------------------------------------------
 
+template <bool kept>
 __device__ __forceinline__ void finish(const product_out &o, int64_t at, int column, float sum) {
     float v = o.alpha * sum;
     if (o.beta != 0.0f)
-        v += o.beta * o.c[at];
+        v += o.beta * numbers<kept>(o.from, o.bf16)[at];
     if (o.bias)
         v += o.bias[column];
-    o.c[at] = o.relu && v < 0.0f ? 0.0f : v;
+    numbers<kept>(o.c, o.bf16).put(at, o.relu && v < 0.0f ? 0.0f : v);
 }
 
-// row is that of the result: rows of a tile may lie elsewhere.
+// row is that of the result: rows of a tile may lie elsewhere. kept: that may be in bfloat16.
+template <bool kept>
 __device__ __forceinline__ void put(const product_out &o, int split, int64_t row, int column,
                                     float sum) {
     if (o.partial)
         o.partial[split * o.size + row * o.n + column] = sum;
     else
-        finish(o, row * o.ldc + column, column, sum);
+        finish<kept>(o, row * o.ldc + column, column, sum);
 }
 #endif

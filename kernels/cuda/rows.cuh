@@ -3,7 +3,7 @@
 // A block has 32 columns and 8 rows of threads; blockIdx is (group of columns, chunk of rows).
 #ifndef DTCTL_KERNELS_CUDA_ROWS_CUH
 #define DTCTL_KERNELS_CUDA_ROWS_CUH
-#include "kernels/cuda/cuda_params.h"
+#include "kernels/cuda/stored.cuh"
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS)
 enum { COLUMNS = 32, ROWS = CUDA_THREADS / COLUMNS };
@@ -16,7 +16,8 @@ __device__ __forceinline__ int row_of_thread() {
 }
 
 // The sums of a block's rows of threads, for the first of them.
-__device__ __forceinline__ void add_rows(double &a, double &b, double (*place)[2][COLUMNS]) {
+__device__ __forceinline__ void add_rows(double &a, double &b) {
+    __shared__ double place[ROWS][2][COLUMNS];
     int column = threadIdx.x % COLUMNS;
     place[row_of_thread()][0][column] = a, place[row_of_thread()][1][column] = b;
     __syncthreads(); // every row has left its sums
@@ -29,7 +30,6 @@ __device__ __forceinline__ void add_rows(double &a, double &b, double (*place)[2
 template <class F>
 __device__ __forceinline__ void sum_chunk(int64_t rows, int columns, int64_t chunk_rows,
                                           double *partial, F f) {
-    __shared__ double place[ROWS][2][COLUMNS];
     int column = column_of_thread();
     int64_t from = blockIdx.y * chunk_rows, to = min(from + chunk_rows, rows);
     float a = 0.0f, b = 0.0f;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void sum_chunk(int64_t rows, int columns, int64_t chu
         for (int64_t r = from + row_of_thread(); r < to; r += ROWS)
             f(r, column, a, b);
     double sum_a = a, sum_b = b;
-    add_rows(sum_a, sum_b, place);
+    add_rows(sum_a, sum_b);
     if (row_of_thread() == 0 && column < columns) {
         partial[((int64_t)blockIdx.y * 2) * columns + column] = sum_a;
         partial[((int64_t)blockIdx.y * 2 + 1) * columns + column] = sum_b;
@@ -47,7 +47,6 @@ __device__ __forceinline__ void sum_chunk(int64_t rows, int columns, int64_t chu
 // The sums of all chunks of a column, for the first row of threads; blockIdx.x alone counts.
 __device__ __forceinline__ void sum_chunks(int columns, int chunks, const double *partial,
                                            double &a, double &b) {
-    __shared__ double place[ROWS][2][COLUMNS];
     int column = column_of_thread();
     a = b = 0.0;
     if (column < columns)
@@ -55,6 +54,6 @@ __device__ __forceinline__ void sum_chunks(int columns, int chunks, const double
             a += partial[(int64_t)c * 2 * columns + column];
             b += partial[((int64_t)c * 2 + 1) * columns + column];
         }
-    add_rows(a, b, place);
+    add_rows(a, b);
 }
 #endif

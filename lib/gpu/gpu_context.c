@@ -26,6 +26,12 @@ const char *gpu_context_isa(const struct gpu_context *ctx) {
     return ctx->isa;
 }
 
+// Older GPUs multiply floats in place of bfloat16, and would convert all that they read.
+bool gpu_context_keeps_bf16(const struct gpu_context *ctx) {
+    return ctx->keep == KERNEL_KEEP_ALWAYS ||
+           (ctx->keep == KERNEL_KEEP_AUTO && ctx->queue.capability >= CUDA_BF16_CAPABILITY_MIN);
+}
+
 static CUdeviceptr address(const void *p) {
     return (CUdeviceptr)(uintptr_t)p;
 }
@@ -236,6 +242,7 @@ int gpu_context_open(struct gpu_context **out, const struct kernel_config *cfg) 
     if (!ctx)
         return -ENOMEM;
     ctx->gpu = g;
+    ctx->keep = cfg->keep;
     ctx->queue.launch = launch;
     ctx->queue.tensor_map = g->driver.tensor_map ? tensor_map : NULL;
     ctx->queue.capability = g->capability;

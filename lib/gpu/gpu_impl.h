@@ -62,6 +62,7 @@ struct gpu_context {
     CUresult uncaptured; // why the capture did not begin
     char failure[256];   // the first one; empty: none
     char isa[16];
+    enum kernel_keep keep; // activations in bfloat16
 };
 
 // The context that the kernels' table hands out as its own.
@@ -75,6 +76,7 @@ void gpu_context_close(struct gpu_context *ctx);
 int gpu_context_reserve(struct gpu_context *ctx, size_t bytes);
 const char *gpu_context_isa(const struct gpu_context *ctx);
 const char *gpu_context_failure(const struct gpu_context *ctx);
+bool gpu_context_keeps_bf16(const struct gpu_context *ctx);
 void *gpu_context_alloc(struct gpu_context *ctx, size_t bytes);
 void gpu_context_free(struct gpu_context *ctx, void *p);
 void gpu_context_write(struct gpu_context *ctx, void *to, const void *from, size_t bytes);

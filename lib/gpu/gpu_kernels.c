@@ -136,10 +136,40 @@ static void conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_s
     cuda_conv2d_backward_weight(&gpu_context_of(ctx)->queue, s, x, dy, dw, accumulate);
 }
 
-static void bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy, void *db,
-                          int accumulate) {
-    cuda_bias_backward(&gpu_context_of(ctx)->queue, rows, cols, dy, db, accumulate);
-}
+// An op that has tensors of one type: of reals, and of bfloat16.
+#define OF_EACH_TYPE(op, params, ...)                                                              \
+    static void op params {                                                                        \
+        cuda_##op(&gpu_context_of(ctx)->queue, KERNEL_FLOAT, __VA_ARGS__);                         \
+    }                                                                                              \
+    static void bf16_##op params {                                                                 \
+        cuda_##op(&gpu_context_of(ctx)->queue, KERNEL_BF16, __VA_ARGS__);                          \
+    }
+OF_EACH_TYPE(bias_backward,
+             (struct kernel_ctx * ctx, int64_t rows, int cols, const void *dy, void *db,
+              int accumulate),
+             rows, cols, dy, db, accumulate)
+OF_EACH_TYPE(first_token_forward,
+             (struct kernel_ctx * ctx, int n, int t, int d, const void *x, void *y), n, t, d, x, y)
+OF_EACH_TYPE(first_token_backward,
+             (struct kernel_ctx * ctx, int n, int t, int d, const void *dy, void *dx), n, t, d, dy,
+             dx)
+OF_EACH_TYPE(avgpool_forward,
+             (struct kernel_ctx * ctx, int n, int hw, int c, const void *x, void *y), n, hw, c, x,
+             y)
+OF_EACH_TYPE(avgpool_backward,
+             (struct kernel_ctx * ctx, int n, int hw, int c, const void *dy, void *dx), n, hw, c,
+             dy, dx)
+OF_EACH_TYPE(relu_forward, (struct kernel_ctx * ctx, size_t n, const void *x, void *y), n, x, y)
+OF_EACH_TYPE(relu_backward,
+             (struct kernel_ctx * ctx, size_t n, const void *y, const void *dy, void *dx), n, y, dy,
+             dx)
+OF_EACH_TYPE(gelu_forward, (struct kernel_ctx * ctx, size_t n, const void *x, void *y), n, x, y)
+OF_EACH_TYPE(gelu_backward,
+             (struct kernel_ctx * ctx, size_t n, const void *x, const void *dy, void *dx), n, x, dy,
+             dx)
+OF_EACH_TYPE(add, (struct kernel_ctx * ctx, size_t n, const void *a, const void *b, void *y), n, a,
+             b, y)
+OF_EACH_TYPE(zero, (struct kernel_ctx * ctx, size_t n, void *x), n, x)
 
 static void batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_args *a) {
     cuda_batchnorm_forward_train(&gpu_context_of(ctx)->queue, a);
@@ -182,16 +212,6 @@ static void tokens_backward(struct kernel_ctx *ctx, const struct tokens_shape *s
     cuda_tokens_backward(&gpu_context_of(ctx)->queue, s, dy, dx, dfirst, dpos, accumulate);
 }
 
-static void first_token_forward(struct kernel_ctx *ctx, int n, int t, int d, const void *x,
-                                void *y) {
-    cuda_first_token_forward(&gpu_context_of(ctx)->queue, n, t, d, x, y);
-}
-
-static void first_token_backward(struct kernel_ctx *ctx, int n, int t, int d, const void *dy,
-                                 void *dx) {
-    cuda_first_token_backward(&gpu_context_of(ctx)->queue, n, t, d, dy, dx);
-}
-
 static void maxpool_forward(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *x,
                             void *y, uint8_t *index) {
     cuda_maxpool_forward(&gpu_context_of(ctx)->queue, s, x, y, index);
@@ -202,40 +222,9 @@ static void maxpool_backward(struct kernel_ctx *ctx, const struct pool2d_shape *
     cuda_maxpool_backward(&gpu_context_of(ctx)->queue, s, dy, index, dx);
 }
 
-static void avgpool_forward(struct kernel_ctx *ctx, int n, int hw, int c, const void *x, void *y) {
-    cuda_avgpool_forward(&gpu_context_of(ctx)->queue, n, hw, c, x, y);
-}
-
-static void avgpool_backward(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy,
-                             void *dx) {
-    cuda_avgpool_backward(&gpu_context_of(ctx)->queue, n, hw, c, dy, dx);
-}
-
 static void softmax_xent(struct kernel_ctx *ctx, const struct softmax_xent_args *a,
                          struct loss_totals *out) {
     cuda_softmax_xent(&gpu_context_of(ctx)->queue, a, out);
-}
-
-static void relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
-    cuda_relu_forward(&gpu_context_of(ctx)->queue, n, x, y);
-}
-
-static void relu_backward(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy,
-                          void *dx) {
-    cuda_relu_backward(&gpu_context_of(ctx)->queue, n, y, dy, dx);
-}
-
-static void gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
-    cuda_gelu_forward(&gpu_context_of(ctx)->queue, n, x, y);
-}
-
-static void gelu_backward(struct kernel_ctx *ctx, size_t n, const void *x, const void *dy,
-                          void *dx) {
-    cuda_gelu_backward(&gpu_context_of(ctx)->queue, n, x, dy, dx);
-}
-
-static void add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y) {
-    cuda_add(&gpu_context_of(ctx)->queue, n, a, b, y);
 }
 
 static void axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y) {
@@ -244,10 +233,6 @@ static void axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, 
 
 static void scale(struct kernel_ctx *ctx, size_t n, double alpha, void *x) {
     cuda_scale(&gpu_context_of(ctx)->queue, n, alpha, x);
-}
-
-static void zero(struct kernel_ctx *ctx, size_t n, void *x) {
-    cuda_zero(&gpu_context_of(ctx)->queue, n, x);
 }
 
 static void sum_squares(struct kernel_ctx *ctx, size_t n, const void *x, double *out) {
@@ -294,6 +279,24 @@ static void step_judge(struct kernel_ctx *ctx, const struct step_judge_args *a) 
     cuda_step_judge(&gpu_context_of(ctx)->queue, a);
 }
 
+static const struct kernel_stored stored = {
+    .bias_backward = bf16_bias_backward,
+    .first_token_forward = bf16_first_token_forward,
+    .first_token_backward = bf16_first_token_backward,
+    .avgpool_forward = bf16_avgpool_forward,
+    .avgpool_backward = bf16_avgpool_backward,
+    .relu_forward = bf16_relu_forward,
+    .relu_backward = bf16_relu_backward,
+    .gelu_forward = bf16_gelu_forward,
+    .gelu_backward = bf16_gelu_backward,
+    .add = bf16_add,
+    .zero = bf16_zero,
+};
+
+static int keeps_bf16(const struct kernel_ctx *ctx) {
+    return gpu_context_keeps_bf16((const struct gpu_context *)(const void *)ctx);
+}
+
 const struct kernel_backend gpu_kernels = {
     .name = "cuda",
     .real_bytes = sizeof(float),
@@ -303,6 +306,8 @@ const struct kernel_backend gpu_kernels = {
     .reserve = reserve,
     .isa = isa,
     .failure = failure,
+    .bf16 = &stored,
+    .keeps_bf16 = keeps_bf16,
     .mem_alloc = mem_alloc,
     .mem_free = mem_free,
     .mem_write = mem_write,

@@ -152,11 +152,13 @@ static const struct kernel_backend *backend_of(const struct trainer *t) {
 // A tensor that goes from stage to stage is bfloat16 where all ranks keep that in memory.
 static int choose_reals(struct trainer *t, struct err *e) {
     const struct kernel_backend *k = backend_of(t);
+    const struct trainer_device *device = t->config->device;
+    struct kernel_config config = {.device = device ? device->handle : NULL};
     struct kernel_ctx *ctx = NULL;
     unsigned char mine = 0;
     if (t->parts == 1 || t->planning || t->options->dtype != TRAIN_BF16)
         return 0;
-    if (k->bf16 && k->open(&ctx, &(struct kernel_config){0}) == 0) {
+    if (k->bf16 && k->open(&ctx, &config) == 0) {
         mine = k->keeps_bf16(ctx) != 0;
         k->close(ctx);
     }

@@ -5,6 +5,7 @@
 // all sources; the number of a GPU), and the families to run (none: all).
 #ifndef TESTS_GPU_CUDA_CASE_H
 #define TESTS_GPU_CUDA_CASE_H
+#include "kernels/bf16.h"
 #include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/cuda_params.h"
 #include "tests/tap.h"
@@ -14,7 +15,8 @@
 #include <math.h>
 #include <string.h>
 
-#define CASE_UNIT (1.0 / (1 << 24)) // relative error of one operation in float
+#define CASE_UNIT      (1.0 / (1 << 24)) // relative error of one operation in float
+#define CASE_BF16_UNIT (1.0 / (1 << 8))  // of rounding to bfloat16
 
 #ifdef CASE_DRIVER
 #include "tests/gpu/case_driver.h"
@@ -25,11 +27,13 @@
 static struct cuda_case {
     struct cuda_queue queue;
     int capability; // of the device
-    // Launches with large tiles in this case, or the last one; with wgmma; with tensor maps.
-    int large, hopper, tma;
-    int no_maps;          // the driver makes no tensor maps
-    int one_split;        // large tiles have all terms, as where a result has many of them
-    unsigned blocks_most; // of a grid whose threads loop over flat buffers; 0: any
+    // Launches with large tiles in this case, or the last one; with wgmma; with tensor maps; that
+    // pack.
+    int large, hopper, tma, packs;
+    int no_maps;            // the driver makes no tensor maps
+    int one_split;          // large tiles have all terms, as where a result has many of them
+    enum kernel_type store; // of the tensors of a case
+    unsigned blocks_most;   // of a grid whose threads loop over flat buffers; 0: any
     struct kernel_ctx *reference;
     void *host[CASE_BUFFERS_MAX];
     int n_host;
@@ -65,30 +69,62 @@ static inline float *host_absolute(const float *from, size_t n) {
     return p;
 }
 
+// Numbers as a tensor of this type of storage has them.
+static inline float *host_rounded(enum kernel_type store, float *p, size_t n) {
+    for (size_t i = 0; store == KERNEL_BF16 && i < n; i++)
+        p[i] = bf16_widen(bf16_narrow(p[i]));
+    return p;
+}
+static inline float *host_tensor(enum kernel_type store, size_t n) {
+    return host_rounded(store, host_random(n), n);
+}
+static inline size_t tensor_bytes(enum kernel_type store, size_t n) {
+    return n * (store == KERNEL_BF16 ? sizeof(uint16_t) : sizeof(float));
+}
+static inline void *device_room(enum kernel_type store, size_t n) {
+    return device_empty(tensor_bytes(store, n));
+}
+static inline void *device_tensor(enum kernel_type store, const float *host, size_t n) {
+    if (store == KERNEL_FLOAT)
+        return device_copy(host, n * sizeof *host);
+    uint16_t *words = host_bytes(n * sizeof *words);
+    for (size_t i = 0; i < n; i++)
+        words[i] = bf16_narrow(host[i]);
+    return device_copy(words, n * sizeof *words);
+}
 // Buffers of floats by their host's copy.
 static inline void *device_floats(const float *host, size_t n) {
     return device_copy(host, n * sizeof *host);
 }
 
-// The device has these floats, each within its bound: `relative` of `size` (NULL: of want), and one
-// rounding.
-static void case_close(const void *at, const float *want, const float *size, size_t n,
-                       double relative, const char *what) {
-    const float *got = device_bytes(at, n * sizeof *got);
-    if (!got || !device_written(at, n * sizeof *got)) {
-        fail("%s: not all of the result was written", what);
+// The device has these numbers, each within its bound: `relative` of `size` (NULL: of want), and
+// one rounding. want is not rounded to the type of storage; what the device has is, once.
+static void case_tensor(enum kernel_type store, const void *at, const float *want,
+                        const float *size, size_t n, double relative, const char *what) {
+    size_t bytes = tensor_bytes(store, n);
+    const char *got = device_bytes(at, bytes), *word = store == KERNEL_BF16 ? " in bfloat16" : "";
+    double once = store == KERNEL_BF16 ? CASE_BF16_UNIT : 0;
+    if (!got || !device_written(at, bytes)) {
+        fail("%s%s: not all of the result was written", what, word);
         return;
     }
     for (size_t i = 0; i < n; i++) {
         double bound = CASE_ROUGHER * relative * fabs((double)(size ? size[i] : want[i])) +
                        2 * CASE_UNIT * fabs((double)want[i]) + (double)FLT_MIN;
-        if (fabs((double)got[i] - (double)want[i]) <= bound || (isnan(got[i]) && isnan(want[i])))
+        float is = store == KERNEL_BF16 ? bf16_widen(((const uint16_t *)(const void *)got)[i])
+                                        : ((const float *)(const void *)got)[i];
+        bound += once * (fabs((double)want[i]) + bound);
+        if (fabs((double)is - (double)want[i]) <= bound || (isnan(is) && isnan(want[i])))
             continue;
-        fail("%s: wrong result at %zu of %zu: %g instead of %g, %g apart and not %g", what, i, n,
-             (double)got[i], (double)want[i], (double)got[i] - (double)want[i], bound);
+        fail("%s%s: wrong result at %zu of %zu: %g instead of %g, %g apart and not %g", what, word,
+             i, n, (double)is, (double)want[i], (double)is - (double)want[i], bound);
         return;
     }
-    pass("%s", what);
+    pass("%s%s", what, word);
+}
+static void case_close(const void *at, const float *want, const float *size, size_t n,
+                       double relative, const char *what) {
+    case_tensor(KERNEL_FLOAT, at, want, size, n, relative, what);
 }
 
 // Splits of a large product become one. The kernel that adds splits finds it alone.
@@ -105,6 +141,7 @@ static void case_launch(struct cuda_queue *q, enum cuda_kernel kernel, const uns
         strncmp(info->name, "sum_", 4) != 0)
         grid = (fewer[0] = test.blocks_most, fewer);
     test.hopper += info->source == CUDA_SOURCE_hopper;
+    test.packs += info->source == CUDA_SOURCE_pack;
     test.tma += strncmp(info->name, "gemm_tma", 8) == 0;
     test.large += info->source == CUDA_SOURCE_hopper || strstr(info->name, "_large");
     if (test.one_split && info->source == CUDA_SOURCE_hopper) {
@@ -130,6 +167,7 @@ static void case_begin(size_t workspace) {
         workspace = CUDA_WORKSPACE_BYTES_MIN;
     device_begin();
     test.capability = device_capability(), test.large = test.hopper = test.tma = 0;
+    test.packs = 0;
     test.queue = (struct cuda_queue){case_launch, case_tensor_map, test.capability,
                                      device_empty(workspace), workspace};
 }
@@ -138,6 +176,13 @@ static void case_end(void) {
     device_end();
     while (test.n_host)
         free(test.host[--test.n_host]);
+}
+
+// Runs cases with tensors of either type of storage.
+static inline void case_stores(void (*cases)(void)) {
+    for (int store = KERNEL_FLOAT; store <= KERNEL_BF16; store++)
+        test.store = (enum kernel_type)store, cases();
+    test.store = KERNEL_FLOAT;
 }
 
 struct case_family {

@@ -27,7 +27,8 @@ vit=('model=vit(dim=16,depth=2,heads=2,mlp=2,patch=4)' batch=4 lr=0.02)
 same resnet18 1e-4 "${resnet18[@]}"
 same resnet50 1e-3 'model=resnet50(stem=cifar,width=2)' batch=8 lr=0.0001
 same vit 1e-5 "${vit[@]}"
-# In bf16 fast processors also keep activations in it; the reference and kernels for GPUs do not.
+# In bf16 kernels for GPUs also keep activations in it, and so does the reference; of processors
+# fast ones alone do.
 cpu_only=(kernels=reference)
 same vit-bf16 1e-3 "${vit[@]}" dtype=bf16
 cpu_only=()

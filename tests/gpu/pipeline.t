@@ -48,7 +48,8 @@ same circle 1e-5 3 "$vit" batch=3 pipeline=3 pipeline_schedule=interleaved:2 mic
 same hosts 1e-5 4 "$vit" batch=2 collectives=host
 like "$(cat hosts/out)" 'micro-batches and gradients travel through the memory of the hosts' \
     'hosts: the start says so'
-# In bf16 fast processors also keep activations in it; the reference and kernels for GPUs do not.
+# In bf16 kernels for GPUs also keep activations in it, and so does the reference; of processors
+# fast ones alone do.
 cpu_only=(kernels=reference)
 same bf16 1e-3 2 "$vit" dtype=bf16 pipeline_schedule=gpipe
 cpu_only=()

@@ -15,36 +15,52 @@ static void sum_squares_case(size_t n) {
     case_end();
 }
 
-static void flat_case(size_t n) {
+// Tensors begin `from` numbers behind an aligned address.
+static void map_case(enum kernel_type s, size_t n, size_t from) {
+    struct cuda_queue *q = &test.queue;
     case_begin(0);
-    float *x = host_random(n), *b = host_random(n), *y = host_random(n), *one = host_random(n);
+    float *x = host_tensor(s, n + from), *b = host_tensor(s, n + from), *y = host_random(n);
+    float *one = host_random(n);
+    for (size_t i = 0; i < n; i++)
+        x[from + i] *= 4, one[i] = 4;
+    char *d_x = device_tensor(s, x, n + from), *d_b = device_tensor(s, b, n + from);
+    char *d_y = device_room(s, n + from);
+    size_t skip = tensor_bytes(s, from);
+    x += from, b += from, d_x += skip, d_b += skip, d_y += skip;
+    cuda_relu_forward(q, s, n, d_x, d_y);
+    REFERENCE(relu_forward, n, x, y);
+    case_tensor(s, d_y, y, NULL, n, 0, "relu");
+    cuda_relu_backward(q, s, n, d_x, d_b, d_y);
+    REFERENCE(relu_backward, n, x, b, y);
+    case_tensor(s, d_y, y, NULL, n, 0, "relu: gradient");
+    cuda_gelu_forward(q, s, n, d_x, d_y);
+    REFERENCE(gelu_forward, n, x, y);
+    case_tensor(s, d_y, y, one, n, roundings(8), "gelu");
+    cuda_gelu_backward(q, s, n, d_x, d_b, d_y);
+    REFERENCE(gelu_backward, n, x, b, y);
+    case_tensor(s, d_y, y, one, n, roundings(12), "gelu: gradient");
+    cuda_add(q, s, n, d_x, d_b, d_b);
+    REFERENCE(add, n, x, b, b);
+    case_tensor(s, d_b, b, NULL, n, 0, "add");
+    cuda_zero(q, s, n, d_y);
+    REFERENCE(zero, n, y);
+    case_tensor(s, d_y, y, NULL, n, 0, "zero");
+    case_end();
+}
+
+static void flat_case(size_t n) {
+    map_case(KERNEL_FLOAT, n, 0), map_case(KERNEL_BF16, n, 0), map_case(KERNEL_BF16, n, 1);
+    case_begin(0);
+    float *x = host_random(n), *b = host_random(n), *one = host_random(n);
     for (size_t i = 0; i < n; i++)
         x[i] *= 4, one[i] = 4;
-    void *d_x = device_floats(x, n), *d_b = device_floats(b, n), *d_y = device_floats(y, n);
-    cuda_relu_forward(&test.queue, n, d_x, d_y);
-    REFERENCE(relu_forward, n, x, y);
-    case_close(d_y, y, NULL, n, 0, "relu");
-    cuda_relu_backward(&test.queue, n, d_x, d_b, d_y);
-    REFERENCE(relu_backward, n, x, b, y);
-    case_close(d_y, y, NULL, n, 0, "relu: gradient");
-    cuda_gelu_forward(&test.queue, n, d_x, d_y);
-    REFERENCE(gelu_forward, n, x, y);
-    case_close(d_y, y, one, n, roundings(8), "gelu");
-    cuda_gelu_backward(&test.queue, n, d_x, d_b, d_y);
-    REFERENCE(gelu_backward, n, x, b, y);
-    case_close(d_y, y, one, n, roundings(12), "gelu: gradient");
-    cuda_add(&test.queue, n, d_x, d_b, d_b);
-    REFERENCE(add, n, x, b, b);
-    case_close(d_b, b, NULL, n, 0, "add");
+    void *d_x = device_floats(x, n), *d_b = device_floats(b, n);
     cuda_axpy(&test.queue, n, 0.3, d_x, d_b);
     REFERENCE(axpy, n, 0.3, x, b);
     case_close(d_b, b, one, n, roundings(3), "axpy");
     cuda_scale(&test.queue, n, -0.7, d_x);
     REFERENCE(scale, n, -0.7, x);
     case_close(d_x, x, NULL, n, roundings(1), "scale");
-    cuda_zero(&test.queue, n, d_y);
-    REFERENCE(zero, n, y);
-    case_close(d_y, y, NULL, n, 0, "zero");
     case_end();
 }
 

@@ -7,26 +7,33 @@ static void maxpool_case(struct pool2d_shape s) {
     int oh = kernel_conv_out(s.h, s.k, s.stride, s.pad);
     int ow = kernel_conv_out(s.w, s.k, s.stride, s.pad);
     size_t nx = (size_t)s.n * s.h * s.w * s.c, ny = (size_t)s.n * oh * ow * s.c;
+    s.store = test.store;
     case_begin(0);
-    float *x = host_random(nx), *y = host_random(ny), *dy = host_random(ny), *dx = host_random(nx);
+    float *x = host_random(nx), *y = host_random(ny), *dx = host_random(nx);
+    float *dy = host_tensor(s.store, ny);
     uint8_t *index = host_bytes(ny);
     for (size_t i = 0; i < nx; i++)
         x[i] = rintf(x[i] * 4); // equals: the first one wins
     if (nx > 20)
         x[nx / 2] = NAN;
-    void *d_y = device_empty(ny * sizeof *y), *d_dx = device_empty(nx * sizeof *x);
+    struct pool2d_shape plain = s;
+    plain.store = KERNEL_FLOAT;
+    void *d_y = device_room(s.store, ny), *d_dx = device_room(s.store, nx);
     uint8_t *d_index = device_empty(ny);
-    cuda_maxpool_forward(&test.queue, &s, device_floats(x, nx), d_y, d_index);
-    REFERENCE(maxpool_forward, &s, x, y, index);
-    case_close(d_y, y, NULL, ny, 0, "max pool");
+    cuda_maxpool_forward(&test.queue, &s, device_tensor(s.store, x, nx), d_y, d_index);
+    REFERENCE(maxpool_forward, &plain, x, y, index);
+    case_tensor(s.store, d_y, y, NULL, ny, 0, "max pool");
     is_int(memcmp(device_bytes(d_index, ny), index, ny), 0, "max pool: indexes");
-    cuda_maxpool_backward(&test.queue, &s, device_floats(dy, ny), d_index, d_dx);
-    REFERENCE(maxpool_backward, &s, dy, index, dx);
-    case_close(d_dx, dx, NULL, nx, roundings(s.k * s.k), "max pool: gradient");
+    cuda_maxpool_backward(&test.queue, &s, device_tensor(s.store, dy, ny), d_index, d_dx);
+    REFERENCE(maxpool_backward, &plain, dy, index, dx);
+    for (size_t i = 0; i < nx; i++)
+        x[i] = (float)(s.k * s.k); // terms may cancel
+    case_tensor(s.store, d_dx, dx, x, nx, roundings(s.k * s.k), "max pool: gradient");
     case_end();
 }
 
-static void pool(void) {
+static void pools(void) {
+    enum kernel_type store = test.store;
     maxpool_case((struct pool2d_shape){2, 8, 8, 8, 3, 2, 1, 0});
     maxpool_case((struct pool2d_shape){1, 5, 7, 3, 2, 2, 0, 0});
     maxpool_case((struct pool2d_shape){1, 1, 1, 1, 1, 1, 0, 0});
@@ -39,16 +46,20 @@ static void pool(void) {
         int n = i + 1, hw = sizes[i], c = 10 - i;
         size_t nx = (size_t)n * hw * c, ny = (size_t)n * c;
         case_begin(0);
-        float *x = host_random(nx), *y = host_random(ny), *dx = host_random(nx);
-        void *d_y = device_empty(ny * sizeof *y), *d_dx = device_empty(nx * sizeof *x);
-        cuda_avgpool_forward(&test.queue, n, hw, c, device_floats(x, nx), d_y);
+        float *x = host_tensor(store, nx), *y = host_random(ny), *dx = host_random(nx);
+        void *d_y = device_room(store, ny), *d_dx = device_room(store, nx);
+        cuda_avgpool_forward(&test.queue, store, n, hw, c, device_tensor(store, x, nx), d_y);
         REFERENCE(avgpool_forward, n, hw, c, x, y);
-        case_close(d_y, y, NULL, ny, roundings(2), "average pool");
-        cuda_avgpool_backward(&test.queue, n, hw, c, device_floats(y, ny), d_dx);
+        case_tensor(store, d_y, y, NULL, ny, roundings(2), "average pool");
+        host_rounded(store, y, ny);
+        cuda_avgpool_backward(&test.queue, store, n, hw, c, device_tensor(store, y, ny), d_dx);
         REFERENCE(avgpool_backward, n, hw, c, y, dx);
-        case_close(d_dx, dx, NULL, nx, roundings(2), "average pool: gradient");
+        case_tensor(store, d_dx, dx, NULL, nx, roundings(2), "average pool: gradient");
         case_end();
     }
+}
+static void pool(void) {
+    case_stores(pools);
 }
 
 // ---- loss -------------------------------------------------------------------------------------
@@ -159,39 +170,45 @@ static void tokens_case(struct tokens_shape s, int first, int pos, int accumulat
     int t = s.p + first;
     size_t nx = (size_t)s.n * s.p * s.d, ny = (size_t)s.n * t * s.d, w = (size_t)s.d;
     size_t places = (size_t)t * s.d;
+    struct tokens_shape plain = s;
+    enum kernel_type store = s.store = test.store;
     case_begin(0);
-    float *x = host_random(nx), *y = host_random(ny), *head = host_random(w);
+    float *x = host_tensor(store, nx), *y = host_random(ny), *head = host_random(w);
     float *place = host_random(places), *dx = host_random(nx);
-    void *d_y = device_empty(ny * sizeof *y), *d_dx = device_empty(nx * sizeof *x);
+    void *d_y = device_room(store, ny), *d_dx = device_room(store, nx);
     void *d_head = first ? device_floats(head, w) : NULL;
     void *d_place = pos ? device_floats(place, places) : NULL;
-    cuda_tokens_forward(&test.queue, &s, device_floats(x, nx), d_head, d_place, d_y);
-    REFERENCE(tokens_forward, &s, x, first ? head : NULL, pos ? place : NULL, y);
-    case_close(d_y, y, NULL, ny, 0, "tokens");
+    cuda_tokens_forward(&test.queue, &s, device_tensor(store, x, nx), d_head, d_place, d_y);
+    REFERENCE(tokens_forward, &plain, x, first ? head : NULL, pos ? place : NULL, y);
+    case_tensor(store, d_y, y, NULL, ny, 0, "tokens");
+    host_rounded(store, y, ny);
     cuda_tokens_backward(&test.queue, &s, d_y, d_dx, d_head, d_place, accumulate);
-    REFERENCE(tokens_backward, &s, y, dx, first ? head : NULL, pos ? place : NULL, accumulate);
-    case_close(d_dx, dx, NULL, nx, 0, "tokens: dx");
+    REFERENCE(tokens_backward, &plain, y, dx, first ? head : NULL, pos ? place : NULL, accumulate);
+    case_tensor(store, d_dx, dx, NULL, nx, 0, "tokens: dx");
     if (first)
         case_close(d_head, head, NULL, w, roundings(1), "tokens: class token");
     if (pos)
         case_close(d_place, place, NULL, places, roundings(1), "tokens: positions");
     float *one = host_random((size_t)s.n * s.d);
-    void *d_one = device_empty((size_t)s.n * s.d * sizeof *one);
-    cuda_first_token_forward(&test.queue, s.n, t, s.d, d_y, d_one);
+    void *d_one = device_room(store, (size_t)s.n * s.d);
+    cuda_first_token_forward(&test.queue, store, s.n, t, s.d, d_y, d_one);
     REFERENCE(first_token_forward, s.n, t, s.d, y, one);
-    case_close(d_one, one, NULL, (size_t)s.n * s.d, 0, "first token");
-    cuda_first_token_backward(&test.queue, s.n, t, s.d, d_one, d_y);
+    case_tensor(store, d_one, one, NULL, (size_t)s.n * s.d, 0, "first token");
+    cuda_first_token_backward(&test.queue, store, s.n, t, s.d, d_one, d_y);
     REFERENCE(first_token_backward, s.n, t, s.d, one, y);
-    case_close(d_y, y, NULL, ny, 0, "first token: gradient");
+    case_tensor(store, d_y, y, NULL, ny, 0, "first token: gradient");
     case_end();
 }
 
-static void tokens(void) {
+static void all_tokens(void) {
     tokens_case((struct tokens_shape){2, 5, 12, 0}, 1, 1, 0);
     tokens_case((struct tokens_shape){3, 4, 33, 0}, 1, 0, 1);
     tokens_case((struct tokens_shape){1, 1, 1, 0}, 0, 1, 1);
     tokens_case((struct tokens_shape){4, 9, 40, 0}, 0, 1, 0);
     tokens_case((struct tokens_shape){13, 3, 40, 0}, 1, 1, 1);
+}
+static void tokens(void) {
+    case_stores(all_tokens);
 }
 
 // Inputs are below 1: a score is below sqrt(d), off by at most d roundings of that; so are
@@ -203,8 +220,11 @@ static void attention_case(struct attention_shape s, int opposed) {
     size_t row = (size_t)s.heads * s.d, ny = ((size_t)s.n * s.t) * row;
     size_t n = (size_t)s.n * (size_t)(s.t + 2 * keys) * row, nl = (size_t)s.n * s.heads * s.t;
     double score = (sqrt((double)s.d) + opposed) * (s.d + 4) * CASE_UNIT;
+    struct attention_shape plain = s;
+    enum kernel_type store = s.store = test.store;
     case_begin(cuda_attention_workspace(&s));
-    float *qkv = host_random(n), *y = host_random(ny), *dy = host_random(ny), *d = host_random(n);
+    float *qkv = host_random(n), *y = host_random(ny), *d = host_random(n);
+    float *dy = host_tensor(store, ny);
     float *lse = host_random(nl), *size = host_random(n), *one = host_random(n);
     for (size_t i = 0; i < n; i++) {
         size_t part = s.keys ? (i < ny ? 0 : 1 + (i - ny) / row % 2) : i / row % 3;
@@ -212,24 +232,26 @@ static void attention_case(struct attention_shape s, int opposed) {
         if (opposed && part < 2)
             qkv[i] = part ? -1 : (float)(opposed / sqrt((double)s.d));
     }
-    void *d_qkv = device_floats(qkv, n), *d_y = device_empty(ny * sizeof *y);
-    void *d_lse = device_empty(nl * sizeof *lse), *d_d = device_empty(n * sizeof *d);
+    host_rounded(store, qkv, n);
+    void *d_qkv = device_tensor(store, qkv, n), *d_y = device_room(store, ny);
+    void *d_lse = device_empty(nl * sizeof *lse), *d_d = device_room(store, n);
     cuda_attention_forward(&test.queue, &s, d_qkv, d_y, d_lse);
-    REFERENCE(attention_forward, &s, qkv, y, lse);
+    REFERENCE(attention_forward, &plain, qkv, y, lse);
     int at = snprintf(what, sizeof what, "attention %d x %d x %d x %d, %d keys: ", s.n, s.t,
                       s.heads, s.d, s.keys);
     snprintf(what + at, sizeof what - (size_t)at, "y");
-    case_close(d_y, y, one, ny, 2 * score + roundings(keys), what);
+    case_tensor(store, d_y, y, one, ny, 2 * score + roundings(keys), what);
     snprintf(what + at, sizeof what - (size_t)at, "logarithms of sums");
     case_close(d_lse, lse, one, nl, score + roundings(keys + 8), what);
-    cuda_attention_backward(&test.queue, &s, d_qkv, d_y, d_lse, device_floats(dy, ny), d_d);
-    REFERENCE(attention_backward, &s, qkv, y, lse, dy, d);
+    d_y = device_tensor(store, host_rounded(store, y, ny), ny);
+    cuda_attention_backward(&test.queue, &s, d_qkv, d_y, d_lse, device_tensor(store, dy, ny), d_d);
+    REFERENCE(attention_backward, &plain, qkv, y, lse, dy, d);
     snprintf(what + at, sizeof what - (size_t)at, "gradient");
-    case_close(d_d, d, size, n, score + roundings(8), what);
+    case_tensor(store, d_d, d, size, n, score + roundings(8), what);
     case_end();
 }
 
-static void attention(void) {
+static void attentions(void) {
     attention_case((struct attention_shape){1, 1, 1, 1, 0, KERNEL_FLOAT, 0}, 0);
     attention_case((struct attention_shape){2, 17, 3, 8, 0, KERNEL_FLOAT, 0}, 0);
     attention_case((struct attention_shape){1, 40, 2, 33, 0, KERNEL_FLOAT, 0}, 0);
@@ -244,6 +266,9 @@ static void attention(void) {
     attention_case((struct attention_shape){1, 17, 1, 72, 0, KERNEL_FLOAT, 0}, 200);
     attention_case((struct attention_shape){1, 32, 2, 64, 0, KERNEL_FLOAT, 0}, 0);
     case_counts("attention of whole tiles");
+}
+static void attention(void) {
+    case_stores(attentions);
 }
 
 int main(int argc, char **argv) {

@@ -32,13 +32,14 @@ static struct batch batch_begin(int64_t rows, int channels, int variant) {
                       .accumulate = variant >> 2 & 1};
     b.n = (size_t)rows * (size_t)channels, b.c = (size_t)channels;
     case_begin(cuda_batchnorm_workspace(rows, channels));
-    b.x = host_random(b.n), b.other = host_random(b.n), b.gamma = host_random(b.c);
+    b.x = host_random(b.n), b.other = host_tensor(test.store, b.n), b.gamma = host_random(b.c);
     b.beta = host_random(b.c), b.mean = host_random(b.c);
     b.var = host_absolute(host_random(b.c), b.c);
     b.save_mean = host_random(b.c), b.save_invstd = host_random(b.c);
     b.y = host_random(b.n), b.size = host_random(b.n);
     for (size_t i = 0; i < b.n; i++)
         b.x[i] += (float)(i % b.c) * 3; // means far from zero
+    host_rounded(test.store, b.x, b.n);
     return b;
 }
 
@@ -63,15 +64,16 @@ static struct batchnorm_args batch_args(const struct batch *b) {
 
 static struct batchnorm_args batch_device(const struct batch *b, int train) {
     struct batchnorm_args a = batch_args(b);
-    a.x = device_floats(b->x, b->n), a.gamma = device_floats(b->gamma, b->c);
+    a.store = test.store;
+    a.x = device_tensor(a.store, b->x, b->n), a.gamma = device_floats(b->gamma, b->c);
     a.beta = device_floats(b->beta, b->c), a.running_mean = device_floats(b->mean, b->c);
     a.running_var = device_floats(b->var, b->c);
     a.save_mean = device_empty(b->c * sizeof(float));
     a.save_invstd = device_empty(b->c * sizeof(float));
     if (a.residual)
-        a.residual = device_floats(b->other, b->n);
+        a.residual = device_tensor(a.store, b->other, b->n);
     a.y = a.residual ? (void *)(uintptr_t)a.residual // in place, as kernels.h allows
-          : train    ? device_empty(b->n * sizeof(float))
+          : train    ? device_room(a.store, b->n)
                      : (void *)(uintptr_t)a.x;
     return a;
 }
@@ -92,7 +94,7 @@ static void batch_forward(int64_t rows, int channels, int variant) {
     batch_sizes(&b, b.save_mean, b.save_invstd);
     int at = snprintf(what, sizeof what, "batch norm %d x %d, %d: ", (int)rows, channels, variant);
     snprintf(what + at, sizeof what - (size_t)at, "y");
-    case_close(d.y, b.y, b.size, b.n, relative, what);
+    case_tensor(test.store, d.y, b.y, b.size, b.n, relative, what);
     snprintf(what + at, sizeof what - (size_t)at, "1 / deviation");
     case_close(d.save_invstd, b.save_invstd, NULL, b.c, relative, what);
     snprintf(what + at, sizeof what - (size_t)at, "mean, running mean and variance");
@@ -113,7 +115,7 @@ static void batch_eval(int64_t rows, int channels, int variant) {
     for (size_t c = 0; c < b.c; c++)
         invstd[c] = 1 / sqrtf(b.var[c] + 1e-5f);
     batch_sizes(&b, b.mean, invstd);
-    case_close(d.y, b.y, b.size, b.n, sum_roundings(0), "batch norm in evaluation");
+    case_tensor(test.store, d.y, b.y, b.size, b.n, sum_roundings(0), "batch norm in evaluation");
     case_end();
 }
 
@@ -140,7 +142,9 @@ static void batch_backward(int64_t rows, int channels, int variant) {
     struct batch b = batch_begin(rows, channels, variant);
     struct batchnorm_args forward = batch_args(&b);
     kernels_reference.batchnorm_forward_train(test.reference, &forward);
-    float *dy = host_random(b.n), *dx = host_random(b.n), *dgamma = host_random(b.c);
+    enum kernel_type s = test.store;
+    host_rounded(s, b.y, b.n);
+    float *dy = host_tensor(s, b.n), *dx = host_random(b.n), *dgamma = host_random(b.c);
     float *dbeta = host_random(b.c), *dresidual = host_random(b.n);
     struct batchnorm_grad_args a = {.rows = rows,
                                     .channels = channels,
@@ -157,28 +161,30 @@ static void batch_backward(int64_t rows, int channels, int variant) {
                                     .accumulate = b.accumulate,
                                     .relu = b.relu},
                                d = a;
-    d.x = device_floats(b.x, b.n), d.y = b.relu ? device_floats(b.y, b.n) : NULL;
-    void *gradient = device_floats(dy, b.n);
+    d.store = s;
+    d.x = device_tensor(s, b.x, b.n), d.y = b.relu ? device_tensor(s, b.y, b.n) : NULL;
+    void *gradient = device_tensor(s, dy, b.n);
     d.dy = gradient, d.gamma = device_floats(b.gamma, b.c);
     d.save_mean = device_floats(b.save_mean, b.c);
     d.save_invstd = device_floats(b.save_invstd, b.c);
-    d.dx = b.residual ? device_empty(b.n * sizeof *dx) : gradient;
-    d.dresidual = b.residual ? gradient : NULL;
+    int apart = b.accumulate; // dx takes the place of dy, else dresidual does
+    d.dx = b.residual && !apart ? device_room(s, b.n) : gradient;
+    d.dresidual = !b.residual ? NULL : apart ? device_room(s, b.n) : gradient;
     d.dgamma = b.accumulate ? device_floats(dgamma, b.c) : device_empty(b.c * sizeof *dx);
     d.dbeta = b.accumulate ? device_floats(dbeta, b.c) : device_empty(b.c * sizeof *dx);
     cuda_batchnorm_backward(&test.queue, &d);
     kernels_reference.batchnorm_backward(test.reference, &a);
     batch_grad_sizes(&b, dy);
     double relative = sum_roundings(rows_of_thread(rows));
-    case_close(d.dx, dx, b.size, b.n, relative, "batch norm: dx");
+    case_tensor(s, d.dx, dx, b.size, b.n, relative, "batch norm: dx");
     if (b.residual)
-        case_close(d.dresidual, dresidual, NULL, b.n, 0, "batch norm: dresidual");
+        case_tensor(s, d.dresidual, dresidual, NULL, b.n, 0, "batch norm: dresidual");
     case_close(d.dgamma, dgamma, b.var, b.c, relative, "batch norm: dgamma");
     case_close(d.dbeta, dbeta, b.mean, b.c, relative, "batch norm: dbeta");
     case_end();
 }
 
-static void batchnorm(void) {
+static void batchnorms(void) {
     static const int shapes[][2] = {{1, 3},    {7, 1},   {65, 32}, {70, 33},
                                     {2500, 5}, {64, 70}, {190, 4}, {17000, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -192,14 +198,19 @@ static void batchnorm(void) {
     batch_backward(128, 64, 2); // with ReLU dy is not read where y is 0, but the sector is
     case_counts("gradient of batch norm of whole blocks");
 }
+static void batchnorm(void) {
+    case_stores(batchnorms);
+}
 
 // ---- layer norm
 // -----------------------------------------------------------------------------------
 static void layer_case(int64_t rows, int cols, int residual, int train) {
     size_t n = (size_t)rows * (size_t)cols, w = (size_t)cols, r = (size_t)rows;
     case_begin(cuda_layernorm_workspace(rows, cols));
-    float *x = host_random(n), *other = host_random(n), *sum = host_random(n), *y = host_random(n);
-    float *gamma = host_random(w), *beta = host_random(w), *mean = host_random(r);
+    enum kernel_type s = test.store;
+    float *x = host_tensor(s, n), *other = host_tensor(s, n), *sum = host_random(n);
+    float *y = host_random(n), *gamma = host_random(w), *beta = host_random(w),
+          *mean = host_random(r);
     float *invstd = host_random(r), *size = host_random(n), *one = host_random(r);
     struct layernorm_args a = {.rows = rows,
                                .cols = cols,
@@ -213,30 +224,31 @@ static void layer_case(int64_t rows, int cols, int residual, int train) {
                                .save_invstd = invstd,
                                .y = y},
                           d = a;
-    d.x = device_floats(x, n), d.residual = residual ? device_floats(other, n) : NULL;
+    d.store = s;
+    d.x = device_tensor(s, x, n), d.residual = residual ? device_tensor(s, other, n) : NULL;
     d.sum = (void *)(uintptr_t)d.residual, d.gamma = device_floats(gamma, w);
     d.beta = device_floats(beta, w), d.save_mean = device_empty(r * sizeof *x);
     d.save_invstd = device_empty(r * sizeof *x);
-    d.y = residual ? device_empty(n * sizeof *x) : (void *)(uintptr_t)d.x;
+    d.y = residual ? device_room(s, n) : (void *)(uintptr_t)d.x;
     if (!train)
         d.save_mean = d.save_invstd = NULL;
     cuda_layernorm_forward(&test.queue, &d);
     kernels_reference.layernorm_forward(test.reference, &a);
     for (size_t i = 0; i < n; i++) {
-        float s = residual ? sum[i] : x[i];
-        size[i] = (fabsf(s) + fabsf(mean[i / w]) + 1) * invstd[i / w] * fabsf(gamma[i % w]) +
+        float v = residual ? sum[i] : x[i];
+        size[i] = (fabsf(v) + fabsf(mean[i / w]) + 1) * invstd[i / w] * fabsf(gamma[i % w]) +
                   fabsf(beta[i % w]);
     }
     for (size_t i = 0; i < r; i++)
         one[i] = 2;
     double relative = sum_roundings(cols / 32 + 1);
-    case_close(d.y, y, size, n, relative, "layer norm: y");
+    case_tensor(s, d.y, y, size, n, relative, "layer norm: y");
     if (train) {
         case_close(d.save_mean, mean, one, r, relative, "layer norm: mean");
         case_close(d.save_invstd, invstd, NULL, r, relative, "layer norm: 1 / deviation");
     }
     if (residual)
-        case_close(d.sum, sum, NULL, n, 0, "layer norm: sum");
+        case_tensor(s, d.sum, sum, NULL, n, 0, "layer norm: sum");
     case_end();
 }
 
@@ -244,7 +256,9 @@ static void layer_backward(int64_t rows, int cols, int variant) {
     size_t n = (size_t)rows * (size_t)cols, w = (size_t)cols, r = (size_t)rows;
     int accumulate = variant & 1, more = variant >> 1;
     case_begin(cuda_layernorm_workspace(rows, cols));
-    float *x = host_random(n), *dy = host_random(n), *dsum = host_random(n), *dx = host_random(n);
+    enum kernel_type s = test.store;
+    float *x = host_tensor(s, n), *dy = host_tensor(s, n), *dsum = host_tensor(s, n);
+    float *dx = host_random(n);
     float *gamma = host_random(w), *dgamma = host_random(w), *dbeta = host_random(w);
     float *mean = host_random(r), *invstd = host_absolute(host_random(r), r);
     float *size = host_bytes(n * sizeof *x), *of_gamma = host_absolute(dgamma, w);
@@ -252,8 +266,9 @@ static void layer_backward(int64_t rows, int cols, int variant) {
     struct layernorm_grad_args a = {rows,   cols, x,      dy,    more ? dsum : NULL, gamma, mean,
                                     invstd, dx,   dgamma, dbeta, accumulate,         0},
                                d = a;
-    void *gradient = device_floats(dy, n);
-    d.x = device_floats(x, n), d.dy = gradient, d.dsum = more ? device_floats(dsum, n) : NULL;
+    void *gradient = device_tensor(s, dy, n);
+    d.store = s, d.x = device_tensor(s, x, n), d.dy = gradient;
+    d.dsum = more ? device_tensor(s, dsum, n) : NULL;
     d.gamma = device_floats(gamma, w), d.save_mean = device_floats(mean, r);
     d.save_invstd = device_floats(invstd, r), d.dx = gradient;
     d.dgamma = accumulate ? device_floats(dgamma, w) : device_empty(w * sizeof *x);
@@ -275,7 +290,7 @@ static void layer_backward(int64_t rows, int cols, int variant) {
                                         (double)invstd[row]) +
                                 fabsf(dsum[row * w + c]);
     }
-    case_close(d.dx, dx, size, n, sum_roundings(cols / 32 + 1), "layer norm: dx");
+    case_tensor(s, d.dx, dx, size, n, sum_roundings(cols / 32 + 1), "layer norm: dx");
     case_close(d.dgamma, dgamma, of_gamma, w, sum_roundings(rows_of_thread(rows)),
                "layer norm: dgamma");
     case_close(d.dbeta, dbeta, of_beta, w, sum_roundings(rows_of_thread(rows)),
@@ -283,7 +298,7 @@ static void layer_backward(int64_t rows, int cols, int variant) {
     case_end();
 }
 
-static void layernorm(void) {
+static void layernorms(void) {
     static const int shapes[][2] = {{1, 1},   {9, 31},  {8, 64},   {70, 33},
                                     {3, 200}, {5, 128}, {3, 1100}, {17000, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -292,24 +307,31 @@ static void layernorm(void) {
             layer_backward(shapes[i][0], shapes[i][1], v);
         }
 }
+static void layernorm(void) {
+    case_stores(layernorms);
+}
 
 // ---- bias
 // -----------------------------------------------------------------------------------------
 static void bias_case(int64_t rows, int cols, int accumulate) {
     size_t n = (size_t)rows * (size_t)cols, w = (size_t)cols;
     case_begin(cuda_bias_workspace(rows, cols));
-    float *dy = host_random(n), *db = host_random(w), *size = host_absolute(db, w);
+    float *dy = host_tensor(test.store, n), *db = host_random(w), *size = host_absolute(db, w);
     void *d = accumulate ? device_floats(db, w) : device_empty(w * sizeof *db);
-    cuda_bias_backward(&test.queue, rows, cols, device_floats(dy, n), d, accumulate);
+    cuda_bias_backward(&test.queue, test.store, rows, cols, device_tensor(test.store, dy, n), d,
+                       accumulate);
     kernels_reference.bias_backward(test.reference, rows, cols, dy, db, accumulate);
     kernels_reference.bias_backward(test.reference, rows, cols, host_absolute(dy, n), size, 1);
     case_close(d, db, size, w, sum_roundings(rows_of_thread(rows)), "bias");
     case_end();
 }
 
-static void bias(void) {
+static void biases(void) {
     bias_case(1, 1, 0), bias_case(33, 10, 1), bias_case(3000, 40, 0), bias_case(64, 32, 1),
         bias_case(80000, 2, 0);
+}
+static void bias(void) {
+    case_stores(biases);
 }
 
 int main(int argc, char **argv) {
