@@ -38,6 +38,7 @@ struct plan_layer {
 struct plan_rank {
     int rank;
     size_t memory[PLAN_MEMORY_KINDS], memory_all;
+    size_t arena[2]; // activations and their gradients as reals, and in bfloat16
     struct step_program program;
     struct step_forecast_time time;
 };
@@ -68,6 +69,8 @@ int trainer_plan_measure(struct plan *p, struct err *e);
 // trainer_plan_time.c: times of the ranks from those of the layers; gpu NULL: as measured.
 int trainer_plan_time(struct plan *p, const struct step_forecast_gpu *gpu,
                       struct step_forecast_time *out, struct err *e);
+// Whether such a GPU keeps activations in bfloat16.
+bool trainer_plan_keeps(const struct plan *p, const struct step_forecast_gpu *gpu);
 // trainer_plan_print.c
 int trainer_plan_print(struct plan *p, struct strbuf *out, struct err *e);
 

@@ -93,12 +93,12 @@ struct gpu_line {
 };
 
 // Of the rank that needs most.
-static size_t device_bytes(const struct plan *p) {
+static size_t device_bytes(const struct plan *p, const struct step_forecast_gpu *gpu) {
     size_t most = 0;
     for (int r = 0; r < p->t->mesh.pipe; r++) {
         const size_t *m = p->rank[r].memory;
-        size_t all =
-            m[PLAN_PARAMETERS] + m[PLAN_GRADIENTS] + m[PLAN_OPTIMIZER] + m[PLAN_ACTIVATIONS];
+        size_t all = m[PLAN_PARAMETERS] + m[PLAN_GRADIENTS] + m[PLAN_OPTIMIZER] +
+                     p->rank[r].arena[trainer_plan_keeps(p, gpu)];
         most = all > most ? all : most;
     }
     return most;
@@ -115,7 +115,7 @@ static int gpu_lines(struct plan *p, struct gpu_line *line, int room, struct err
             (struct gpu_line){.gpu = g,
                               .step_s = time->step,
                               .dtype = step_forecast_dtype(g, dtype),
-                              .fits = (double)device_bytes(p) <= g->memory_gib * 0x1p30};
+                              .fits = (double)device_bytes(p, g) <= g->memory_gib * 0x1p30};
     }
     free(time);
     return r < 0 ? -1 : count;

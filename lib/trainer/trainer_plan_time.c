@@ -11,6 +11,11 @@
 #define NETWORK_LATENCY_S 50e-6 // of one message
 #define OUTER_TOUCHES     16.0  // numbers that the end of a round reads or writes of a parameter
 
+bool trainer_plan_keeps(const struct plan *p, const struct step_forecast_gpu *gpu) {
+    enum train_dtype dtype = (enum train_dtype)p->t->options->dtype;
+    return dtype == TRAIN_BF16 && step_forecast_dtype(gpu, dtype) == dtype && !p->t->model->reals;
+}
+
 // Seconds of a layer for so many images.
 static void layer_time(const struct plan *p, int layer, int n, const struct step_forecast_gpu *gpu,
                        double *forward, double *backward) {
@@ -20,11 +25,11 @@ static void layer_time(const struct plan *p, int layer, int n, const struct step
     *backward = l->backward_s * n * p->cpu_load;
     if (!gpu)
         return;
-    double real = sizeof(float);
+    double real = sizeof(float), kept = trainer_plan_keeps(p, gpu) ? real / 2 : real;
     enum train_dtype dtype = step_forecast_dtype(gpu, (enum train_dtype)p->t->options->dtype);
     double work = (double)c->flop * n / gpu->flops[dtype];
-    double moved = ((double)c->moved * n + 3 * (double)c->weights) * real / gpu->memory_bytes_per_s;
-    double all = fmax(work, moved);
+    double moved = (double)c->moved * n * kept + 3 * (double)c->weights * real;
+    double all = fmax(work, moved / gpu->memory_bytes_per_s);
     *forward = all / 3;
     *backward = all - *forward;
 }
