@@ -17,12 +17,15 @@ template <class T> __device__ __forceinline__ void forward(const layernorm_param
     auto sum = [&](int c) { return p.residual ? read(x, c) + read(more, c) : read(x, c); };
     int lane = threadIdx.x % 32;
     float total = 0.0f, square = 0.0f;
+#pragma unroll 2
     for (int c = lane; c < p.cols; c += 32)
         total += sum(c);
     float mean = warp_sum(total) / p.cols;
+#pragma unroll 2
     for (int c = lane; c < p.cols; c += 32)
         square = fmaf(sum(c) - mean, sum(c) - mean, square);
     float invstd = (float)(1.0 / sqrt((double)warp_sum(square) / p.cols + p.eps));
+#pragma unroll 2
     for (int c = lane; c < p.cols; c += 32) {
         float v = sum(c);
         if (p.residual)
@@ -59,11 +62,13 @@ __device__ __forceinline__ void grad_row(const layernorm_grad_params &p, int64_t
     int lane = threadIdx.x % 32;
     int64_t at = row * p.cols;
     float mean = p.save_mean[row], invstd = p.save_invstd[row], sum = 0.0f, dot = 0.0f;
+#pragma unroll 2
     for (int c = lane; c < p.cols; c += 32) {
         float g = read(dy, at + c) * p.gamma[c];
         sum += g, dot = fmaf(g, (read(x, at + c) - mean) * invstd, dot);
     }
     sum = warp_sum(sum) / p.cols, dot = warp_sum(dot) / p.cols;
+#pragma unroll 2
     for (int c = lane; c < p.cols; c += 32) {
         float normal = (read(x, at + c) - mean) * invstd;
         float v = invstd * (read(dy, at + c) * p.gamma[c] - sum - normal * dot);
