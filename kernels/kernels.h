@@ -80,7 +80,7 @@ struct gemm_args {
     const void *bias; // n elements, or NULL
     int relu;
     enum kernel_type a_store, b_store, c_store;
-    const void *from; // where c_store is KERNEL_BF16: beta * this, laid out as c; NULL: c itself
+    const void *from; // of c in bfloat16, or where remote: beta * this, laid out as c; NULL: c
 };
 
 // Filters, strides and padding of any size; stride and padding are the same along both axes, no

@@ -14,6 +14,7 @@ static void gemm(void) {
             a.beta = way == 2 || way == 5 ? 0.75 : 0;
             a.relu = way == 3 || way == 7;
             a.bias = way & 2 ? &a : NULL;
+            a.from = a.beta != 0 && i % 2 ? &a : NULL;
             gemm_name(what, "gemm", &a);
             gemm_case(a, what);
         }
@@ -21,7 +22,7 @@ static void gemm(void) {
         struct gemm_args a = gemm_of(shapes[i / 8], i % 4, i % 3, KERNEL_BF16);
         gemm_keeps(&a, (i + i / 8) % 7 + 1);
         a.beta = i % 4 ? 0.75 : 0;
-        a.from = i % 4 > 1 && a.c_store == KERNEL_BF16 ? &a : NULL;
+        a.from = i % 4 > 1 ? &a : NULL;
         a.relu = i % 5 == 3;
         a.bias = i % 2 ? &a : NULL;
         gemm_name(what, "gemm", &a);
@@ -107,9 +108,10 @@ static void large_gemm(const int shape[3], int i) {
         a.relu = way > 1;
         a.bias = way != 1 ? &a : NULL;
         for (int type = KERNEL_BF16; type <= end; type++) {
+            a.from = way == 1 ? &a : NULL;
             a.type = type < end ? (enum kernel_type)type : KERNEL_BF16;
             if (type == end)
-                gemm_keeps(&a, 7 - (way + i) % 4), a.from = way == 1 ? &a : NULL;
+                gemm_keeps(&a, 7 - (way + i) % 4);
             gemm_name(what, "large gemm", &a);
             gemm_case(a, what);
             used(a.m >= 128 && way != 3 && test.capability >= 80, what);

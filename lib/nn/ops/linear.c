@@ -75,7 +75,7 @@ static void linear_forward(const struct nn_call *c) {
                           .relu = c->layer->act == NN_ACT_RELU,
                           .a_store = c->x_store[0],
                           .c_store = c->y_store};
-    bool joins = c->x[1] && c->y_store == KERNEL_BF16 && !c->layer->act;
+    bool joins = c->x[1] && (c->y_store == KERNEL_BF16 || c->k->remote) && !c->layer->act;
     if (joins)
         g.beta = 1, g.from = c->x[1];
     c->k->gemm(c->ctx, &g);
