@@ -53,6 +53,15 @@ like "$(cat hosts/out)" 'micro-batches and gradients travel through the memory o
 cpu_only=(kernels=reference)
 same bf16 1e-3 2 "$vit" dtype=bf16 pipeline_schedule=gpipe
 cpu_only=()
+# A T4 keeps floats, and so do the other ranks of its pipeline.
+# shellcheck disable=SC2016 # for the shells of the ranks
+older='[ $RANK = 0 ] || export EMU_CC=75; exec "$0" "$@"'
+ok 'bf16: a pipeline of T4s trains' train t4 on_gpu env EMU_CC=75 "${two[@]}" "$cuda" -- "$vit" \
+    dtype=bf16
+ok 'bf16: a T4 behind a newer GPU trains' train older on_gpu "${two[@]}" bash -c "$older" "$cuda" \
+    -- "$vit" dtype=bf16
+ok 'bf16: the losses are those of floats in memory' close older t4 1e-3
+ok 'bf16: they are not those of bfloat16 in memory' fails close older bf16 1e-3
 # Batch norm of few numbers is steep, so these steps are small.
 resnet=('model=resnet18(stem=cifar,width=2)' batch=4 microbatches=2 optimizer=sgd momentum=0
     lr=0.0005 clip_norm=1)
