@@ -46,6 +46,9 @@ tf32 vit 1e-3 "${vit[@]}"
 calm=("${resnet18[@]}" optimizer=sgd momentum=0 clip_norm=1 lr=0.001)
 ok 'calm: the CPU backend trains' train calm.cpu "$BIN/dttrain" -- "${calm[@]}"
 tf32 calm 5e-3 "${calm[@]}"
+cpu_only=(kernels=reference)
+same calm-bf16 2e-2 "${calm[@]}" dtype=bf16
+cpu_only=()
 ok 'vit-f16: the kernels for a T4 train' train vit-f16 on_gpu env EMU_CC=75 "$cuda" -- "${vit[@]}" \
     dtype=f16
 like "$(cat vit-f16/out)" 'kernels cuda sm_75' 'vit-f16: the start names the kernels'
