@@ -165,8 +165,8 @@ struct patches_by_rows { // row: (ky, kx, channel) of x; term: an output positio
 typedef tile_place<TILE> product_place;
 
 template <class Product>
-__device__ __forceinline__ void put_all(const Product &t, const product_out &o,
-                                        const product_place &at) {
+__device__ __forceinline__ void put_all(Product &t, const product_out &o, const product_place &at) {
+    t.end();
 #pragma unroll
     for (int e = 0; e < 16; e++) {
         int row = at.row + t.row(e), column = at.column + t.column(e);
@@ -216,6 +216,7 @@ template <class Product> __device__ __forceinline__ void conv_data(const conv_pa
     Product t;
     product_run(t, gradients_by_terms<Product::kept>(p, f, at.row, at.k, at.k_end),
                 filters_by_rows(p, f, at.column, at.k, at.k_end), at.k_end - at.k);
+    t.end();
 #pragma unroll
     for (int e = 0; e < 16; e++) {
         int row = at.row + t.row(e), column = at.column + t.column(e);

@@ -110,7 +110,6 @@ __device__ __forceinline__ void product_run(Product &t, A a, B b, int terms) {
         }
         __syncthreads(); // the next stage is full, and this one is free
     }
-    t.end();
 }
 
 // ---- float: 4 x 4 outputs of a thread; rows 2 y, 2 y + 1, 32 + 2 y, …, columns x, x + 16, …
