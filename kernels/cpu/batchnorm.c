@@ -17,17 +17,14 @@ enum {
     block_rows_min = 16,
     blocks_max = 512,
     vectors = 4,
-    piece_floats = 4096, // a third of a first-level cache
 };
 
 struct norm_job {
-    const struct kernel_ctx *ctx;
-    const struct cpu_isa *isa;
+    const struct norm_loops *loops;
+    enum kernel_type store;
     int64_t rows, block_rows, blocks;
     int cols;
-    const float *x;      // moments and column sums
-    const void *bits;    // the same in bfloat16
-    float *pieces;       // [workers][piece]: some rows as floats, and a row of sums
+    const void *x;       // moments and column sums
     float *sum, *other;  // [blocks][cols] each
     struct bn_span span; // whole matrices; a block takes its rows
     void (*step)(const struct bn_span *s);
@@ -52,28 +49,15 @@ size_t cpu_batchnorm_workspace(const struct kernel_ctx *ctx, int64_t rows, int c
     return (size_t)(2 * blocks + vectors) * channels * sizeof(float);
 }
 
-// Rows of bfloat16 that become floats at a time, in a worker's part of the workspace.
-static int64_t piece_rows(int cols) {
-    return clamp64(piece_floats / cols, 1, piece_floats);
-}
-
-static size_t piece_size(int cols) {
-    return (size_t)(piece_rows(cols) + 1) * (size_t)cols;
-}
-
-size_t cpu_bias_workspace(const struct kernel_ctx *ctx, int64_t rows, int cols) {
-    return cpu_batchnorm_workspace(ctx, rows, cols) +
-           (size_t)ctx->workers * piece_size(cols) * sizeof(float);
-}
-
-static struct norm_job norm_job_of(struct kernel_ctx *ctx, int64_t rows, int cols) {
+static struct norm_job norm_job_of(struct kernel_ctx *ctx, enum kernel_type store, int64_t rows,
+                                   int cols) {
     assert(rows > 0 && cols > 0 && cpu_batchnorm_workspace(ctx, rows, cols) <= ctx->work_bytes);
-    struct norm_job job = {.ctx = ctx, .isa = ctx->isa, .rows = rows, .cols = cols};
+    struct norm_job job = {.loops = &ctx->isa->norm[store], .store = store};
+    job.rows = rows, job.cols = cols;
     job.block_rows = block_rows_of(rows, cols);
     job.blocks = blocks_of(rows, cols);
     job.sum = (float *)ctx->work + (size_t)vectors * cols;
     job.other = job.sum + job.blocks * cols;
-    job.pieces = job.other + job.blocks * cols;
     return job;
 }
 
@@ -86,55 +70,41 @@ static int64_t rows_in_block(const struct norm_job *job, int64_t b) {
     return clamp64(job->rows - b * job->block_rows, 0, job->block_rows);
 }
 
+static const void *block_at(const struct norm_job *job, int64_t b) {
+    return stored_at(job->store, job->x, b * job->block_rows * job->cols);
+}
+
 static void sum_blocks(void *arg, int worker, int workers) {
     const struct norm_job *job = arg;
     struct share mine = share_of(job->blocks, worker, workers);
     for (int64_t b = mine.begin; b < mine.end; b++)
-        job->isa->column_sums(rows_in_block(job, b), job->cols,
-                              job->x + b * job->block_rows * job->cols, job->sum + b * job->cols);
-}
-
-static void sum_stored_blocks(void *arg, int worker, int workers) {
-    const struct norm_job *job = arg;
-    struct share mine = share_of(job->blocks, worker, workers);
-    float *part = job->pieces + (size_t)worker * piece_size(job->cols), *rows = part + job->cols;
-    for (int64_t b = mine.begin; b < mine.end; b++) {
-        int64_t count = rows_in_block(job, b), step = piece_rows(job->cols);
-        float *sum = job->sum + b * job->cols;
-        for (int64_t r = 0; r < count; r += step) {
-            int64_t n = clamp64(count - r, 0, step), at = (b * job->block_rows + r) * job->cols;
-            const float *x =
-                stored_read(job->ctx, KERNEL_BF16, (size_t)(n * job->cols), job->bits, at, rows);
-            job->isa->column_sums(n, job->cols, x, r ? part : sum);
-            if (r)
-                job->isa->add((size_t)job->cols, sum, part, sum);
-        }
-    }
+        job->loops->column_sums(rows_in_block(job, b), job->cols, block_at(job, b),
+                                job->sum + b * job->cols);
 }
 
 static void moment_blocks(void *arg, int worker, int workers) {
     const struct norm_job *job = arg;
     struct share mine = share_of(job->blocks, worker, workers);
     for (int64_t b = mine.begin; b < mine.end; b++)
-        job->isa->column_moments(rows_in_block(job, b), job->cols,
-                                 job->x + b * job->block_rows * job->cols, job->sum + b * job->cols,
-                                 job->other + b * job->cols);
+        job->loops->column_moments(rows_in_block(job, b), job->cols, block_at(job, b),
+                                   job->sum + b * job->cols, job->other + b * job->cols);
 }
 
-static const float *skip(const float *p, int64_t n) {
-    return p ? p + n : NULL;
+static void *skip(const struct norm_job *job, const void *p, int64_t from) {
+    return p ? (void *)stored_at(job->store, p, from) : NULL;
 }
 
-static struct bn_span span_rows(const struct bn_span *all, int64_t from, int64_t rows) {
+static struct bn_span span_rows(const struct norm_job *job, int64_t from, int64_t rows) {
+    const struct bn_span *all = &job->span;
     struct bn_span s = *all;
     int64_t at = from * all->cols;
     s.rows = rows;
-    s.x = skip(all->x, at);
-    s.y = skip(all->y, at);
-    s.dy = skip(all->dy, at);
-    s.residual = skip(all->residual, at);
-    s.out = all->out ? all->out + at : NULL;
-    s.out2 = all->out2 ? all->out2 + at : NULL;
+    s.x = skip(job, all->x, at);
+    s.y = skip(job, all->y, at);
+    s.dy = skip(job, all->dy, at);
+    s.residual = skip(job, all->residual, at);
+    s.out = skip(job, all->out, at);
+    s.out2 = skip(job, all->out2, at);
     return s;
 }
 
@@ -142,10 +112,10 @@ static void grad_sum_blocks(void *arg, int worker, int workers) {
     const struct norm_job *job = arg;
     struct share mine = share_of(job->blocks, worker, workers);
     for (int64_t b = mine.begin; b < mine.end; b++) {
-        struct bn_span s = span_rows(&job->span, b * job->block_rows, rows_in_block(job, b));
+        struct bn_span s = span_rows(job, b * job->block_rows, rows_in_block(job, b));
         s.out = job->sum + b * job->cols;
         s.out2 = job->other + b * job->cols;
-        job->isa->bn_grad_sums(&s);
+        job->loops->bn_grad_sums(&s);
     }
 }
 
@@ -153,7 +123,7 @@ static void grad_sum_blocks(void *arg, int worker, int workers) {
 static void apply(void *arg, int worker, int workers) {
     const struct norm_job *job = arg;
     struct share mine = share_of(job->rows, worker, workers);
-    struct bn_span s = span_rows(&job->span, mine.begin, mine.end - mine.begin);
+    struct bn_span s = span_rows(job, mine.begin, mine.end - mine.begin);
     job->step(&s);
 }
 
@@ -164,27 +134,24 @@ static double total_of(const struct norm_job *job, const float *blocks, int c) {
     return sum;
 }
 
-static void add_bias(const struct norm_job *job, float *db, int accumulate) {
-    for (int c = 0; c < job->cols; c++)
-        db[c] = (float)(total_of(job, job->sum, c) + (accumulate ? (double)db[c] : 0));
+static void sum_columns(struct kernel_ctx *ctx, enum kernel_type store, int64_t rows, int cols,
+                        const void *dy, float *db, int accumulate) {
+    struct norm_job job = norm_job_of(ctx, store, rows, cols);
+    job.x = dy;
+    ctx_parallel(ctx, sum_blocks, &job);
+    for (int c = 0; c < cols; c++)
+        db[c] = (float)(total_of(&job, job.sum, c) + (accumulate ? (double)db[c] : 0));
 }
 
 // dy[rows][cols] -> db[cols]
 void cpu_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy, void *db,
                        int accumulate) {
-    struct norm_job job = norm_job_of(ctx, rows, cols);
-    job.x = dy;
-    ctx_parallel(ctx, sum_blocks, &job);
-    add_bias(&job, db, accumulate);
+    sum_columns(ctx, KERNEL_FLOAT, rows, cols, dy, db, accumulate);
 }
 
 void cpu_bf16_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy,
                             void *db, int accumulate) {
-    assert(cpu_bias_workspace(ctx, rows, cols) <= ctx->work_bytes);
-    struct norm_job job = norm_job_of(ctx, rows, cols);
-    job.bits = dy;
-    ctx_parallel(ctx, sum_stored_blocks, &job);
-    add_bias(&job, db, accumulate);
+    sum_columns(ctx, KERNEL_BF16, rows, cols, dy, db, accumulate);
 }
 
 // Mean and biased variance from the blocks' moments (Chan, Golub, LeVeque 1979).
@@ -214,7 +181,7 @@ static struct bn_span forward_span(const struct batchnorm_args *a, const float *
 
 // x[rows][c], residual[rows][c] -> y[rows][c], save_mean[c], save_invstd[c], running_*[c]
 void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_args *a) {
-    struct norm_job job = norm_job_of(ctx, a->rows, a->channels);
+    struct norm_job job = norm_job_of(ctx, a->store, a->rows, a->channels);
     float *scale = column_vector(ctx, a->channels, 0), *save_mean = a->save_mean;
     float *save_invstd = a->save_invstd, *running_mean = a->running_mean;
     float *running_var = a->running_var;
@@ -234,19 +201,19 @@ void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_
         running_var[c] = (float)(keep * (double)running_var[c] + a->momentum * unbiased);
     }
     job.span = forward_span(a, save_mean, scale);
-    job.step = ctx->isa->bn_apply;
+    job.step = job.loops->bn_apply;
     ctx_parallel(ctx, apply, &job);
 }
 
 // x[rows][c], running_*[c] -> y[rows][c]
 void cpu_batchnorm_forward_eval(struct kernel_ctx *ctx, const struct batchnorm_args *a) {
-    struct norm_job job = norm_job_of(ctx, a->rows, a->channels);
+    struct norm_job job = norm_job_of(ctx, a->store, a->rows, a->channels);
     float *scale = column_vector(ctx, a->channels, 0);
     const float *var = a->running_var, *gamma = a->gamma;
     for (int c = 0; c < a->channels; c++)
         scale[c] = (float)((double)gamma[c] / sqrt((double)var[c] + a->eps));
     job.span = forward_span(a, a->running_mean, scale);
-    job.step = ctx->isa->bn_apply;
+    job.step = job.loops->bn_apply;
     ctx_parallel(ctx, apply, &job);
 }
 
@@ -254,7 +221,7 @@ void cpu_batchnorm_forward_eval(struct kernel_ctx *ctx, const struct batchnorm_a
 // dx = gamma * invstd * (dz - mean(dz) - xhat * mean(dz * xhat)) [Ioffe and Szegedy 2015], with
 // xhat = (x - mean) * invstd taken apart into the vectors scale, shift and slope.
 void cpu_batchnorm_backward(struct kernel_ctx *ctx, const struct batchnorm_grad_args *a) {
-    struct norm_job job = norm_job_of(ctx, a->rows, a->channels);
+    struct norm_job job = norm_job_of(ctx, a->store, a->rows, a->channels);
     float *scale = column_vector(ctx, a->channels, 0), *shift = column_vector(ctx, a->channels, 1);
     float *slope = column_vector(ctx, a->channels, 2), *dgamma = a->dgamma, *dbeta = a->dbeta;
     const float *invstd = a->save_invstd, *gamma = a->gamma;
@@ -277,6 +244,6 @@ void cpu_batchnorm_backward(struct kernel_ctx *ctx, const struct batchnorm_grad_
     job.span.slope = slope;
     job.span.out = a->dx;
     job.span.out2 = a->dresidual;
-    job.step = ctx->isa->bn_grad_apply;
+    job.step = job.loops->bn_grad_apply;
     ctx_parallel(ctx, apply, &job);
 }

@@ -6,12 +6,13 @@
 // filter row is one run.
 #include <assert.h>
 
-#include "kernels/cpu/conv_plan.h"
+#include "kernels/cpu/conv_rows.h"
 #include "kernels/cpu/conv_work.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/share.h"
 #include "kernels/cpu/winograd.h"
 
@@ -23,20 +24,6 @@ enum {
     spaced_group_words = 128 * 1024,
     copy_words = 128 * 1024, // of a worker's part of the source: another quarter
     line_min = 12,           // a shorter line of outputs fills too little of spaced_rows
-};
-
-struct rows_job {
-    const struct conv2d_shape *s;
-    const struct kernel_ctx *ctx;
-    const struct cpu_type *type;
-    struct axis_plan y, x;
-    int data;                                     // 0: convolution, 1: data gradient
-    int images;                                   // that are done at a time
-    int src_h, src_w, src_c, dst_h, dst_w, dst_c; // src_c: words of a pixel
-    const float *src, *w, *bias;
-    float *dst;
-    float *panels; // [panel of dst_c][y slot][x slot][src_c][tile_cols]
-    int accumulate, relu;
 };
 
 // Output positions with the same taps, of all images.
@@ -66,7 +53,8 @@ static int whole_lines(const struct cpu_type *type, int n, int dst_w) {
 
 static struct image_source forward_source(const struct conv2d_shape *s, int whole) {
     int border = s->c <= conv_narrow_channels_max || whole ? s->pad : 0;
-    return (struct image_source){.n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = border};
+    return (struct image_source){
+        .n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = border, .store = s->x_store};
 }
 
 // Rows or columns beyond dy that a tap of some x reads.
@@ -78,7 +66,7 @@ static int data_border(int in, int out, int k, const struct conv2d_shape *s) {
 static struct image_source data_source(const struct conv2d_shape *s, int whole) {
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    struct image_source src = {.n = s->n, .h = oh, .w = ow, .c = s->o};
+    struct image_source src = {.n = s->n, .h = oh, .w = ow, .c = s->o, .store = s->y_store};
     if (whole) {
         int y = data_border(s->h, oh, s->kh, s), x = data_border(s->w, ow, s->kw, s);
         src.border = y > x ? y : x;
@@ -92,7 +80,7 @@ static int images_at_once(const struct kernel_ctx *ctx, const struct cpu_type *t
                           const struct image_source *src, int dst_w) {
     struct image_source one = *src;
     one.n = 1;
-    if (!type->convert && src->border == 0)
+    if (pack_images_lie(type, src))
         return src->n;
     int64_t fit = (int64_t)copy_words * ctx->workers / (int64_t)pack_images_words(type, &one);
     int64_t most = fit / tile_rows_max * tile_rows_max;
@@ -109,7 +97,7 @@ static size_t copy_size(const struct kernel_ctx *ctx, const struct conv2d_shape 
     part.n = images_at_once(ctx, type, src, dst_w);
     // Positions beyond a line's end are read, too.
     size_t more = type->spaced ? spaced_rows * (size_t)s->stride * pack_words(type, src->c) : 0;
-    return type->convert || src->border > 0 ? pack_images_words(type, &part) + more : 0;
+    return pack_images_lie(type, src) ? 0 : pack_images_words(type, &part) + more;
 }
 
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
@@ -120,76 +108,21 @@ size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv
     return (panels_size(ctx, s) + (x > dy ? x : dy)) * sizeof(float);
 }
 
-// Returns the next slot that any class uses, and its tap in the filter.
-static int next_tap(const struct rows_job *job, int slot, int *tap) {
-    int kw = job->s->kw, slots = job->s->kh * kw;
-    for (; slot < slots; slot++)
-        if (job->y.slot_used[slot / kw] && job->x.slot_used[slot % kw]) {
-            *tap = job->y.slot_tap[slot / kw] * kw + job->x.slot_tap[slot % kw];
-            return slot;
-        }
-    return -1;
-}
-
-// Convolution: panels of filters, transposed so that filters are columns. A worker takes panels and
-// reads each of its filters from end to end.
-static void pack_filters(const struct rows_job *job, int worker, int workers) {
-    const struct conv2d_shape *s = job->s;
-    int nr = job->ctx->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
-    size_t filter = (size_t)slots * s->c, tap_size = (size_t)job->src_c * nr;
-    struct share mine = share_of(div_up(s->o, nr) * slots, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
-        int first = (int)(i / slots) * nr, cols = s->o - first < nr ? s->o - first : nr;
-        int slot = next_tap(job, (int)(i % slots), &tap);
-        if (slot != i % slots)
-            continue;
-        struct panel_source src = {.stride = (ptrdiff_t)filter, .k = s->c, .cols = cols};
-        src.at = job->w + first * filter + (size_t)tap * s->c, src.transposed = 1;
-        pack_panel(job->ctx, job->type, &src, job->panels + i * tap_size);
-    }
-}
-
-// Data gradient: columns are input channels, which already lie side by side. A worker takes a few
-// filters at a time and spreads them over all panels.
-static void pack_channels(const struct rows_job *job, int worker, int workers) {
-    enum { filters_at_once = 32 }; // even, so that no pair of bfloat16 is split
-    const struct conv2d_shape *s = job->s;
-    int nr = job->ctx->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
-    size_t filter = (size_t)slots * s->c, tap_size = (size_t)job->src_c * nr;
-    struct share mine = share_of(div_up(s->o, filters_at_once), worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
-        int o = (int)i * filters_at_once;
-        int count = s->o - o < filters_at_once ? s->o - o : filters_at_once;
-        struct panel_source src = {.stride = (ptrdiff_t)filter, .k = count};
-        size_t at = (size_t)(o / job->type->pair) * nr;
-        for (int slot = next_tap(job, 0, &tap); slot >= 0; slot = next_tap(job, slot + 1, &tap))
-            for (int c = 0, panel = 0; c < s->c; c += nr, panel++) {
-                src.at = job->w + o * filter + (size_t)tap * s->c + c;
-                src.cols = s->c - c < nr ? s->c - c : nr;
-                pack_panel(job->ctx, job->type, &src,
-                           job->panels + ((size_t)panel * slots + slot) * tap_size + at);
-            }
-    }
-}
-
-static void pack(void *arg, int worker, int workers) {
-    const struct rows_job *job = arg;
-    if (job->data)
-        pack_channels(job, worker, workers);
-    else
-        pack_filters(job, worker, workers);
-}
-
 // Where the rows of a tile read and write, and their distance in the source (struct rows_tile).
 struct tile_rows {
     const float *src[tile_rows_max];
-    float *dst[tile_rows_max];
+    void *dst[tile_rows_max];
     ptrdiff_t step;
 };
 
+// Behind a number of dst so many others.
+static void *dst_at(const struct rows_job *job, void *from, ptrdiff_t more) {
+    return (char *)from + more * (ptrdiff_t)stored_bytes(job->store);
+}
+
 // Where a row of a class reads and writes.
 static void locate_rows(const struct rows_job *job, const struct pixel_class *k, int64_t row0,
-                        int rows, const float **src, float **dst) {
+                        int rows, const float **src, void **dst) {
     int64_t per_image = (int64_t)k->y->count * k->x->count;
     int64_t image = row0 / per_image, rest = row0 % per_image;
     int iy = (int)(rest / k->x->count), ix = (int)(rest % k->x->count);
@@ -197,7 +130,7 @@ static void locate_rows(const struct rows_job *job, const struct pixel_class *k,
         int64_t sy = k->y->src + iy * k->y->src_step, sx = k->x->src + ix * k->x->src_step;
         int64_t dy = k->y->first + iy * k->y->step, dx = k->x->first + ix * k->x->step;
         src[r] = job->src + ((image * job->src_h + sy) * job->src_w + sx) * job->src_c;
-        dst[r] = job->dst + ((image * job->dst_h + dy) * job->dst_w + dx) * job->dst_c;
+        dst[r] = dst_at(job, job->dst, ((image * job->dst_h + dy) * job->dst_w + dx) * job->dst_c);
         if (++ix == k->x->count) {
             ix = 0;
             if (++iy == k->y->count) {
@@ -221,21 +154,29 @@ static int locate_images(const struct rows_job *job, const struct pixel_class *k
     locate_rows(job, k, image * places + tile % places, 1, t->src, t->dst);
     for (int r = 1; r < rows; r++) {
         t->src[r] = t->src[0] + r * image_step(job);
-        t->dst[r] = t->dst[0] + (ptrdiff_t)r * job->dst_h * job->dst_w * job->dst_c;
+        t->dst[r] = dst_at(job, t->dst[0], (ptrdiff_t)r * job->dst_h * job->dst_w * job->dst_c);
     }
     t->step = rows % spaced_rows == 0 ? image_step(job) : 0;
     return rows;
 }
 
-// Two parts of lines. Places that a part lacks to be full are read, but not written.
+// Whether what a row at src reads is not all there.
+static int beyond_end(const struct rows_job *job, const struct pixel_class *k, const float *src) {
+    ptrdiff_t lines = (ptrdiff_t)(k->y->taps - 1) * job->src_w * job->src_c;
+    ptrdiff_t words = (ptrdiff_t)k->x->taps * job->src_c;
+    return job->end && k->depth > 0 && job->end - src < lines + words;
+}
+
+// Two parts of lines. Places that a part lacks to be full are read, but not written, or copies of
+// the first one.
 static int locate_lines(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
                         struct tile_rows *t) {
     int64_t parts = div_up(k->line, spaced_rows), all = k->rows / k->line * parts;
     int rows = 0;
-    t->step = k->step;
+    ptrdiff_t step = k->step;
     for (int h = 0; h < 2 && tile * 2 + h < all; h++) {
         const float **src = t->src + h * spaced_rows;
-        float **dst = t->dst + h * spaced_rows;
+        void **dst = t->dst + h * spaced_rows;
         int64_t line = (tile * 2 + h) / parts, at = (tile * 2 + h) % parts * spaced_rows;
         int count = (int)clamp64(k->line - at, 0, spaced_rows);
         locate_rows(job, k, line * k->line + at, count, src, dst);
@@ -244,7 +185,12 @@ static int locate_lines(const struct rows_job *job, const struct pixel_class *k,
             dst[r] = NULL;
         }
         rows = h * spaced_rows + count;
+        if (count < spaced_rows && beyond_end(job, k, src[spaced_rows - 1]))
+            step = 0;
+        for (int r = count; r < spaced_rows && step == 0; r++)
+            src[r] = src[0];
     }
+    t->step = step;
     return rows;
 }
 
@@ -260,11 +206,11 @@ static int locate(const struct rows_job *job, const struct pixel_class *k, int64
 
 // One panel of channels for the rows of a tile, which read at a and write to c.
 static void do_panel(const struct rows_job *job, const struct pixel_class *k, int panel,
-                     const float *const *a, ptrdiff_t a_step, struct tile_out out) {
+                     const float *const *a, struct rows_tile t) {
     int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols, segs = k->y->taps;
     size_t slot = (size_t)job->src_c * nr;
-    struct rows_tile t = {.k = k->x->taps * job->src_c, .b_seg = job->s->kw * slot, .out = out};
-    t.a_step = a_step;
+    t.k = k->x->taps * job->src_c, t.b_seg = job->s->kw * slot;
+    t.out.cols = job->dst_c - panel * nr < nr ? job->dst_c - panel * nr : nr;
     const float *b =
         job->panels + (((size_t)panel * job->s->kh + k->y->slot) * job->s->kw + k->x->slot) * slot;
     int step = k->depth > depth_max && t.k > 0 ? (int)clamp64(depth_max / t.k, 1, segs) : segs;
@@ -282,6 +228,58 @@ static void do_panel(const struct rows_job *job, const struct pixel_class *k, in
     }
 }
 
+// Rows of a tile whose outputs in bfloat16 lie at equal distances.
+struct stored_run {
+    int row, rows;
+    uint16_t *at;
+    ptrdiff_t step;
+};
+
+static int find_runs(const struct tile_rows *t, int rows, struct stored_run *run) {
+    int runs = 0;
+    for (int r = 0; r < rows; r++) {
+        struct stored_run *last = runs > 0 ? &run[runs - 1] : NULL;
+        uint16_t *at = t->dst[r];
+        if (at && last && last->row + last->rows == r &&
+            (last->rows == 1 || at - last->at == last->rows * last->step)) {
+            last->step = last->rows == 1 ? at - last->at : last->step;
+            last->rows++;
+        } else if (at) {
+            run[runs++] = (struct stored_run){r, 1, at, 0};
+        }
+    }
+    return runs;
+}
+
+// Sums of a tile stay floats until they have all terms.
+static void do_stored(const struct rows_job *job, const struct pixel_class *k, int begin, int end,
+                      const float *const *a, const struct tile_rows *t, int rows) {
+    int nr = job->ctx->isa->tile_cols;
+    _Alignas(64) float sums[tile_rows_max * tile_cols_max];
+    float *c[tile_rows_max];
+    struct stored_run run[tile_rows_max];
+    int runs = find_runs(t, rows, run);
+    struct rows_tile m = {.a_step = t->step, .c_step = nr};
+    m.out = (struct tile_out){.c = c, .alpha = 1};
+    m.out.rows = t->step ? (int)div_up(rows, spaced_rows) * spaced_rows : rows;
+    for (int r = 0; r < m.out.rows; r++)
+        c[r] = sums + r * nr;
+    for (int panel = begin; panel < end; panel++) {
+        int cols = job->dst_c - panel * nr < nr ? job->dst_c - panel * nr : nr;
+        for (int i = 0; i < runs; i++) {
+            const uint16_t *from = run[i].at + panel * nr;
+            if (job->accumulate)
+                job->ctx->isa->widen_tile(run[i].rows, cols, from, run[i].step, c[run[i].row], nr);
+            for (int r = 0; r < run[i].rows && !job->accumulate; r++)
+                __builtin_prefetch(from + r * run[i].step, 1);
+        }
+        do_panel(job, k, panel, a, m);
+        for (int i = 0; i < runs; i++)
+            job->type->narrow_tile(run[i].rows, cols, c[run[i].row], nr, run[i].at + panel * nr,
+                                   run[i].step);
+    }
+}
+
 // One tile: up to tile_rows positions of a class, for panels [begin, end) of channels.
 static void do_tile(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
                     int begin, int end) {
@@ -290,16 +288,20 @@ static void do_tile(const struct rows_job *job, const struct pixel_class *k, int
     float *c[tile_rows_max];
     struct tile_rows t;
     int rows = locate(job, k, tile, &t);
+    int read = t.step ? (int)div_up(rows, spaced_rows) * spaced_rows : rows;
     size_t src_row = (size_t)job->src_w * job->src_c;
     for (int q = 0; q < k->y->taps && k->depth > 0; q++)
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < read; r++)
             a[q * mr + r] = t.src[r] + q * src_row;
+    if (job->store == KERNEL_BF16) {
+        do_stored(job, k, begin, end, a, &t, rows);
+        return;
+    }
+    struct rows_tile m = {.a_step = t.step, .out = {.c = c, .rows = rows, .alpha = 1}};
     for (int panel = begin; panel < end; panel++) {
-        struct tile_out out = {.c = c, .rows = rows, .alpha = 1};
-        out.cols = job->dst_c - panel * nr < nr ? job->dst_c - panel * nr : nr;
         for (int r = 0; r < rows; r++)
-            c[r] = t.dst[r] ? t.dst[r] + panel * nr : NULL;
-        do_panel(job, k, panel, a, t.step, out);
+            c[r] = t.dst[r] ? (float *)t.dst[r] + panel * nr : NULL;
+        do_panel(job, k, panel, a, m);
     }
 }
 
@@ -371,22 +373,23 @@ static void run(struct kernel_ctx *ctx, struct rows_job *job, const struct image
     job->type = &ctx->type[job->s->type];
     job->panels = (float *)ctx->work;
     job->src = src->x;
+    int lies = pack_images_lie(job->type, src);
     job->src_h = src->h + 2 * src->border, job->src_w = src->w + 2 * src->border;
     job->src_c = (int)pack_words(job->type, src->c);
     struct image_source part = *src;
-    size_t copied = copy_size(ctx, job->s, src, job->dst_w);
+    job->end = lies ? job->src + (ptrdiff_t)src->n * image_step(job) : NULL;
     int step = images_at_once(ctx, job->type, src, job->dst_w);
-    ctx_parallel(ctx, pack, job);
+    ctx_parallel(ctx, conv_rows_pack, job);
     for (int i = 0; i < src->n; i += step) {
         job->images = part.n = src->n - i < step ? src->n - i : step;
-        if (copied > 0) {
+        if (!lies) {
             float *copy = job->panels + panels_size(ctx, job->s);
             pack_images(ctx, job->type, &part, copy);
             job->src = copy;
         }
         ctx_parallel(ctx, multiply, job);
-        part.x += (ptrdiff_t)step * src->h * src->w * src->c;
-        job->dst += (ptrdiff_t)step * job->dst_h * job->dst_w * job->dst_c;
+        part.x = stored_at(src->store, part.x, (int64_t)step * src->h * src->w * src->c);
+        job->dst = dst_at(job, job->dst, (ptrdiff_t)step * job->dst_h * job->dst_w * job->dst_c);
     }
 }
 
@@ -403,7 +406,8 @@ void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, co
     }
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     struct image_source src = forward_source(s, whole_lines(&ctx->type[s->type], s->n, ow));
-    struct rows_job job = {.s = s, .w = w, .bias = bias, .dst = y, .relu = relu};
+    struct rows_job job = {
+        .s = s, .w = w, .bias = bias, .dst = y, .relu = relu, .store = s->y_store};
     int border = src.border, pad = s->pad - border;
     src.x = x;
     job.dst_h = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
@@ -427,6 +431,7 @@ void cpu_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape 
     }
     struct image_source src = data_source(s, whole_lines(&ctx->type[s->type], s->n, s->w));
     struct rows_job job = {.s = s, .w = w, .dst = dx, .accumulate = accumulate, .data = 1};
+    job.store = s->x_store;
     src.x = dy;
     job.dst_h = s->h, job.dst_w = s->w, job.dst_c = s->c;
     int pad = s->pad + src.border * s->stride; // dy begins so much later

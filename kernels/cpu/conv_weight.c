@@ -28,7 +28,7 @@ struct weight_job {
     const struct kernel_ctx *ctx;
     const struct cpu_type *type;
     int oh, ow, line_words, accumulate;
-    const float *x, *dy;
+    const void *x, *dy;
     float *dw;
     // The block of dy: a line is one row of one image's outputs.
     int64_t line, lines, lines_max;
@@ -49,7 +49,8 @@ static const struct cpu_type *type_of(const struct kernel_ctx *ctx, const struct
 }
 
 static struct image_source padded_source(const struct conv2d_shape *s) {
-    return (struct image_source){.n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = s->pad};
+    return (struct image_source){
+        .n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = s->pad, .store = s->x_store};
 }
 
 static struct weight_job job_of(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
@@ -99,7 +100,8 @@ static void pack_grads(void *arg, int worker, int workers) {
     for (int64_t i = mine.begin; i < mine.end; i++) {
         int64_t panel = i / job->lines, line = i % job->lines;
         struct panel_source src = {.stride = o, .k = job->ow};
-        src.at = job->dy + (job->line + line) * job->ow * o + panel * nr;
+        panel_source_at(&src, job->s->y_store, job->dy,
+                        (job->line + line) * job->ow * o + panel * nr);
         src.cols = (int)clamp64(o - panel * nr, 0, nr);
         pack_panel(job->ctx, job->type, &src, grads_at(job, panel, line));
     }
@@ -199,7 +201,7 @@ static void pack_piece(const struct weight_job *job, const struct conv_tap *t,
         int x1 = r->end * pair > t->x1 ? t->x1 : r->end * pair;
         int64_t y = line % job->oh * s->stride - s->pad + t->ky;
         int64_t x = (int64_t)x0 * s->stride - s->pad + t->kx;
-        src.at = job->x + ((image * s->h + y) * s->w + x) * s->c + col;
+        panel_source_at(&src, s->x_store, job->x, ((image * s->h + y) * s->w + x) * s->c + col);
         src.lead = x0 - r->begin * pair;
         src.k = x1 - x0;
         pack_panel(job->ctx, job->type, &src, dst);

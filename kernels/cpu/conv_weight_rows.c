@@ -24,7 +24,7 @@ struct turned_job {
     const struct kernel_ctx *ctx;
     const struct cpu_type *type;
     int oh, ow, line_words, accumulate;
-    const float *x, *dy;
+    const void *x, *dy;
     float *dw;
     int64_t blocks, lines, lines_max; // a line is one row of one image's outputs
     ptrdiff_t stride;                 // words from one filter to the next
@@ -80,10 +80,15 @@ static void turn_panel(const struct turned_job *job, const struct block *b, int6
     int even = job->ow % pair == 0, cols = (int)clamp64(o - panel * nr, 0, nr);
     int64_t pixels = even ? b->lines * job->ow : job->ow, used = b->lines * job->line_words;
     float *to = b->grads + panel * nr * job->stride;
-    const float *from = job->dy + b->line * job->ow * o + panel * nr;
-    for (int64_t line = 0; line < (even ? 1 : b->lines); line++)
-        job->type->turn((int)pixels, cols, from + line * job->ow * o, o,
-                        to + line * job->line_words, job->stride);
+    for (int64_t i = 0; i < (even ? 1 : b->lines); i++) {
+        int64_t at = (b->line + i) * job->ow * o + panel * nr;
+        float *line = to + i * job->line_words;
+        if (job->s->y_store == KERNEL_BF16)
+            job->type->turn16((int)pixels, cols, (const uint16_t *)job->dy + at, o, line,
+                              job->stride);
+        else
+            job->type->turn((int)pixels, cols, (const float *)job->dy + at, o, line, job->stride);
+    }
     for (int r = 0; r < nr; r++)
         memset(to + r * job->stride + used, 0, (size_t)(b->words - used) * sizeof *to);
 }
@@ -117,7 +122,7 @@ static void pack_line(const struct turned_job *job, const struct conv_tap *t, in
     }
     struct panel_source src = {.stride = (ptrdiff_t)s->stride * s->c, .k = x1 - x0};
     int64_t y = oy * s->stride - s->pad + t->ky, x = (int64_t)x0 * s->stride - s->pad + t->kx;
-    src.at = job->x + ((image * s->h + y) * s->w + x) * s->c + col;
+    panel_source_at(&src, s->x_store, job->x, ((image * s->h + y) * s->w + x) * s->c + col);
     src.cols = s->c - col < nr ? s->c - col : nr;
     src.lead = (x0 - first) % pair;
     int before = (x0 - first) / pair, words = (int)pack_words(job->type, src.lead + src.k);
@@ -221,8 +226,8 @@ static void multiply(void *arg, int worker, int workers) {
     ctx_close_tiles(job->type);
 }
 
-void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
-                      const float *dy, float *dw, int accumulate) {
+void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                      const void *dy, float *dw, int accumulate) {
     assert(conv_weight_rows_workspace(ctx, s) <= ctx->work_bytes);
     struct turned_job job = job_of(ctx, s);
     job.x = x, job.dy = dy, job.dw = dw, job.accumulate = accumulate;

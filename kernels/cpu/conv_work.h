@@ -18,8 +18,8 @@ struct conv_tap conv_tap_at(const struct conv2d_shape *s, int tap);
 
 // The weight gradient of spaced types (conv_weight_rows.c).
 size_t conv_weight_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
-void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
-                      const float *dy, float *dw, int accumulate);
+void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                      const void *dy, float *dw, int accumulate);
 
 enum { conv_narrow_channels_max = 8 }; // of x: a pixel fills only part of a vector
 

@@ -17,7 +17,6 @@ void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shap
                                 const void *dy, void *dw, int accumulate);
 
 size_t cpu_batchnorm_workspace(const struct kernel_ctx *ctx, int64_t rows, int channels);
-size_t cpu_bias_workspace(const struct kernel_ctx *ctx, int64_t rows, int cols);
 void cpu_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy, void *db,
                        int accumulate);
 void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_args *a);

@@ -93,9 +93,7 @@ static void pack_b(const struct gemm_job *job, int64_t panel, int p0, int depth,
     struct panel_source src = {.stride = g->ldb, .transposed = g->trans_b, .k = depth};
     src.cols = g->n - first < nr ? g->n - first : nr;
     ptrdiff_t at = g->trans_b ? (ptrdiff_t)first * g->ldb + p0 : (ptrdiff_t)p0 * g->ldb + first;
-    src.store = g->b_store;
-    src.at = src.store == KERNEL_FLOAT ? (const float *)g->b + at : NULL;
-    src.bits = src.store == KERNEL_FLOAT ? NULL : (const uint16_t *)g->b + at;
+    panel_source_at(&src, g->b_store, g->b, at);
     pack_panel(job->ctx, job->type, &src, dst);
 }
 
@@ -203,11 +201,11 @@ static void multiply_panel(const struct gemm_job *job, const struct a_block *blo
 static void load_sums(const struct gemm_job *job, const struct a_block *block, int64_t panel) {
     const struct gemm_args *g = job->g;
     int nr = job->ctx->isa->tile_cols, col = (int)panel * nr;
-    size_t cols = (size_t)(g->n - col < nr ? g->n - col : nr);
+    int cols = g->n - col < nr ? g->n - col : nr;
     const uint16_t *c = g->from ? g->from : g->c;
     c += (size_t)block->i0 * g->ldc + col;
-    for (int r = 0; r < block->rows && g->beta != 0; r++)
-        job->ctx->isa->widen(cols, c + (ptrdiff_t)r * g->ldc, block->c + r * block->ldc);
+    if (g->beta != 0)
+        job->ctx->isa->widen_tile(block->rows, cols, c, g->ldc, block->c, block->ldc);
 }
 
 // Rows of A whose whole depth a worker's block holds.

@@ -92,10 +92,20 @@ struct winograd_out {
 struct bn_span {
     int64_t rows;
     int cols;
-    const float *x, *y, *dy, *residual;
+    const void *x, *y, *dy, *residual;
     const float *mean, *scale, *shift, *slope; // per column
-    float *out, *out2;
+    void *out, *out2;
     int relu;
+};
+
+// Loops over rows of one type of storage.
+struct norm_loops {
+    // Column sums of a block, and moments: mean of the block and sum of squared differences.
+    void (*column_sums)(int64_t rows, int cols, const void *x, float *sum);
+    void (*column_moments)(int64_t rows, int cols, const void *x, float *mean, float *m2);
+    void (*bn_apply)(const struct bn_span *s);
+    void (*bn_grad_sums)(const struct bn_span *s); // to floats
+    void (*bn_grad_apply)(const struct bn_span *s);
 };
 
 // A row of a layer norm's gradient.
@@ -168,12 +178,7 @@ struct cpu_isa {
     void (*winograd_in)(const struct winograd_in *t);
     void (*winograd_out)(const struct winograd_out *t);
 
-    // Column sums of a block, and moments: mean of the block and sum of squared differences.
-    void (*column_sums)(int64_t rows, int cols, const float *x, float *sum);
-    void (*column_moments)(int64_t rows, int cols, const float *x, float *mean, float *m2);
-    void (*bn_apply)(const struct bn_span *s);
-    void (*bn_grad_sums)(const struct bn_span *s);
-    void (*bn_grad_apply)(const struct bn_span *s);
+    struct norm_loops norm[2]; // by enum kernel_type
 
     // Layer norm and attention, a row at a time; token_body.h says what each does.
     void (*ln_moments)(int n, const float *x, float *mean, float *m2);
@@ -189,7 +194,11 @@ struct cpu_isa {
     void (*gelu)(size_t n, const float *x, float *y);
     void (*gelu_grad)(size_t n, const float *x, const float *dy, float *dx);
 
-    void (*widen)(size_t n, const uint16_t *bits, float *y); // bfloat16 to floats
+    // bfloat16 to floats: n numbers, or rows that are `step` numbers from one to the next and,
+    // where they go, `apart`.
+    void (*widen)(size_t n, const uint16_t *bits, float *y);
+    void (*widen_tile)(int rows, int cols, const uint16_t *bits, ptrdiff_t step, float *x,
+                       ptrdiff_t apart);
     void (*relu)(size_t n, const float *x, float *y);
     void (*relu_grad)(size_t n, const float *y, const float *dy, float *dx);
     void (*add)(size_t n, const float *a, const float *b, float *y);

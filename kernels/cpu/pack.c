@@ -103,6 +103,7 @@ size_t pack_images_words(const struct cpu_type *t, const struct image_source *sr
 }
 
 struct images_job {
+    const struct kernel_ctx *ctx;
     const struct cpu_type *t;
     const struct image_source *src;
     float *words;
@@ -121,20 +122,22 @@ static void pack_image_rows(void *arg, int worker, int workers) {
             memset(to, 0, (size_t)w * pixel * sizeof *to);
             continue;
         }
-        const float *from = s->x + (i / h * s->h + y) * s->w * s->c;
+        size_t from = (size_t)((i / h * s->h + y) * s->w * s->c);
         memset(to, 0, edge * sizeof *to);
         to += edge;
         if (s->c % job->t->pair == 0)
-            pack_run(job->t, (size_t)s->w * (size_t)s->c, from, to);
+            pack_stored_run(job->ctx, job->t, s->store, (size_t)s->w * (size_t)s->c, s->x, from,
+                            to);
         else
             for (int x = 0; x < s->w; x++)
-                pack_run(job->t, (size_t)s->c, from + (ptrdiff_t)x * s->c, to + x * pixel);
+                pack_stored_run(job->ctx, job->t, s->store, (size_t)s->c, s->x,
+                                from + (size_t)x * (size_t)s->c, to + x * pixel);
         memset(to + (size_t)s->w * pixel, 0, edge * sizeof *to);
     }
 }
 
 void pack_images(struct kernel_ctx *ctx, const struct cpu_type *t, const struct image_source *src,
                  float *words) {
-    struct images_job job = {t, src, words};
+    struct images_job job = {ctx, t, src, words};
     ctx_parallel(ctx, pack_image_rows, &job);
 }

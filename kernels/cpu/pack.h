@@ -35,11 +35,26 @@ void pack_run(const struct cpu_type *t, size_t n, const float *x, float *words);
 void pack_stored_run(const struct kernel_ctx *ctx, const struct cpu_type *t, enum kernel_type store,
                      size_t n, const void *x, size_t from, float *words);
 
+// Element `from` of a tensor as the source of panels.
+static inline void panel_source_at(struct panel_source *src, enum kernel_type store, const void *x,
+                                   int64_t from) {
+    src->store = store;
+    src->at = store == KERNEL_FLOAT ? (const float *)x + from : NULL;
+    src->bits = store == KERNEL_FLOAT ? NULL : (const uint16_t *)x + from;
+}
+
 // x[n][h][w][c] -> words[n][h + 2 border][w + 2 border][words of c], the border zero.
 struct image_source {
-    const float *x;
+    const void *x;
     int n, h, w, c, border;
+    enum kernel_type store;
 };
+// The pixels are words already.
+static inline int pack_images_lie(const struct cpu_type *t, const struct image_source *src) {
+    if (src->store == KERNEL_FLOAT)
+        return !t->convert && src->border == 0;
+    return t->pair == 2 && src->c % 2 == 0 && src->border == 0;
+}
 size_t pack_images_words(const struct cpu_type *t, const struct image_source *src);
 void pack_images(struct kernel_ctx *ctx, const struct cpu_type *t, const struct image_source *src,
                  float *words);

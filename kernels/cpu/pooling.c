@@ -10,33 +10,57 @@
 #include "kernels/cpu/share.h"
 
 struct pool_job {
-    const struct cpu_isa *isa;
+    const struct kernel_ctx *ctx;
     const struct pool2d_shape *s;
     int oh, ow;
-    const float *in; // x forward, dy backward
-    float *out;      // y forward, dx backward
-    uint8_t *index;  // written forward
+    const void *in; // x forward, dy backward
+    void *out;      // y forward, dx backward
+    uint8_t *index; // written forward
     const uint8_t *winner;
 };
 
-// One output pixel: all channels at once, tap by tap.
-static void max_pixel(const struct pool_job *job, const float *image, int oy, int ox, float *best,
-                      uint8_t *which) {
+static struct pool_job pool_job_of(const struct kernel_ctx *ctx, const struct pool2d_shape *s) {
+    assert(s->k <= 15 && s->pad < s->k);
+    struct pool_job job = {.ctx = ctx, .s = s};
+    job.oh = kernel_conv_out(s->h, s->k, s->stride, s->pad);
+    job.ow = kernel_conv_out(s->w, s->k, s->stride, s->pad);
+    return job;
+}
+
+// Channels [from, from + n) of a pixel.
+struct channels {
+    int from;
+    size_t n;
+};
+
+// The next channels that are done at a time; 0 behind the last ones.
+static int next_channels(const struct pool2d_shape *s, struct channels *c) {
+    int step = s->store == KERNEL_FLOAT ? s->c : stored_piece;
+    c->from += (int)c->n;
+    c->n = (size_t)(s->c - c->from < step ? s->c - c->from : step);
+    return c->n > 0;
+}
+
+// One output pixel, tap by tap.
+static void max_pixel(const struct pool_job *job, int64_t image, int oy, int ox, float *best,
+                      const struct channels *c, uint8_t *which) {
     const struct pool2d_shape *s = job->s;
+    float other[stored_piece];
     int first = 1;
     for (int ky = 0; ky < s->k; ky++) {
         for (int kx = 0; kx < s->k; kx++) {
             int y = oy * s->stride - s->pad + ky, x = ox * s->stride - s->pad + kx;
             if (y < 0 || y >= s->h || x < 0 || x >= s->w)
                 continue;
-            const float *in = image + ((size_t)y * s->w + x) * s->c;
+            const float *in = stored_read(job->ctx, s->store, c->n, job->in,
+                                          ((image * s->h + y) * s->w + x) * s->c + c->from, other);
             uint8_t tap = (uint8_t)(ky * s->k + kx);
             if (first) {
-                memcpy(best, in, (size_t)s->c * sizeof(float));
-                memset(which, tap, (size_t)s->c);
+                memcpy(best, in, c->n * sizeof *best);
+                memset(which, tap, c->n);
                 first = 0;
             } else {
-                job->isa->max_into(s->c, in, tap, best, which);
+                job->ctx->isa->max_into((int)c->n, in, tap, best, which);
             }
         }
     }
@@ -47,59 +71,66 @@ static void max_rows(void *arg, int worker, int workers) {
     const struct pool_job *job = arg;
     const struct pool2d_shape *s = job->s;
     struct share mine = share_of((int64_t)s->n * job->oh, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
-        const float *image = job->in + i / job->oh * s->h * s->w * s->c;
-        for (int ox = 0; ox < job->ow; ox++) {
-            size_t at = (size_t)(i * job->ow + ox) * s->c;
-            max_pixel(job, image, (int)(i % job->oh), ox, job->out + at, job->index + at);
+    float piece[stored_piece];
+    for (int64_t i = mine.begin * job->ow; i < mine.end * job->ow; i++)
+        for (struct channels c = {0}; next_channels(s, &c);) {
+            int64_t at = i * s->c + c.from, line = i / job->ow;
+            float *best = stored_begin(s->store, job->out, at, piece);
+            max_pixel(job, line / job->oh, (int)(line % job->oh), (int)(i % job->ow), best, &c,
+                      job->index + at);
+            stored_end(job->ctx, s->store, c.n, best, job->out, at);
         }
-    }
 }
 
 // x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]
 void cpu_maxpool_forward(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *x,
                          void *y, uint8_t *index) {
-    assert(s->k <= 15 && s->pad < s->k);
-    struct pool_job job = {.isa = ctx->isa, .s = s, .in = x, .out = y, .index = index};
-    job.oh = kernel_conv_out(s->h, s->k, s->stride, s->pad);
-    job.ow = kernel_conv_out(s->w, s->k, s->stride, s->pad);
+    struct pool_job job = pool_job_of(ctx, s);
+    job.in = x, job.out = y, job.index = index;
     ctx_parallel(ctx, max_rows, &job);
 }
 
-// One row of the input gradient collects from every window that covers it, in window order.
-static void unpool_row(const struct pool_job *job, int64_t image, int y) {
+// The first window along one axis that covers a position.
+static int first_window(const struct pool2d_shape *s, int at) {
+    int past = at + s->pad - s->k; // windows that begin there end before it
+    return past < 0 ? 0 : past / s->stride + 1;
+}
+
+// One pixel of the input gradient collects from every window that covers it, in window order.
+static void unpool_pixel(const struct pool_job *job, int64_t image, int y, int x,
+                         const struct channels *c, float *sum) {
     const struct pool2d_shape *s = job->s;
-    float *row = job->out + (image * s->h + y) * s->w * s->c;
-    memset(row, 0, (size_t)s->w * s->c * sizeof(float));
-    for (int oy = 0; oy < job->oh; oy++) {
-        int ky = y + s->pad - oy * s->stride;
-        if (ky < 0 || ky >= s->k)
-            continue;
-        for (int ox = 0; ox < job->ow; ox++)
-            for (int kx = 0; kx < s->k; kx++) {
-                int x = ox * s->stride - s->pad + kx;
-                if (x < 0 || x >= s->w)
-                    continue;
-                size_t at = (size_t)((image * job->oh + oy) * job->ow + ox) * s->c;
-                job->isa->add_where(s->c, job->in + at, job->winner + at, (uint8_t)(ky * s->k + kx),
-                                    row + (size_t)x * s->c);
-            }
-    }
+    float piece[stored_piece];
+    memset(sum, 0, c->n * sizeof *sum);
+    for (int oy = first_window(s, y); oy < job->oh && oy * s->stride <= y + s->pad; oy++)
+        for (int ox = first_window(s, x); ox < job->ow && ox * s->stride <= x + s->pad; ox++) {
+            int ky = y + s->pad - oy * s->stride, kx = x + s->pad - ox * s->stride;
+            int64_t at = ((image * job->oh + oy) * job->ow + ox) * s->c + c->from;
+            const float *dy = stored_read(job->ctx, s->store, c->n, job->in, at, piece);
+            job->ctx->isa->add_where((int)c->n, dy, job->winner + at, (uint8_t)(ky * s->k + kx),
+                                     sum);
+        }
 }
 
 static void unpool_rows(void *arg, int worker, int workers) {
     const struct pool_job *job = arg;
-    struct share mine = share_of((int64_t)job->s->n * job->s->h, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++)
-        unpool_row(job, i / job->s->h, (int)(i % job->s->h));
+    const struct pool2d_shape *s = job->s;
+    struct share mine = share_of((int64_t)s->n * s->h, worker, workers);
+    float piece[stored_piece];
+    for (int64_t i = mine.begin * s->w; i < mine.end * s->w; i++)
+        for (struct channels c = {0}; next_channels(s, &c);) {
+            int64_t at = i * s->c + c.from, line = i / s->w;
+            float *sum = stored_begin(s->store, job->out, at, piece);
+            unpool_pixel(job, line / s->h, (int)(line % s->h), (int)(i % s->w), &c, sum);
+            stored_end(job->ctx, s->store, c.n, sum, job->out, at);
+        }
 }
 
 // dy[n][oh][ow][c], index[n][oh][ow][c] -> dx[n][h][w][c]
 void cpu_maxpool_backward(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *dy,
                           const uint8_t *index, void *dx) {
-    struct pool_job job = {.isa = ctx->isa, .s = s, .in = dy, .out = dx, .winner = index};
-    job.oh = kernel_conv_out(s->h, s->k, s->stride, s->pad);
-    job.ow = kernel_conv_out(s->w, s->k, s->stride, s->pad);
+    struct pool_job job = pool_job_of(ctx, s);
+    job.in = dy, job.out = dx, job.winner = index;
     ctx_parallel(ctx, unpool_rows, &job);
 }
 
@@ -119,7 +150,7 @@ static void mean_rows(const struct mean_job *job, int count, int64_t from, float
     float in[stored_piece], sum[stored_piece];
     if (job->store == KERNEL_FLOAT) {
         float *out = (float *)job->out + to;
-        job->isa->column_sums(count, job->c, (const float *)job->in + from, out);
+        job->isa->norm[KERNEL_FLOAT].column_sums(count, job->c, (const float *)job->in + from, out);
         if (scale != 1)
             job->isa->scale((size_t)job->c, scale, out);
         return;

@@ -14,21 +14,33 @@
 #define VECTOR _Pragma("GCC ivdep")
 #endif
 
-static void span_widen(size_t n, const uint16_t *bits, float *y) {
-    VECTOR for (size_t i = 0; i < n; i++) {
-        uint32_t v = (uint32_t)bits[i] << 16;
-        __builtin_memcpy(y + i, &v, sizeof v);
-    }
+INLINE float span_wide(uint16_t bits) {
+    uint32_t v = (uint32_t)bits << 16;
+    float x;
+    __builtin_memcpy(&x, &v, sizeof x);
+    return x;
 }
 
 // As bf16_narrow of bf16.h, without branches.
+INLINE uint16_t span_round(float x) {
+    uint32_t v;
+    __builtin_memcpy(&v, &x, sizeof v);
+    uint32_t near = (v + 0x7fffU + (v >> 16 & 1)) >> 16, nan = v >> 16 | 0x40U;
+    return (uint16_t)((v & 0x7fffffffU) > 0x7f800000U ? nan : near);
+}
+
+static void span_widen(size_t n, const uint16_t *bits, float *y) {
+    VECTOR for (size_t i = 0; i < n; i++) y[i] = span_wide(bits[i]);
+}
+
+static void span_widen_tile(int rows, int cols, const uint16_t *bits, ptrdiff_t step, float *x,
+                            ptrdiff_t apart) {
+    for (int r = 0; r < rows; r++)
+        span_widen((size_t)cols, bits + r * step, x + r * apart);
+}
+
 static void span_narrow(size_t n, const float *x, uint16_t *bits) {
-    VECTOR for (size_t i = 0; i < n; i++) {
-        uint32_t v;
-        __builtin_memcpy(&v, x + i, sizeof v);
-        uint32_t near = (v + 0x7fffU + (v >> 16 & 1)) >> 16, nan = v >> 16 | 0x40U;
-        bits[i] = (uint16_t)((v & 0x7fffffffU) > 0x7f800000U ? nan : near);
-    }
+    VECTOR for (size_t i = 0; i < n; i++) bits[i] = span_round(x[i]);
 }
 
 static void span_narrow_tile(int rows, int cols, const float *x, ptrdiff_t apart, uint16_t *bits,
@@ -37,114 +49,17 @@ static void span_narrow_tile(int rows, int cols, const float *x, ptrdiff_t apart
         span_narrow((size_t)cols, x + r * apart, bits + r * step);
 }
 
-static void span_column_sums(int64_t rows, int cols, const float *x, float *sum) {
-    for (int c = 0; c < cols; c++)
-        sum[c] = 0;
-    int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
-        const float *a = x + r * cols, *b = a + cols, *d = b + cols, *e = d + cols;
-        VECTOR for (int c = 0; c < cols; c++) sum[c] += (a[c] + b[c]) + (d[c] + e[c]);
-    }
-    for (; r < rows; r++)
-        VECTOR for (int c = 0; c < cols; c++) sum[c] += x[r * cols + c];
-}
-
-// Two passes over a block that is still in the cache: no cancellation.
-static void span_column_moments(int64_t rows, int cols, const float *x, float *mean, float *m2) {
-    span_column_sums(rows, cols, x, mean);
-    for (int c = 0; c < cols; c++) {
-        mean[c] /= (float)rows;
-        m2[c] = 0;
-    }
-    int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
-        const float *a = x + r * cols, *b = a + cols, *d = b + cols, *e = d + cols;
-        VECTOR for (int c = 0; c < cols; c++) {
-            float m = mean[c], da = a[c] - m, db = b[c] - m, dd = d[c] - m, de = e[c] - m;
-            m2[c] += (da * da + db * db) + (dd * dd + de * de);
-        }
-    }
-    for (; r < rows; r++)
-        VECTOR for (int c = 0; c < cols; c++) {
-            float d = x[r * cols + c] - mean[c];
-            m2[c] += d * d;
-        }
-}
-
-// out = (x - mean) * scale + shift (+ residual) (then ReLU).
-static void span_bn_apply(const struct bn_span *s) {
-    const float *mean = s->mean, *scale = s->scale, *shift = s->shift;
-    const float floor = s->relu ? 0 : -INFINITY;
-    for (int64_t r = 0; r < s->rows; r++) {
-        const float *x = s->x + r * s->cols;
-        float *out = s->out + r * s->cols;
-        if (s->residual) {
-            const float *res = s->residual + r * s->cols;
-            VECTOR for (int c = 0; c < s->cols; c++) {
-                float v = (x[c] - mean[c]) * scale[c] + shift[c] + res[c];
-                out[c] = v < floor ? floor : v;
-            }
-        } else {
-            VECTOR for (int c = 0; c < s->cols; c++) {
-                float v = (x[c] - mean[c]) * scale[c] + shift[c];
-                out[c] = v < floor ? floor : v;
-            }
-        }
-    }
-}
-
-// out = sum of dz, out2 = sum of dz * (x - mean), down the columns of this block.
-static void span_bn_grad_sums(const struct bn_span *s) {
-    float *sum = s->out, *dot = s->out2;
-    const float *mean = s->mean;
-    for (int c = 0; c < s->cols; c++)
-        sum[c] = dot[c] = 0;
-    for (int64_t r = 0; r < s->rows; r++) {
-        const float *x = s->x + r * s->cols, *dy = s->dy + r * s->cols;
-        if (s->relu) {
-            const float *y = s->y + r * s->cols;
-            VECTOR for (int c = 0; c < s->cols; c++) {
-                float dz = y[c] > 0 ? dy[c] : 0;
-                sum[c] += dz;
-                dot[c] += dz * (x[c] - mean[c]);
-            }
-        } else {
-            VECTOR for (int c = 0; c < s->cols; c++) {
-                sum[c] += dy[c];
-                dot[c] += dy[c] * (x[c] - mean[c]);
-            }
-        }
-    }
-}
-
-// out = scale * (dz - shift - (x - mean) * slope); out2 = dz if there is an out2.
-static void span_bn_grad_apply(const struct bn_span *s) {
-    const float *mean = s->mean, *scale = s->scale, *shift = s->shift, *slope = s->slope;
-    for (int64_t r = 0; r < s->rows; r++) {
-        const float *x = s->x + r * s->cols, *dy = s->dy + r * s->cols;
-        const float *y = s->relu ? s->y + r * s->cols : NULL;
-        float *out = s->out + r * s->cols, *out2 = s->out2 ? s->out2 + r * s->cols : NULL;
-        if (y && out2) {
-            VECTOR for (int c = 0; c < s->cols; c++) {
-                float dz = y[c] > 0 ? dy[c] : 0;
-                out[c] = scale[c] * (dz - shift[c] - (x[c] - mean[c]) * slope[c]);
-                out2[c] = dz;
-            }
-        } else if (y) {
-            VECTOR for (int c = 0; c < s->cols; c++) {
-                float dz = y[c] > 0 ? dy[c] : 0;
-                out[c] = scale[c] * (dz - shift[c] - (x[c] - mean[c]) * slope[c]);
-            }
-        } else {
-            VECTOR for (int c = 0; c < s->cols; c++) {
-                float dz = dy[c];
-                out[c] = scale[c] * (dz - shift[c] - (x[c] - mean[c]) * slope[c]);
-                if (out2)
-                    out2[c] = dz;
-            }
-        }
-    }
-}
+// Column sums and batch norm, of numbers that are floats and of those in bfloat16.
+#define NUM         float
+#define NORM(name)  span_##name
+#define NUM_GET(at) (at)
+#define NUM_PUT(v)  (v)
+#include "kernels/cpu/norm_body.h"
+#define NUM         uint16_t
+#define NORM(name)  span_##name##16
+#define NUM_GET(at) span_wide(at)
+#define NUM_PUT(v)  span_round(v)
+#include "kernels/cpu/norm_body.h"
 
 static void span_relu(size_t n, const float *x, float *y) {
     VECTOR for (size_t i = 0; i < n; i++) y[i] = x[i] < 0 ? 0 : x[i];

@@ -197,6 +197,12 @@ static void token_softmax_grad(int n, float scale, float lse, float dot, float *
     }
 }
 
+#define NORM_LOOPS(suffix)                                                                         \
+    {                                                                                              \
+        .column_sums = span_column_sums##suffix, .column_moments = span_column_moments##suffix,    \
+        .bn_apply = span_bn_apply##suffix, .bn_grad_sums = span_bn_grad_sums##suffix,              \
+        .bn_grad_apply = span_bn_grad_apply##suffix                                                \
+    }
 #define ISA_TABLE(table, label, probe)                                                             \
     const struct cpu_isa table = {                                                                 \
         .name = label,                                                                             \
@@ -217,15 +223,12 @@ static void token_softmax_grad(int n, float scale, float lse, float dot, float *
                               .narrow = span_narrow,                                               \
                               .narrow_tile = span_narrow_tile},                                    \
         .widen = span_widen,                                                                       \
+        .widen_tile = span_widen_tile,                                                             \
         .pack_transposed = micro_pack_transposed,                                                  \
         .pack_copied = micro_pack_copied,                                                          \
         .winograd_in = winograd_to_points,                                                         \
         .winograd_out = winograd_from_points,                                                      \
-        .column_sums = span_column_sums,                                                           \
-        .column_moments = span_column_moments,                                                     \
-        .bn_apply = span_bn_apply,                                                                 \
-        .bn_grad_sums = span_bn_grad_sums,                                                         \
-        .bn_grad_apply = span_bn_grad_apply,                                                       \
+        .norm = {NORM_LOOPS(), NORM_LOOPS(16)},                                                    \
         .ln_moments = token_ln_moments,                                                            \
         .ln_apply = token_ln_apply,                                                                \
         .ln_grad_sums = token_ln_grad_sums,                                                        \

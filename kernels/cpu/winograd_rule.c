@@ -27,6 +27,7 @@ static int64_t points_of(const struct winograd_axis *a) {
 
 int winograd_exists(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     return s->kh == 3 && s->kw == 3 && s->stride == 1 && s->pad <= 2 && s->type == KERNEL_FLOAT &&
+           s->x_store == KERNEL_FLOAT && s->y_store == KERNEL_FLOAT &&
            ctx->winograd != KERNEL_WINOGRAD_NEVER;
 }
 

@@ -105,6 +105,5 @@ const struct nn_op nn_op_batchnorm = {.name = "batchnorm",
                                       .saved_bytes = batchnorm_saved_bytes,
                                       .forward = batchnorm_forward,
                                       .backward = batchnorm_backward,
-                                      .reals = true,
                                       .uses = batchnorm_uses,
                                       .in_place = batchnorm_in_place};

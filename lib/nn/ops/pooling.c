@@ -41,7 +41,6 @@ const struct nn_op nn_op_maxpool = {.name = "maxpool",
                                     .saved_bytes = maxpool_saved_bytes,
                                     .forward = maxpool_forward,
                                     .backward = maxpool_backward,
-                                    .reals = true,
                                     .in_place = layer_never_in_place};
 
 static void avgpool_shape(struct nn_model *m, struct nn_layer *l) {

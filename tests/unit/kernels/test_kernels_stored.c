@@ -1,97 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations in bfloat16: every op of the fast backend, with every instruction set this machine
-// has, against the plain reference on the same bits, over odd shapes; and one thread against three.
-#include "kernels/bf16.h"
-#include "kernels/kernels.h"
-#include "tests/tap.h"
-#include "tests/unit/kernels/random_floats.h"
-
-enum { TENSORS_MAX = 12, ARGS_MAX = 12, THREADS = 3, GUARD = 8 };
-#define F KERNEL_FLOAT
-#define H KERNEL_BF16
-
-// A tensor of an op, with bytes behind it that nothing may touch.
-struct tensor {
-    enum kernel_type store;
-    size_t n;
-    unsigned char *at;
-};
-struct tensors {
-    int count;
-    struct tensor of[TENSORS_MAX];
-};
-
-static size_t bytes_of(const struct tensor *t) {
-    return t->n * (t->store == H ? sizeof(uint16_t) : sizeof(float));
-}
-
-static void add_tensor(struct tensors *all, enum kernel_type store, size_t n) {
-    struct tensor *t = &all->of[all->count++];
-    *t = (struct tensor){.store = store, .n = n};
-    t->at = malloc(bytes_of(t) + GUARD);
-    if (!t->at)
-        bail_out("out of memory");
-    memset(t->at, 0xa5, bytes_of(t) + GUARD);
-    for (size_t i = 0; i < n; i++)
-        if (store == H)
-            ((uint16_t *)(void *)t->at)[i] = bf16_narrow(random_float());
-        else
-            ((float *)(void *)t->at)[i] = random_float();
-}
-
-static struct tensors copy_of(const struct tensors *all) {
-    struct tensors copy = *all;
-    for (int i = 0; i < all->count; i++) {
-        copy.of[i].at = malloc(bytes_of(&all->of[i]) + GUARD);
-        if (!copy.of[i].at)
-            bail_out("out of memory");
-        memcpy(copy.of[i].at, all->of[i].at, bytes_of(&all->of[i]) + GUARD);
-    }
-    return copy;
-}
-
-static void free_tensors(struct tensors *all) {
-    for (int i = 0; i < all->count; i++)
-        free(all->of[i].at);
-}
-
-static double number(const struct tensor *t, size_t i) {
-    return t->store == H ? (double)bf16_widen(((const uint16_t *)(const void *)t->at)[i])
-                         : (double)((const float *)(const void *)t->at)[i];
-}
-
-// Numbers that are further apart than a last bit of their type and a share of the largest one.
-static size_t count_apart(const struct tensors *got, const struct tensors *want, double share) {
-    size_t apart = 0;
-    for (int k = 0; k < got->count; k++) {
-        const struct tensor *g = &got->of[k], *w = &want->of[k];
-        double scale = 0, last = w->store == H ? 0x1.02p-7 : 0;
-        for (size_t i = 0; i < w->n; i++)
-            scale = fmax(scale, fabs(number(w, i)));
-        for (size_t i = 0; i < w->n; i++)
-            apart +=
-                !(fabs(number(g, i) - number(w, i)) <= last * fabs(number(w, i)) + share * scale);
-        for (size_t i = 0; i < GUARD; i++)
-            apart += g->at[bytes_of(g) + i] != 0xa5;
-    }
-    return apart;
-}
-
-static bool same(const struct tensors *a, const struct tensors *b) {
-    for (int k = 0; k < a->count; k++)
-        if (memcmp(a->of[k].at, b->of[k].at, bytes_of(&a->of[k])) != 0)
-            return false;
-    return true;
-}
-
-typedef void run_op(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *arg,
-                    const struct tensors *t);
-typedef void make_op(const int *arg, struct tensors *t);
-
-static void reserve(const struct kernel_backend *k, struct kernel_ctx *ctx, size_t bytes) {
-    if (k->reserve(ctx, bytes) != 0)
-        bail_out("out of memory");
-}
+// Activations in bfloat16: products, layer norm, attention and the ops without a field for the type
+// (stored_cases.h), over odd shapes.
+#include "tests/unit/kernels/stored_cases.h"
 
 // ---- products: type, m, n, k, trans_a, trans_b, a, b, c, how ----
 
@@ -121,47 +31,6 @@ static void run_gemm(const struct kernel_backend *k, struct kernel_ctx *ctx, con
     a.bias = g[9] == PLAIN ? NULL : t->of[4].at, a.relu = g[9] == BIAS;
     reserve(k, ctx, k->gemm_workspace(ctx, a.type, g[1], g[2], g[3]));
     k->gemm(ctx, &a);
-}
-
-// ---- patches: n, h, c, o, kernel, stride, pad, x, y, pass ----
-
-enum { FORWARD, DATA, DATA_ADDED, WEIGHT };
-
-static struct conv2d_shape conv_of(const int *g) {
-    return (struct conv2d_shape){.n = g[0],
-                                 .h = g[1],
-                                 .w = g[1],
-                                 .c = g[2],
-                                 .o = g[3],
-                                 .kh = g[4],
-                                 .kw = g[4],
-                                 .stride = g[5],
-                                 .pad = g[6],
-                                 .type = KERNEL_BF16,
-                                 .x_store = (enum kernel_type)g[7],
-                                 .y_store = (enum kernel_type)g[8]};
-}
-
-static void make_conv(const int *g, struct tensors *t) {
-    size_t out = (size_t)kernel_conv_out(g[1], g[4], g[5], g[6]);
-    add_tensor(t, (enum kernel_type)g[7],
-               (size_t)g[0] * (size_t)g[1] * (size_t)g[1] * (size_t)g[2]);
-    add_tensor(t, F, (size_t)g[3] * (size_t)g[4] * (size_t)g[4] * (size_t)g[2]);
-    add_tensor(t, F, (size_t)g[3]);
-    add_tensor(t, (enum kernel_type)g[8], (size_t)g[0] * out * out * (size_t)g[3]);
-}
-
-static void run_conv(const struct kernel_backend *k, struct kernel_ctx *ctx, const int *g,
-                     const struct tensors *t) {
-    struct conv2d_shape s = conv_of(g);
-    void *x = t->of[0].at, *w = t->of[1].at, *b = t->of[2].at, *y = t->of[3].at;
-    reserve(k, ctx, k->conv2d_workspace(ctx, &s));
-    if (g[9] == FORWARD)
-        k->conv2d_forward(ctx, &s, x, w, b, 1, y);
-    else if (g[9] == WEIGHT)
-        k->conv2d_backward_weight(ctx, &s, x, y, w, 1);
-    else
-        k->conv2d_backward_data(ctx, &s, y, w, x, g[9] == DATA_ADDED);
 }
 
 // ---- layer norm: rows, cols, with a residual or dsum; dx in place ----
@@ -290,13 +159,7 @@ static void run_spread(const struct kernel_backend *k, struct kernel_ctx *ctx, c
 
 // ---- all of them ----
 
-static const struct op_case {
-    const char *what;
-    make_op *make;
-    run_op *run;
-    double share;
-    int arg[ARGS_MAX];
-} cases[] = {
+static const struct op_case cases[] = {
     {"product", make_gemm, run_gemm, 1e-4, {H, 70, 45, 37, 0, 1, H, F, H, PLAIN}},
     {"product, turned", make_gemm, run_gemm, 1e-4, {H, 45, 37, 201, 1, 0, H, H, F, PLAIN}},
     {"product, many terms", make_gemm, run_gemm, 1e-4, {H, 211, 70, 2150, 0, 0, H, F, H, PLAIN}},
@@ -309,13 +172,6 @@ static const struct op_case {
     {"product, all turned", make_gemm, run_gemm, 1e-4, {H, 99, 65, 130, 1, 1, H, H, H, BIAS}},
     {"float product", make_gemm, run_gemm, 1e-4, {F, 101, 40, 77, 0, 1, H, F, H, FROM}},
     {"float product, turned", make_gemm, run_gemm, 1e-4, {F, 33, 40, 177, 1, 0, H, H, F, PLAIN}},
-    {"patches", make_conv, run_conv, 1e-4, {3, 21, 3, 40, 7, 7, 0, F, H, FORWARD}},
-    {"patches, bfloat16", make_conv, run_conv, 1e-4, {2, 21, 5, 33, 7, 7, 0, H, H, FORWARD}},
-    {"patches, weight", make_conv, run_conv, 1e-4, {3, 21, 3, 40, 7, 7, 0, F, H, WEIGHT}},
-    {"patches, weight, bfloat16", make_conv, run_conv, 1e-4, {3, 9, 4, 9, 3, 3, 0, H, H, WEIGHT}},
-    {"patches, data", make_conv, run_conv, 1e-4, {2, 21, 5, 33, 7, 7, 0, H, H, DATA}},
-    {"patches, data, added", make_conv, run_conv, 1e-4, {2, 20, 4, 9, 2, 2, 0, H, H, DATA_ADDED}},
-    {"long filters, data", make_conv, run_conv, 1e-3, {2, 25, 3, 8, 18, 3, 4, H, H, DATA}},
     {"layer norm", make_norm, run_norm, 1e-4, {37, 65, 0}},
     {"layer norm of a sum", make_norm, run_norm, 1e-4, {5, 1100, 1}},
     {"layer norm, gradient", make_norm_grad, run_norm_grad, 1e-4, {37, 65, 0, 0}},
@@ -333,44 +189,7 @@ static const struct op_case {
     {"spread", make_flat, run_spread, 1e-4, {3, 17, 65}},
     {"spread, wide", make_flat, run_spread, 1e-4, {2, 3, 1100}},
 };
-enum { CASES = sizeof cases / sizeof cases[0] };
 
-static struct kernel_ctx *open_ctx(const char *isa, int threads) {
-    struct kernel_ctx *ctx;
-    struct kernel_config config = {.isa = isa, .threads = threads, .keep = KERNEL_KEEP_ALWAYS};
-    int rc = kernels_cpu.open(&ctx, &config);
-    if (rc == -95) // ENOTSUP
-        return NULL;
-    if (rc != 0)
-        bail_out("cannot open %s", isa);
-    return ctx;
-}
-
-static void check_isa(const char *isa, const struct tensors *before, const struct tensors *want) {
-    struct kernel_ctx *one = open_ctx(isa, 1), *several = one ? open_ctx(isa, THREADS) : NULL;
-    if (!one) {
-        skip(1, "this machine has no %s", isa);
-        return;
-    }
-    ok(kernels_cpu.keeps_bf16(one), "%s: activations are kept in bfloat16 where that is asked for",
-       isa);
-    for (int i = 0; i < CASES; i++) {
-        struct tensors got = copy_of(&before[i]), again = copy_of(&before[i]);
-        cases[i].run(&kernels_cpu, one, cases[i].arg, &got);
-        cases[i].run(&kernels_cpu, several, cases[i].arg, &again);
-        is_uint(count_apart(&got, &want[i], cases[i].share), 0, "%s: %s, case %d", isa,
-                cases[i].what, i);
-        ok(same(&got, &again), "%s: %s, case %d: three threads give the bits of one", isa,
-           cases[i].what, i);
-        free_tensors(&got);
-        free_tensors(&again);
-    }
-    kernels_cpu.close(one);
-    kernels_cpu.close(several);
-}
-
-// Sums of every number and quarters of its last bit: to the nearest, ties to even. One op rounds
-// numbers that follow each other, the other one those of a tile.
 static void check_rounding(const char *isa) {
     enum { ALL = 1 << 16 };
     static uint16_t x[ALL], more[ALL], got[2][ALL];
@@ -431,24 +250,13 @@ static void check_gelu(const char *isa, struct kernel_ctx *plain) {
 }
 
 int main(void) {
-    static const char *const isas[] = {"avx512-amx", "avx512-bf16", "avx512", "avx2", "base"};
-    static struct tensors before[CASES], want[CASES];
     struct kernel_ctx *plain;
+    check_cases(cases, sizeof cases / sizeof cases[0]);
     if (kernels_reference.open(&plain, &(struct kernel_config){0}) != 0)
         bail_out("cannot open the reference");
-    for (int i = 0; i < CASES; i++) {
-        cases[i].make(cases[i].arg, &before[i]);
-        want[i] = copy_of(&before[i]);
-        cases[i].run(&kernels_reference, plain, cases[i].arg, &want[i]);
-    }
-    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
-        check_isa(isas[i], before, want);
+    for (size_t i = 0; i < ISAS; i++) {
         check_rounding(isas[i]);
         check_gelu(isas[i], plain);
-    }
-    for (int i = 0; i < CASES; i++) {
-        free_tensors(&before[i]);
-        free_tensors(&want[i]);
     }
     kernels_reference.close(plain);
     return done_testing();
