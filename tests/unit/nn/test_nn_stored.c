@@ -105,7 +105,7 @@ static void test_near(const char *text, const struct kernel_backend *k, double m
 }
 
 // Every instruction set against the reference; products of float operands are not rounded alike.
-static void test_backends(const char *text) {
+static void test_backends(const char *text, double apart) {
     static const char *const isas[] = {"avx512-amx", "avx512-bf16", "avx512", "avx2", "base"};
     struct network fast, plain;
     struct network_config c = config_of(&model, &kernels_reference, KERNEL_KEEP_ALWAYS);
@@ -121,7 +121,7 @@ static void test_backends(const char *text) {
         }
         network_init(&fast, 5);
         near(run_step(&fast), want, 2e-3, "%s, %s: the loss is the reference's", text, isas[i]);
-        ok(distance(&fast, &plain) < 0.02, "%s, %s: the gradients are %.3g from the reference's",
+        ok(distance(&fast, &plain) < apart, "%s, %s: the gradients are %.3g from the reference's",
            text, isas[i], distance(&fast, &plain));
         network_close(&fast);
     }
@@ -227,23 +227,29 @@ static void test_reals(void) {
     network_close(&net);
 }
 
+// apart: from the gradients of reals; 0: not compared, since batch norm of a few rows makes any
+// rounding a large difference. So it does with products in bfloat16 alone: theirs are 0.2 from
+// those of floats in the case of resnet18. backends: from those of the reference.
 int main(void) {
     static const struct {
         const char *text;
-        double memory, apart;
-    } cases[] = {{"mlp(hidden=40,24,16)", 0.99, 0.05},
-                 {"vit(dim=24,depth=2,heads=2,patch=8)", 0.65, 0.05}};
+        double memory, apart, backends;
+    } cases[] = {{"mlp(hidden=40,24,16)", 0.99, 0.05, 0.02},
+                 {"vit(dim=24,depth=2,heads=2,patch=8)", 0.65, 0.05, 0.02},
+                 {"resnet18(stem=cifar,width=8)", 0.55, 0.4, 0.3},
+                 {"resnet50(stem=imagenet,width=8)", 0.6, 0, 0.1},
+                 {"airbench(width=8)", 0.55, 0.5, 0.02}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         build(cases[i].text);
         test_plan(cases[i].text);
-        test_near(cases[i].text, &kernels_reference, cases[i].memory, cases[i].apart);
-        test_bits(cases[i].text, &kernels_reference);
-        test_near(cases[i].text, &kernels_cpu, cases[i].memory, cases[i].apart);
-        test_bits(cases[i].text, &kernels_cpu);
-        test_backends(cases[i].text);
+        for (int cpu = 0; cpu < 2; cpu++) {
+            const struct kernel_backend *k = cpu ? &kernels_cpu : &kernels_reference;
+            if (cases[i].apart > 0)
+                test_near(cases[i].text, k, cases[i].memory, cases[i].apart);
+            test_bits(cases[i].text, k);
+        }
+        test_backends(cases[i].text, cases[i].backends);
     }
-    build("resnet18(stem=imagenet)");
-    test_plan("resnet18");
     test_reals();
     model_free(&model);
     for (int i = 0; i < STAGES_MAX; i++)
