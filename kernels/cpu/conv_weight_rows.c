@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weight gradient of a convolution for types that are spaced (isa.h): for each tap, the product of
 // dy, whose rows are filters, and the source pixels under the tap. dy is transposed once for all
-// taps, in blocks of a few lines; of x, the pixels under one tap are packed a piece at a time, with
-// zeros where they are padding. So all taps have the same terms. A worker adds all blocks to some
-// tiles of dw, then to the next ones.
+// taps, in blocks of a few lines that are multiplied while they are near; of x, the pixels under
+// one tap are packed a piece at a time, with zeros where they are padding. So all taps have the
+// same terms.
 #include <assert.h>
 #include <string.h>
 
@@ -13,10 +13,9 @@
 #include "kernels/cpu/share.h"
 
 enum {
-    block_words = 64 * 1024, // of dy: 256 KB, an eighth of a usual second-level cache
-    near_tiles = 128,        // of dw, 4 KB each: another quarter
-    piece_words = 512,       // terms of a product, in words; a piece of x is that long
-    step_words = 16,         // a block and a piece have whole steps
+    block_words = 256 * 1024, // of dy: 1 MB, half of a usual second-level cache
+    piece_words = 256,        // terms of a product, in words; a piece of x is that long
+    step_words = 16,          // a block and a piece have whole steps
 };
 
 struct turned_job {
@@ -26,15 +25,11 @@ struct turned_job {
     int oh, ow, line_words, accumulate;
     const void *x, *dy;
     float *dw;
-    int64_t blocks, lines, lines_max; // a line is one row of one image's outputs
-    ptrdiff_t stride;                 // words from one filter to the next
-    float *grads;  // [block][o][stride], with filters of zeros that fill the last tile
+    // The block of dy: a line is one row of one image's outputs.
+    int64_t line, lines, lines_max, words; // words: filled up with zeros to whole steps
+    ptrdiff_t stride;                      // words from one filter to the next
+    float *grads;  // [o][stride], with filters of zeros that fill the last tile
     float *pieces; // of x, one per worker: [piece_words][tile_cols]
-};
-
-struct block {
-    int64_t line, lines, words; // words: filled up with zeros to whole steps
-    float *grads;
 };
 
 static int64_t round_up(int64_t n, int64_t to) {
@@ -51,9 +46,7 @@ static struct turned_job job_of(const struct kernel_ctx *ctx, const struct conv2
     job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     job.line_words = (int)pack_words(job.type, job.ow);
     int64_t line = filters_of(&job) * job.line_words;
-    job.lines = (int64_t)s->n * job.oh;
-    job.lines_max = clamp64(block_words / line, 1, job.lines);
-    job.blocks = div_up(job.lines, job.lines_max);
+    job.lines_max = clamp64(block_words / line, 1, (int64_t)s->n * job.oh);
     // Not a multiple of a page, so that filters do not fall on the same cache sets.
     job.stride = (ptrdiff_t)round_up(job.lines_max * job.line_words, step_words) + step_words;
     return job;
@@ -62,26 +55,18 @@ static struct turned_job job_of(const struct kernel_ctx *ctx, const struct conv2
 size_t conv_weight_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     struct turned_job job = job_of(ctx, s);
     size_t pieces = (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
-    return ((size_t)(job.blocks * filters_of(&job) * job.stride) + pieces) * sizeof(float);
-}
-
-static struct block block_at(const struct turned_job *job, int64_t i) {
-    struct block b = {.line = i * job->lines_max};
-    b.lines = clamp64(job->lines - b.line, 0, job->lines_max);
-    b.words = round_up(b.lines * job->line_words, step_words);
-    b.grads = job->grads + i * filters_of(job) * job->stride;
-    return b;
+    return ((size_t)(filters_of(&job) * job.stride) + pieces) * sizeof(float);
 }
 
 // One panel of filters of a block. Lines of an even number of outputs are one line; others end with
 // half a word.
-static void turn_panel(const struct turned_job *job, const struct block *b, int64_t panel) {
+static void turn_panel(const struct turned_job *job, int64_t panel) {
     int nr = job->ctx->isa->tile_cols, o = job->s->o, pair = job->type->pair;
     int even = job->ow % pair == 0, cols = (int)clamp64(o - panel * nr, 0, nr);
-    int64_t pixels = even ? b->lines * job->ow : job->ow, used = b->lines * job->line_words;
-    float *to = b->grads + panel * nr * job->stride;
-    for (int64_t i = 0; i < (even ? 1 : b->lines); i++) {
-        int64_t at = (b->line + i) * job->ow * o + panel * nr;
+    int64_t pixels = even ? job->lines * job->ow : job->ow, used = job->lines * job->line_words;
+    float *to = job->grads + panel * nr * job->stride;
+    for (int64_t i = 0; i < (even ? 1 : job->lines); i++) {
+        int64_t at = (job->line + i) * job->ow * o + panel * nr;
         float *line = to + i * job->line_words;
         if (job->s->y_store == KERNEL_BF16)
             job->type->turn16((int)pixels, cols, (const uint16_t *)job->dy + at, o, line,
@@ -90,17 +75,15 @@ static void turn_panel(const struct turned_job *job, const struct block *b, int6
             job->type->turn((int)pixels, cols, (const float *)job->dy + at, o, line, job->stride);
     }
     for (int r = 0; r < nr; r++)
-        memset(to + r * job->stride + used, 0, (size_t)(b->words - used) * sizeof *to);
+        memset(to + r * job->stride + used, 0, (size_t)(job->words - used) * sizeof *to);
 }
 
 static void turn_grads(void *arg, int worker, int workers) {
     const struct turned_job *job = arg;
     int64_t panels = div_up(job->s->o, job->ctx->isa->tile_cols);
-    struct share mine = share_of(job->blocks * panels, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
-        struct block b = block_at(job, i / panels);
-        turn_panel(job, &b, i % panels);
-    }
+    struct share mine = share_of(panels, worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++)
+        turn_panel(job, i);
 }
 
 static float *clear(float *dst, int64_t words, int nr) {
@@ -132,13 +115,13 @@ static void pack_line(const struct turned_job *job, const struct conv_tap *t, in
 }
 
 // Words [from, from + n) of the block.
-static void pack_piece(const struct turned_job *job, const struct conv_tap *t,
-                       const struct block *b, int64_t from, int64_t n, int col, float *dst) {
+static void pack_piece(const struct turned_job *job, const struct conv_tap *t, int64_t from,
+                       int64_t n, int col, float *dst) {
     int nr = job->ctx->isa->tile_cols;
     int64_t line = from / job->line_words, at = from % job->line_words;
-    for (; n > 0 && line < b->lines; line++, at = 0) {
+    for (; n > 0 && line < job->lines; line++, at = 0) {
         int64_t words = clamp64(job->line_words - at, 0, n);
-        pack_line(job, t, b->line + line, (int)at, (int)words, col, dst);
+        pack_line(job, t, job->line + line, (int)at, (int)words, col, dst);
         dst += words * nr;
         n -= words;
     }
@@ -160,19 +143,19 @@ static struct turned_tile tile_at(const struct turned_job *job, int64_t i) {
     return t;
 }
 
-static void do_tile(const struct turned_job *job, const struct turned_tile *t,
-                    const struct block *b, const float *x) {
+static void do_tile(const struct turned_job *job, const struct turned_tile *t, const float *x) {
     const struct conv2d_shape *s = job->s;
     int mr = job->type->tile_rows, nr = job->ctx->isa->tile_cols;
     size_t filter = (size_t)s->kh * s->kw * s->c;
     const float *a[tile_rows_max];
     float *c[tile_rows_max];
     struct rows_tile m = {.a = a, .b = x, .segs = 1, .k = (int)t->n, .a_step = job->stride};
+    m.c_step = (ptrdiff_t)filter;
     m.out = (struct tile_out){.c = c, .alpha = 1, .rows = s->o - t->o < mr ? s->o - t->o : mr};
     m.out.cols = s->c - t->col < nr ? s->c - t->col : nr;
-    m.out.beta = job->accumulate || b->line > 0 || t->from > 0 ? 1 : 0;
+    m.out.beta = job->accumulate || job->line > 0 || t->from > 0 ? 1 : 0;
     for (int r = 0; r < m.out.rows; r++) {
-        a[r] = b->grads + (t->o + r) * job->stride + t->from;
+        a[r] = job->grads + (t->o + r) * job->stride + t->from;
         c[r] = job->dw + (t->o + r) * filter + (size_t)(t->tap.ky * s->kw + t->tap.kx) * s->c;
         c[r] += t->col;
     }
@@ -190,18 +173,17 @@ static void clear_tile(const struct turned_job *job, const struct turned_tile *t
 }
 
 // The tiles [i, end) have the same tap and the same columns: what they read of x is packed once.
-static void do_tiles(const struct turned_job *job, const struct block *b, int64_t i, int64_t end,
-                     float *x) {
+static void do_tiles(const struct turned_job *job, int64_t i, int64_t end, float *x) {
     struct turned_tile t = tile_at(job, i);
     for (; t.tap.count == 0 && i < end; i++, t.o += job->type->tile_rows)
-        if (b->line == 0)
+        if (job->line == 0)
             clear_tile(job, &t);
-    for (t.from = 0; i < end && t.from < b->words; t.from += piece_words) {
+    for (t.from = 0; i < end && t.from < job->words; t.from += piece_words) {
         struct turned_tile one = t;
-        one.n = clamp64(b->words - t.from, 0, piece_words);
-        pack_piece(job, &t.tap, b, t.from, one.n, t.col, x);
+        one.n = clamp64(job->words - t.from, 0, piece_words);
+        pack_piece(job, &t.tap, t.from, one.n, t.col, x);
         for (int64_t j = i; j < end; j++, one.o += job->type->tile_rows)
-            do_tile(job, &one, b, x);
+            do_tile(job, &one, x);
     }
 }
 
@@ -213,15 +195,9 @@ static void multiply(void *arg, int worker, int workers) {
     float *piece = job->pieces + (size_t)worker * piece_words * nr;
     struct share mine = share_of(panels * job->s->kh * job->s->kw * o_tiles, worker, workers);
     ctx_open_tiles(job->type);
-    for (int64_t near = mine.begin, end; near < mine.end; near = end) {
-        end = clamp64(near + near_tiles, 0, mine.end);
-        for (int64_t i = 0; i < job->blocks; i++) {
-            struct block b = block_at(job, i);
-            for (int64_t at = near, past; at < end; at = past) {
-                past = clamp64((at / o_tiles + 1) * o_tiles, 0, end);
-                do_tiles(job, &b, at, past, piece);
-            }
-        }
+    for (int64_t at = mine.begin, past; at < mine.end; at = past) {
+        past = clamp64((at / o_tiles + 1) * o_tiles, 0, mine.end);
+        do_tiles(job, at, past, piece);
     }
     ctx_close_tiles(job->type);
 }
@@ -232,7 +208,12 @@ void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, cons
     struct turned_job job = job_of(ctx, s);
     job.x = x, job.dy = dy, job.dw = dw, job.accumulate = accumulate;
     job.grads = (float *)ctx->work;
-    job.pieces = job.grads + job.blocks * filters_of(&job) * job.stride;
-    ctx_parallel(ctx, turn_grads, &job);
-    ctx_parallel(ctx, multiply, &job);
+    job.pieces = job.grads + filters_of(&job) * job.stride;
+    int64_t all = (int64_t)s->n * job.oh;
+    for (; job.line < all; job.line += job.lines_max) {
+        job.lines = clamp64(all - job.line, 0, job.lines_max);
+        job.words = round_up(job.lines * job.line_words, step_words);
+        ctx_parallel(ctx, turn_grads, &job);
+        ctx_parallel(ctx, multiply, &job);
+    }
 }
