@@ -13,9 +13,13 @@
 #include "kernels/cpu/share.h"
 
 enum {
-    block_words = 256 * 1024, // of dy: 1 MB, half of a usual second-level cache
-    piece_words = 256,        // terms of a product, in words; a piece of x is that long
-    step_words = 16,          // a block and a piece have whole steps
+    // Of dy: 256 KB, an eighth of a usual second-level cache, but a whole piece if that takes no
+    // more
+    // than 1 MB: dw is read and written for each block.
+    block_words = 64 * 1024,
+    block_words_max = 256 * 1024,
+    piece_words = 256, // terms of a product, in words; a piece of x is that long
+    step_words = 16,   // a block and a piece have whole steps
 };
 
 struct turned_job {
@@ -45,8 +49,9 @@ static struct turned_job job_of(const struct kernel_ctx *ctx, const struct conv2
     job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     job.line_words = (int)pack_words(job.type, job.ow);
-    int64_t line = filters_of(&job) * job.line_words;
-    job.lines_max = clamp64(block_words / line, 1, (int64_t)s->n * job.oh);
+    int64_t most = block_words_max / filters_of(&job), usual = block_words / filters_of(&job);
+    int64_t words = clamp64(piece_words, usual, most > usual ? most : usual);
+    job.lines_max = clamp64(words / job.line_words, 1, (int64_t)s->n * job.oh);
     // Not a multiple of a page, so that filters do not fall on the same cache sets.
     job.stride = (ptrdiff_t)round_up(job.lines_max * job.line_words, step_words) + step_words;
     return job;
