@@ -5,7 +5,7 @@
 
 // ---- convolutions: n, h, c, o, kernel, stride, pad, x, y, pass, products in float ----
 
-enum { FORWARD, DATA, DATA_ADDED, WEIGHT };
+enum { FORWARD, DATA, DATA_ADDED, WEIGHT, WEIGHT_ADDED };
 
 static struct conv2d_shape conv_of(const int *g) {
     return (struct conv2d_shape){.n = g[0],
@@ -38,8 +38,8 @@ static void run_conv(const struct kernel_backend *k, struct kernel_ctx *ctx, con
     reserve(k, ctx, k->conv2d_workspace(ctx, &s));
     if (g[9] == FORWARD)
         k->conv2d_forward(ctx, &s, x, w, b, 1, y);
-    else if (g[9] == WEIGHT)
-        k->conv2d_backward_weight(ctx, &s, x, y, w, 1);
+    else if (g[9] >= WEIGHT)
+        k->conv2d_backward_weight(ctx, &s, x, y, w, g[9] == WEIGHT_ADDED);
     else
         k->conv2d_backward_data(ctx, &s, y, w, x, g[9] == DATA_ADDED);
 }
@@ -120,7 +120,7 @@ static void run_pool(const struct kernel_backend *k, struct kernel_ctx *ctx, con
 static const struct op_case cases[] = {
     {"patches", make_conv, run_conv, 1e-4, {3, 21, 3, 40, 7, 7, 0, F, H, FORWARD}},
     {"patches, bfloat16", make_conv, run_conv, 1e-4, {2, 21, 5, 33, 7, 7, 0, H, H, FORWARD}},
-    {"patches, weight", make_conv, run_conv, 1e-4, {3, 21, 3, 40, 7, 7, 0, F, H, WEIGHT}},
+    {"patches, weight", make_conv, run_conv, 1e-4, {3, 21, 3, 40, 7, 7, 0, F, H, WEIGHT_ADDED}},
     {"patches, weight, bfloat16", make_conv, run_conv, 1e-4, {3, 9, 4, 9, 3, 3, 0, H, H, WEIGHT}},
     {"patches, data", make_conv, run_conv, 1e-4, {2, 21, 5, 33, 7, 7, 0, H, H, DATA}},
     {"patches, data, added", make_conv, run_conv, 1e-4, {2, 20, 4, 9, 2, 2, 0, H, H, DATA_ADDED}},
@@ -146,14 +146,19 @@ static const struct op_case cases[] = {
     {"data of floats", make_conv, run_conv, 1e-4, {2, 9, 12, 20, 3, 1, 1, H, F, DATA}},
     {"float data", make_conv, run_conv, 1e-4, {2, 9, 17, 20, 3, 1, 1, H, H, DATA_ADDED, 1}},
     {"weight", make_conv, run_conv, 1e-4, {3, 9, 10, 33, 3, 1, 1, H, H, WEIGHT}},
-    {"weight, one tap", make_conv, run_conv, 1e-4, {2, 14, 64, 96, 1, 1, 0, H, H, WEIGHT}},
+    {"weight, one tap", make_conv, run_conv, 1e-4, {2, 14, 64, 96, 1, 1, 0, H, H, WEIGHT_ADDED}},
     {"weight, spaced", make_conv, run_conv, 1e-4, {2, 15, 34, 41, 1, 2, 0, H, H, WEIGHT}},
-    {"weight, wide", make_conv, run_conv, 1e-4, {2, 31, 16, 32, 3, 2, 1, H, H, WEIGHT}},
+    {"weight, wide", make_conv, run_conv, 1e-4, {2, 31, 16, 32, 3, 2, 1, H, H, WEIGHT_ADDED}},
     {"weight, many blocks", make_conv, run_conv, 1e-4, {3, 28, 48, 260, 3, 1, 1, H, H, WEIGHT}},
-    {"weight of images", make_conv, run_conv, 1e-4, {2, 23, 3, 40, 7, 2, 3, F, H, WEIGHT}},
+    {"weight of images", make_conv, run_conv, 1e-4, {2, 23, 3, 40, 7, 2, 3, F, H, WEIGHT_ADDED}},
     {"weight, few channels", make_conv, run_conv, 1e-4, {2, 11, 5, 18, 3, 1, 1, H, H, WEIGHT}},
     {"weight of floats", make_conv, run_conv, 1e-4, {2, 9, 12, 20, 3, 1, 1, H, F, WEIGHT}},
     {"float weight", make_conv, run_conv, 1e-4, {2, 9, 17, 20, 3, 1, 1, H, H, WEIGHT, 1}},
+    {"weight, blocks, added",
+     make_conv,
+     run_conv,
+     1e-4,
+     {3, 28, 48, 260, 3, 1, 1, H, H, WEIGHT_ADDED}},
     {"batch norm", make_batch, run_batch, 1e-4, {201, 33, 0, 0, TRAIN}},
     {"batch norm, joined", make_batch, run_batch, 1e-4, {77, 64, 1, 1, TRAIN}},
     {"batch norm, blocks", make_batch, run_batch, 1e-4, {1703, 70, 0, 1, TRAIN}},
