@@ -75,7 +75,7 @@ static size_t padded_size(const struct weight_job *job) {
 }
 
 static int by_rows(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
-    return ctx->type[s->type].spaced && !narrow(s);
+    return ctx->type[s->type].spaced;
 }
 
 size_t cpu_conv2d_weight_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {

@@ -3,7 +3,7 @@
 // dy, whose rows are filters, and the source pixels under the tap. dy is transposed once for all
 // taps, in blocks of a few lines that are multiplied while they are near; of x, the pixels under
 // one tap are packed a piece at a time, with zeros where they are padding. So all taps have the
-// same terms.
+// same terms. With few input channels x is copied with its border, and a filter row is one tap.
 #include <assert.h>
 #include <string.h>
 
@@ -27,6 +27,7 @@ struct turned_job {
     const struct kernel_ctx *ctx;
     const struct cpu_type *type;
     int oh, ow, line_words, accumulate;
+    int taps, tap_cols; // columns of dw that are one tap's
     const void *x, *dy;
     float *dw;
     // The block of dy: a line is one row of one image's outputs.
@@ -34,7 +35,21 @@ struct turned_job {
     ptrdiff_t stride;                      // words from one filter to the next
     float *grads;  // [o][stride], with filters of zeros that fill the last tile
     float *pieces; // of x, one per worker: [piece_words][tile_cols]
+    float *padded; // with few channels: x with its border, [n][h + 2 pad][w + 2 pad][c]
 };
+
+static int narrow(const struct conv2d_shape *s) {
+    return s->c <= conv_narrow_channels_max;
+}
+
+static struct image_source padded_source(const struct conv2d_shape *s) {
+    return (struct image_source){
+        .n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = s->pad, .store = s->x_store};
+}
+
+static const struct cpu_type *padded_type(const struct kernel_ctx *ctx) {
+    return &ctx->type[KERNEL_FLOAT];
+}
 
 static int64_t round_up(int64_t n, int64_t to) {
     return div_up(n, to) * to;
@@ -49,6 +64,8 @@ static struct turned_job job_of(const struct kernel_ctx *ctx, const struct conv2
     job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     job.line_words = (int)pack_words(job.type, job.ow);
+    job.taps = narrow(s) ? s->kh : s->kh * s->kw;
+    job.tap_cols = narrow(s) ? s->kw * s->c : s->c;
     int64_t most = block_words_max / filters_of(&job), usual = block_words / filters_of(&job);
     int64_t words = clamp64(piece_words, usual, most > usual ? most : usual);
     job.lines_max = clamp64(words / job.line_words, 1, (int64_t)s->n * job.oh);
@@ -60,6 +77,9 @@ static struct turned_job job_of(const struct kernel_ctx *ctx, const struct conv2
 size_t conv_weight_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     struct turned_job job = job_of(ctx, s);
     size_t pieces = (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
+    struct image_source src = padded_source(s);
+    if (narrow(s))
+        pieces += pack_images_words(padded_type(ctx), &src);
     return ((size_t)(filters_of(&job) * job.stride) + pieces) * sizeof(float);
 }
 
@@ -110,8 +130,13 @@ static void pack_line(const struct turned_job *job, const struct conv_tap *t, in
     }
     struct panel_source src = {.stride = (ptrdiff_t)s->stride * s->c, .k = x1 - x0};
     int64_t y = oy * s->stride - s->pad + t->ky, x = (int64_t)x0 * s->stride - s->pad + t->kx;
-    panel_source_at(&src, s->x_store, job->x, ((image * s->h + y) * s->w + x) * s->c + col);
-    src.cols = s->c - col < nr ? s->c - col : nr;
+    if (narrow(s)) {
+        int64_t h = s->h + 2 * s->pad, w = s->w + 2 * s->pad, line_at = image * h + y + s->pad;
+        panel_source_at(&src, KERNEL_FLOAT, job->padded, (line_at * w + x + s->pad) * s->c + col);
+    } else {
+        panel_source_at(&src, s->x_store, job->x, ((image * s->h + y) * s->w + x) * s->c + col);
+    }
+    src.cols = job->tap_cols - col < nr ? job->tap_cols - col : nr;
     src.lead = (x0 - first) % pair;
     int before = (x0 - first) / pair, words = (int)pack_words(job->type, src.lead + src.k);
     dst = clear(dst, before, nr);
@@ -140,11 +165,19 @@ struct turned_tile {
     int64_t from, n;
 };
 
+// A filter row as one tap: of every output, since the border is there.
+static struct conv_tap filter_row_at(const struct turned_job *job, int ky) {
+    struct conv_tap t = {.ky = ky, .y1 = job->oh, .x1 = job->ow};
+    t.count = (int64_t)job->oh * job->ow;
+    return t;
+}
+
 static struct turned_tile tile_at(const struct turned_job *job, int64_t i) {
-    int64_t o_tiles = div_up(job->s->o, job->type->tile_rows), taps = job->s->kh * job->s->kw;
-    struct turned_tile t = {.tap = conv_tap_at(job->s, (int)(i / o_tiles % taps))};
-    t.o = (int)(i % o_tiles) * job->type->tile_rows;
-    t.col = (int)(i / o_tiles / taps) * job->ctx->isa->tile_cols;
+    int64_t o_tiles = div_up(job->s->o, job->type->tile_rows);
+    int tap = (int)(i / o_tiles % job->taps);
+    struct turned_tile t = {.o = (int)(i % o_tiles) * job->type->tile_rows};
+    t.tap = narrow(job->s) ? filter_row_at(job, tap) : conv_tap_at(job->s, tap);
+    t.col = (int)(i / o_tiles / job->taps) * job->ctx->isa->tile_cols;
     return t;
 }
 
@@ -157,7 +190,7 @@ static void do_tile(const struct turned_job *job, const struct turned_tile *t, c
     struct rows_tile m = {.a = a, .b = x, .segs = 1, .k = (int)t->n, .a_step = job->stride};
     m.c_step = (ptrdiff_t)filter;
     m.out = (struct tile_out){.c = c, .alpha = 1, .rows = s->o - t->o < mr ? s->o - t->o : mr};
-    m.out.cols = s->c - t->col < nr ? s->c - t->col : nr;
+    m.out.cols = job->tap_cols - t->col < nr ? job->tap_cols - t->col : nr;
     m.out.beta = job->accumulate || job->line > 0 || t->from > 0 ? 1 : 0;
     for (int r = 0; r < m.out.rows; r++) {
         a[r] = job->grads + (t->o + r) * job->stride + t->from;
@@ -196,9 +229,9 @@ static void do_tiles(const struct turned_job *job, int64_t i, int64_t end, float
 static void multiply(void *arg, int worker, int workers) {
     const struct turned_job *job = arg;
     int nr = job->ctx->isa->tile_cols;
-    int64_t o_tiles = div_up(job->s->o, job->type->tile_rows), panels = div_up(job->s->c, nr);
+    int64_t o_tiles = div_up(job->s->o, job->type->tile_rows), panels = div_up(job->tap_cols, nr);
     float *piece = job->pieces + (size_t)worker * piece_words * nr;
-    struct share mine = share_of(panels * job->s->kh * job->s->kw * o_tiles, worker, workers);
+    struct share mine = share_of(panels * job->taps * o_tiles, worker, workers);
     ctx_open_tiles(job->type);
     for (int64_t at = mine.begin, past; at < mine.end; at = past) {
         past = clamp64((at / o_tiles + 1) * o_tiles, 0, mine.end);
@@ -214,6 +247,11 @@ void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, cons
     job.x = x, job.dy = dy, job.dw = dw, job.accumulate = accumulate;
     job.grads = (float *)ctx->work;
     job.pieces = job.grads + filters_of(&job) * job.stride;
+    job.padded = job.pieces + (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
+    struct image_source src = padded_source(s);
+    src.x = x;
+    if (narrow(s))
+        pack_images(ctx, padded_type(ctx), &src, job.padded);
     int64_t all = (int64_t)s->n * job.oh;
     for (; job.line < all; job.line += job.lines_max) {
         job.lines = clamp64(all - job.line, 0, job.lines_max);

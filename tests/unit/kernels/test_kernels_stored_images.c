@@ -152,6 +152,7 @@ static const struct op_case cases[] = {
     {"weight, many blocks", make_conv, run_conv, 1e-4, {3, 28, 48, 260, 3, 1, 1, H, H, WEIGHT}},
     {"weight of images", make_conv, run_conv, 1e-4, {2, 23, 3, 40, 7, 2, 3, F, H, WEIGHT_ADDED}},
     {"weight, few channels", make_conv, run_conv, 1e-4, {2, 11, 5, 18, 3, 1, 1, H, H, WEIGHT}},
+    {"weight, long filter rows", make_conv, run_conv, 1e-4, {2, 13, 8, 33, 7, 1, 3, H, H, WEIGHT}},
     {"weight of floats", make_conv, run_conv, 1e-4, {2, 9, 12, 20, 3, 1, 1, H, F, WEIGHT}},
     {"float weight", make_conv, run_conv, 1e-4, {2, 9, 17, 20, 3, 1, 1, H, H, WEIGHT, 1}},
     {"weight, blocks, added",
