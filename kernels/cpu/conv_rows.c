@@ -32,9 +32,10 @@ struct pixel_class {
     int64_t rows, tiles;
     int depth; // terms per output; 0 when padding covers all
     // Spaced types. Positions are read at equal distances: along lines, which may consist of
-    // several rows of an image, or at the same place of the images.
+    // several rows of an image, or at the same place of the images. Rows of an image begin `pitch`
+    // positions apart; between the outputs of two rows may be positions of none.
     int by_image;
-    int64_t line;
+    int64_t lines, line, pitch;
     ptrdiff_t step; // words from one position of a line to the next
 };
 
@@ -167,11 +168,30 @@ static int beyond_end(const struct rows_job *job, const struct pixel_class *k, c
     return job->end && k->depth > 0 && job->end - src < lines + words;
 }
 
+// Positions [at, at + count) of a line.
+static void locate_part(const struct rows_job *job, const struct pixel_class *k, int64_t line,
+                        int64_t at, int count, const float **src, void **dst) {
+    int64_t wide = k->x->count;
+    if (k->pitch == wide) {
+        locate_rows(job, k, line * k->line + at, count, src, dst);
+        return;
+    }
+    locate_rows(job, k, line * k->y->count * wide, 1, src, dst);
+    const float *first = src[0];
+    void *out = dst[0];
+    for (int r = 0; r < count; r++, at++) {
+        int64_t iy = at / k->pitch, ix = at % k->pitch;
+        ptrdiff_t pixel = iy * k->y->step * job->dst_w + ix * k->x->step;
+        src[r] = first + at * k->step;
+        dst[r] = ix < wide ? dst_at(job, out, pixel * job->dst_c) : NULL;
+    }
+}
+
 // Two parts of lines. Places that a part lacks to be full are read, but not written, or copies of
 // the first one.
 static int locate_lines(const struct rows_job *job, const struct pixel_class *k, int64_t tile,
                         struct tile_rows *t) {
-    int64_t parts = div_up(k->line, spaced_rows), all = k->rows / k->line * parts;
+    int64_t parts = div_up(k->line, spaced_rows), all = k->lines * parts;
     int rows = 0;
     ptrdiff_t step = k->step;
     for (int h = 0; h < 2 && tile * 2 + h < all; h++) {
@@ -179,7 +199,7 @@ static int locate_lines(const struct rows_job *job, const struct pixel_class *k,
         void **dst = t->dst + h * spaced_rows;
         int64_t line = (tile * 2 + h) / parts, at = (tile * 2 + h) % parts * spaced_rows;
         int count = (int)clamp64(k->line - at, 0, spaced_rows);
-        locate_rows(job, k, line * k->line + at, count, src, dst);
+        locate_part(job, k, line, at, count, src, dst);
         for (int r = count; r < spaced_rows; r++) {
             src[r] = src[0] + r * k->step;
             dst[r] = NULL;
@@ -315,8 +335,15 @@ static void space_rows(const struct rows_job *job, struct pixel_class *k) {
         if ((int64_t)job->src_h * job->src_w == k->line * x)
             k->line *= n;
     }
+    k->lines = k->rows / k->line, k->pitch = k->x->count;
     k->by_image = k->line < line_min && n >= spaced_rows;
-    int64_t parts = k->rows / k->line * div_up(k->line, spaced_rows);
+    // A whole image, with what is between its rows, where that fills more of the parts.
+    int64_t pitch = (int64_t)k->y->src_step * job->src_w / x;
+    int64_t all = (k->y->count - 1) * pitch + k->x->count;
+    if (!k->by_image && k->line == k->x->count && (int64_t)k->y->src_step * job->src_w % x == 0 &&
+        div_up(all, spaced_rows) < k->y->count * div_up(k->line, spaced_rows))
+        k->line = all, k->lines = n, k->pitch = pitch;
+    int64_t parts = k->lines * div_up(k->line, spaced_rows);
     k->tiles = k->by_image ? div_up(n, tile_rows_max) * (k->rows / n) : div_up(parts, 2);
 }
 
