@@ -53,7 +53,7 @@ static int whole_lines(const struct cpu_type *type, int n, int dst_w) {
 }
 
 static struct image_source forward_source(const struct conv2d_shape *s, int whole) {
-    int border = s->c <= conv_narrow_channels_max || whole ? s->pad : 0;
+    int border = conv_narrow(s) || whole ? s->pad : 0;
     return (struct image_source){
         .n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = border, .store = s->x_store};
 }

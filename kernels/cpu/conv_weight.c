@@ -39,18 +39,9 @@ struct weight_job {
     float *transposed; // [kh][kw * c][o]
 };
 
-static int narrow(const struct conv2d_shape *s) {
-    return s->c <= conv_narrow_channels_max;
-}
-
 // The transposed form reads x unpacked, so a word is one float.
 static const struct cpu_type *type_of(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
-    return narrow(s) ? &ctx->isa->type[s->type] : &ctx->type[s->type];
-}
-
-static struct image_source padded_source(const struct conv2d_shape *s) {
-    return (struct image_source){
-        .n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = s->pad, .store = s->x_store};
+    return conv_narrow(s) ? &ctx->isa->type[s->type] : &ctx->type[s->type];
 }
 
 static struct weight_job job_of(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
@@ -70,8 +61,8 @@ static size_t grads_size(const struct weight_job *job) {
 }
 
 static size_t padded_size(const struct weight_job *job) {
-    struct image_source src = padded_source(job->s);
-    return narrow(job->s) ? pack_images_words(job->type, &src) : 0;
+    struct image_source src = conv_padded_source(job->s);
+    return conv_narrow(job->s) ? pack_images_words(job->type, &src) : 0;
 }
 
 static int by_rows(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
@@ -84,7 +75,7 @@ size_t cpu_conv2d_weight_workspace(const struct kernel_ctx *ctx, const struct co
     struct weight_job job = job_of(ctx, s);
     size_t pieces = (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
     size_t transposed = (size_t)s->kh * s->kw * s->c * s->o;
-    return (grads_size(&job) + padded_size(&job) + (narrow(s) ? transposed : pieces)) *
+    return (grads_size(&job) + padded_size(&job) + (conv_narrow(s) ? transposed : pieces)) *
            sizeof(float);
 }
 
@@ -366,11 +357,11 @@ void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shap
     job.x = x, job.dy = dy, job.dw = dw, job.accumulate = accumulate;
     job.grads = (float *)ctx->work;
     job.pieces = job.grads + grads_size(&job);
-    if (!narrow(s)) {
+    if (!conv_narrow(s)) {
         each_block(ctx, &job, multiply);
         return;
     }
-    struct image_source src = padded_source(s);
+    struct image_source src = conv_padded_source(s);
     src.x = x;
     job.padded = job.pieces;
     job.transposed = job.padded + padded_size(&job);

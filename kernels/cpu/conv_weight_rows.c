@@ -38,15 +38,6 @@ struct turned_job {
     float *padded; // with few channels: x with its border, [n][h + 2 pad][w + 2 pad][c]
 };
 
-static int narrow(const struct conv2d_shape *s) {
-    return s->c <= conv_narrow_channels_max;
-}
-
-static struct image_source padded_source(const struct conv2d_shape *s) {
-    return (struct image_source){
-        .n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = s->pad, .store = s->x_store};
-}
-
 static const struct cpu_type *padded_type(const struct kernel_ctx *ctx) {
     return &ctx->type[KERNEL_FLOAT];
 }
@@ -64,8 +55,8 @@ static struct turned_job job_of(const struct kernel_ctx *ctx, const struct conv2
     job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     job.line_words = (int)pack_words(job.type, job.ow);
-    job.taps = narrow(s) ? s->kh : s->kh * s->kw;
-    job.tap_cols = narrow(s) ? s->kw * s->c : s->c;
+    job.taps = conv_narrow(s) ? s->kh : s->kh * s->kw;
+    job.tap_cols = conv_narrow(s) ? s->kw * s->c : s->c;
     int64_t most = block_words_max / filters_of(&job), usual = block_words / filters_of(&job);
     int64_t words = clamp64(piece_words, usual, most > usual ? most : usual);
     job.lines_max = clamp64(words / job.line_words, 1, (int64_t)s->n * job.oh);
@@ -77,8 +68,8 @@ static struct turned_job job_of(const struct kernel_ctx *ctx, const struct conv2
 size_t conv_weight_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     struct turned_job job = job_of(ctx, s);
     size_t pieces = (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
-    struct image_source src = padded_source(s);
-    if (narrow(s))
+    struct image_source src = conv_padded_source(s);
+    if (conv_narrow(s))
         pieces += pack_images_words(padded_type(ctx), &src);
     return ((size_t)(filters_of(&job) * job.stride) + pieces) * sizeof(float);
 }
@@ -130,7 +121,7 @@ static void pack_line(const struct turned_job *job, const struct conv_tap *t, in
     }
     struct panel_source src = {.stride = (ptrdiff_t)s->stride * s->c, .k = x1 - x0};
     int64_t y = oy * s->stride - s->pad + t->ky, x = (int64_t)x0 * s->stride - s->pad + t->kx;
-    if (narrow(s)) {
+    if (conv_narrow(s)) {
         int64_t h = s->h + 2 * s->pad, w = s->w + 2 * s->pad, line_at = image * h + y + s->pad;
         panel_source_at(&src, KERNEL_FLOAT, job->padded, (line_at * w + x + s->pad) * s->c + col);
     } else {
@@ -176,7 +167,7 @@ static struct turned_tile tile_at(const struct turned_job *job, int64_t i) {
     int64_t o_tiles = div_up(job->s->o, job->type->tile_rows);
     int tap = (int)(i / o_tiles % job->taps);
     struct turned_tile t = {.o = (int)(i % o_tiles) * job->type->tile_rows};
-    t.tap = narrow(job->s) ? filter_row_at(job, tap) : conv_tap_at(job->s, tap);
+    t.tap = conv_narrow(job->s) ? filter_row_at(job, tap) : conv_tap_at(job->s, tap);
     t.col = (int)(i / o_tiles / job->taps) * job->ctx->isa->tile_cols;
     return t;
 }
@@ -248,9 +239,9 @@ void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, cons
     job.grads = (float *)ctx->work;
     job.pieces = job.grads + filters_of(&job) * job.stride;
     job.padded = job.pieces + (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
-    struct image_source src = padded_source(s);
+    struct image_source src = conv_padded_source(s);
     src.x = x;
-    if (narrow(s))
+    if (conv_narrow(s))
         pack_images(ctx, padded_type(ctx), &src, job.padded);
     int64_t all = (int64_t)s->n * job.oh;
     for (; job.line < all; job.line += job.lines_max) {

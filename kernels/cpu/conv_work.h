@@ -4,6 +4,7 @@
 #define DTCTL_KERNELS_CPU_CONV_WORK_H
 
 #include "kernels/cpu/conv_plan.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/kernels.h"
 
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
@@ -21,7 +22,16 @@ size_t conv_weight_rows_workspace(const struct kernel_ctx *ctx, const struct con
 void conv_weight_rows(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                       const void *dy, float *dw, int accumulate);
 
-enum { conv_narrow_channels_max = 8 }; // of x: a pixel fills only part of a vector
+// Few channels of x: a pixel fills only part of a vector.
+static inline int conv_narrow(const struct conv2d_shape *s) {
+    return s->c <= 8;
+}
+
+// x with its border.
+static inline struct image_source conv_padded_source(const struct conv2d_shape *s) {
+    return (struct image_source){
+        .n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = s->pad, .store = s->x_store};
+}
 
 // By copied patches (conv_patch.c): filters that lie side by side, as a vision transformer's do,
 // and filters or strides beyond the tables of conv_plan.h.
