@@ -3,6 +3,7 @@
 // its own sums, and one place adds them up in order and in double.
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
@@ -17,6 +18,7 @@ enum {
     block_rows_min = 16,
     blocks_max = 512,
     vectors = 4,
+    lanes = 16, // columns whose blocks are added up at a time: a line of each
 };
 
 struct norm_job {
@@ -24,9 +26,12 @@ struct norm_job {
     enum kernel_type store;
     int64_t rows, block_rows, blocks;
     int cols;
-    const void *x;       // moments and column sums
-    float *sum, *other;  // [blocks][cols] each
-    struct bn_span span; // whole matrices; a block takes its rows
+    const void *x;      // moments and column sums
+    float *sum, *other; // [blocks][cols] each
+    const struct batchnorm_args *forward;
+    const struct batchnorm_grad_args *back;
+    float *scale, *shift, *slope; // per column
+    struct bn_span span;          // whole matrices; a block takes its rows
     void (*step)(const struct bn_span *s);
 };
 
@@ -127,11 +132,25 @@ static void apply(void *arg, int worker, int workers) {
     job->step(&s);
 }
 
-static double total_of(const struct norm_job *job, const float *blocks, int c) {
-    double sum = 0;
+// Columns [from, from + count), at most `lanes`.
+struct columns {
+    int from, count;
+};
+
+static void total_of(const struct norm_job *job, const float *blocks, struct columns c,
+                     double *sum) {
+    memset(sum, 0, lanes * sizeof *sum);
     for (int64_t b = 0; b < job->blocks; b++)
-        sum += (double)blocks[b * job->cols + c];
-    return sum;
+        for (int i = 0; i < c.count; i++)
+            sum[i] += (double)blocks[b * job->cols + c.from + i];
+}
+
+// Calls fn for a worker's columns.
+static void each_columns(const struct norm_job *job, int worker, int workers,
+                         void (*fn)(const struct norm_job *job, struct columns c)) {
+    struct share mine = share_of(div_up(job->cols, lanes), worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++)
+        fn(job, (struct columns){(int)i * lanes, (int)clamp64(job->cols - i * lanes, 0, lanes)});
 }
 
 static void sum_columns(struct kernel_ctx *ctx, enum kernel_type store, int64_t rows, int cols,
@@ -139,8 +158,13 @@ static void sum_columns(struct kernel_ctx *ctx, enum kernel_type store, int64_t 
     struct norm_job job = norm_job_of(ctx, store, rows, cols);
     job.x = dy;
     ctx_parallel(ctx, sum_blocks, &job);
-    for (int c = 0; c < cols; c++)
-        db[c] = (float)(total_of(&job, job.sum, c) + (accumulate ? (double)db[c] : 0));
+    for (int c = 0; c < cols; c += lanes) {
+        double sum[lanes];
+        int count = (int)clamp64(cols - c, 0, lanes);
+        total_of(&job, job.sum, (struct columns){c, count}, sum);
+        for (int i = 0; i < count; i++)
+            db[c + i] = (float)(sum[i] + (accumulate ? (double)db[c + i] : 0));
+    }
 }
 
 // dy[rows][cols] -> db[cols]
@@ -154,18 +178,24 @@ void cpu_bf16_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, cons
     sum_columns(ctx, KERNEL_BF16, rows, cols, dy, db, accumulate);
 }
 
-// Mean and biased variance from the blocks' moments (Chan, Golub, LeVeque 1979).
-static void combine_moments(const struct norm_job *job, int c, double *mean, double *var) {
-    double sum = 0, square = 0;
+// Means and biased variances from the blocks' moments (Chan, Golub, LeVeque 1979).
+static void combine_moments(const struct norm_job *job, struct columns c, double *mean,
+                            double *var) {
+    double sum[lanes] = {0}, square[lanes] = {0};
     for (int64_t b = 0; b < job->blocks; b++)
-        sum += (double)job->sum[b * job->cols + c] * (double)rows_in_block(job, b);
-    *mean = sum / (double)job->rows;
-    for (int64_t b = 0; b < job->blocks; b++) {
-        double d = (double)job->sum[b * job->cols + c] - *mean;
-        square += (double)job->other[b * job->cols + c] + d * d * (double)rows_in_block(job, b);
-    }
+        for (int i = 0; i < c.count; i++)
+            sum[i] += (double)job->sum[b * job->cols + c.from + i] * (double)rows_in_block(job, b);
+    for (int i = 0; i < c.count; i++)
+        mean[i] = sum[i] / (double)job->rows;
+    for (int64_t b = 0; b < job->blocks; b++)
+        for (int i = 0; i < c.count; i++) {
+            int64_t at = b * job->cols + c.from + i;
+            double d = (double)job->sum[at] - mean[i];
+            square[i] += (double)job->other[at] + d * d * (double)rows_in_block(job, b);
+        }
     // An infinite variance would normalise everything to 0 and hide the overflow.
-    *var = isfinite(square) ? square / (double)job->rows : (double)NAN;
+    for (int i = 0; i < c.count; i++)
+        var[i] = isfinite(square[i]) ? square[i] / (double)job->rows : (double)NAN;
 }
 
 static struct bn_span forward_span(const struct batchnorm_args *a, const float *mean,
@@ -179,28 +209,37 @@ static struct bn_span forward_span(const struct batchnorm_args *a, const float *
     return s;
 }
 
+static void learn_columns(const struct norm_job *job, struct columns c) {
+    const struct batchnorm_args *a = job->forward;
+    float *save_mean = a->save_mean, *save_invstd = a->save_invstd;
+    float *running_mean = a->running_mean, *running_var = a->running_var;
+    double keep = 1 - a->momentum, rows = (double)a->rows, mean[lanes], var[lanes];
+    combine_moments(job, c, mean, var);
+    for (int i = 0, at = c.from; i < c.count; i++, at++) {
+        // Of one value there is no variance to learn from.
+        double unbiased = a->rows > 1 ? var[i] * rows / (rows - 1) : (double)running_var[at];
+        double invstd = 1 / sqrt(var[i] + a->eps);
+        save_mean[at] = (float)mean[i];
+        save_invstd[at] = (float)invstd;
+        job->scale[at] = (float)(invstd * (double)((const float *)a->gamma)[at]);
+        running_mean[at] = (float)(keep * (double)running_mean[at] + a->momentum * mean[i]);
+        running_var[at] = (float)(keep * (double)running_var[at] + a->momentum * unbiased);
+    }
+}
+
+static void learn(void *arg, int worker, int workers) {
+    each_columns(arg, worker, workers, learn_columns);
+}
+
 // x[rows][c], residual[rows][c] -> y[rows][c], save_mean[c], save_invstd[c], running_*[c]
 void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_args *a) {
     struct norm_job job = norm_job_of(ctx, a->store, a->rows, a->channels);
-    float *scale = column_vector(ctx, a->channels, 0), *save_mean = a->save_mean;
-    float *save_invstd = a->save_invstd, *running_mean = a->running_mean;
-    float *running_var = a->running_var;
-    double keep = 1 - a->momentum, rows = (double)a->rows;
+    job.scale = column_vector(ctx, a->channels, 0);
     job.x = a->x;
+    job.forward = a;
     ctx_parallel(ctx, moment_blocks, &job);
-    for (int c = 0; c < a->channels; c++) {
-        double mean, var;
-        combine_moments(&job, c, &mean, &var);
-        // Of one value there is no variance to learn from.
-        double unbiased = a->rows > 1 ? var * rows / (rows - 1) : (double)running_var[c];
-        double invstd = 1 / sqrt(var + a->eps);
-        save_mean[c] = (float)mean;
-        save_invstd[c] = (float)invstd;
-        scale[c] = (float)(invstd * (double)((const float *)a->gamma)[c]);
-        running_mean[c] = (float)(keep * (double)running_mean[c] + a->momentum * mean);
-        running_var[c] = (float)(keep * (double)running_var[c] + a->momentum * unbiased);
-    }
-    job.span = forward_span(a, save_mean, scale);
+    ctx_parallel(ctx, learn, &job);
+    job.span = forward_span(a, a->save_mean, job.scale);
     job.step = job.loops->bn_apply;
     ctx_parallel(ctx, apply, &job);
 }
@@ -217,31 +256,45 @@ void cpu_batchnorm_forward_eval(struct kernel_ctx *ctx, const struct batchnorm_a
     ctx_parallel(ctx, apply, &job);
 }
 
+static void grad_columns(const struct norm_job *job, struct columns c) {
+    const struct batchnorm_grad_args *a = job->back;
+    const float *invstd = a->save_invstd, *gamma = a->gamma;
+    float *dgamma = a->dgamma, *dbeta = a->dbeta;
+    double sum[lanes], dot[lanes], rows = (double)a->rows;
+    total_of(job, job->sum, c, sum);
+    total_of(job, job->other, c, dot);
+    for (int i = 0, at = c.from; i < c.count; i++, at++) {
+        double inv = (double)invstd[at];
+        job->scale[at] = (float)((double)gamma[at] * inv);
+        job->shift[at] = (float)(sum[i] / rows);
+        job->slope[at] = (float)(dot[i] * inv * inv / rows);
+        dgamma[at] = (float)(dot[i] * inv + (a->accumulate ? (double)dgamma[at] : 0));
+        dbeta[at] = (float)(sum[i] + (a->accumulate ? (double)dbeta[at] : 0));
+    }
+}
+
+static void grad(void *arg, int worker, int workers) {
+    each_columns(arg, worker, workers, grad_columns);
+}
+
 // x[rows][c], y[rows][c], dy[rows][c] -> dx[rows][c], dresidual[rows][c], dgamma[c], dbeta[c]
 // dx = gamma * invstd * (dz - mean(dz) - xhat * mean(dz * xhat)) [Ioffe and Szegedy 2015], with
 // xhat = (x - mean) * invstd taken apart into the vectors scale, shift and slope.
 void cpu_batchnorm_backward(struct kernel_ctx *ctx, const struct batchnorm_grad_args *a) {
     struct norm_job job = norm_job_of(ctx, a->store, a->rows, a->channels);
-    float *scale = column_vector(ctx, a->channels, 0), *shift = column_vector(ctx, a->channels, 1);
-    float *slope = column_vector(ctx, a->channels, 2), *dgamma = a->dgamma, *dbeta = a->dbeta;
-    const float *invstd = a->save_invstd, *gamma = a->gamma;
+    job.scale = column_vector(ctx, a->channels, 0);
+    job.shift = column_vector(ctx, a->channels, 1);
+    job.slope = column_vector(ctx, a->channels, 2);
+    job.back = a;
     job.span = (struct bn_span){.rows = a->rows, .cols = a->channels, .x = a->x, .y = a->y};
     job.span.dy = a->dy;
     job.span.mean = a->save_mean;
     job.span.relu = a->relu;
     ctx_parallel(ctx, grad_sum_blocks, &job);
-    for (int c = 0; c < a->channels; c++) {
-        double sum = total_of(&job, job.sum, c), dot = total_of(&job, job.other, c);
-        double inv = (double)invstd[c], rows = (double)a->rows;
-        scale[c] = (float)((double)gamma[c] * inv);
-        shift[c] = (float)(sum / rows);
-        slope[c] = (float)(dot * inv * inv / rows);
-        dgamma[c] = (float)(dot * inv + (a->accumulate ? (double)dgamma[c] : 0));
-        dbeta[c] = (float)(sum + (a->accumulate ? (double)dbeta[c] : 0));
-    }
-    job.span.scale = scale;
-    job.span.shift = shift;
-    job.span.slope = slope;
+    ctx_parallel(ctx, grad, &job);
+    job.span.scale = job.scale;
+    job.span.shift = job.shift;
+    job.span.slope = job.slope;
     job.span.out = a->dx;
     job.span.out2 = a->dresidual;
     job.step = job.loops->bn_grad_apply;
