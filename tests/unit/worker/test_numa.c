@@ -77,7 +77,6 @@ static void bound(const char *want, enum numa_mode mode, const char *visible, in
 
 int main(void) {
     struct err e;
-    cpu_set_t set;
     if (!mkdtemp(dir))
         bail_out("no temporary folder");
     make_machine();
