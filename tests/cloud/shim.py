@@ -173,6 +173,7 @@ class Cloud:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 20  # an answer is one write: who hangs up after its head has all of it
     cloud = None
 
     def log_message(self, *_):
@@ -188,6 +189,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+        self.wfile.flush()
 
     def body(self):
         length = int(self.headers.get("Content-Length") or 0)
