@@ -14,17 +14,25 @@
 #define VECTOR _Pragma("GCC ivdep")
 #endif
 
+INLINE float bits_float(uint32_t bits) {
+    float f;
+    __builtin_memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+INLINE uint32_t float_bits(float f) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
 INLINE float span_wide(uint16_t bits) {
-    uint32_t v = (uint32_t)bits << 16;
-    float x;
-    __builtin_memcpy(&x, &v, sizeof x);
-    return x;
+    return bits_float((uint32_t)bits << 16);
 }
 
 // As bf16_narrow of bf16.h, without branches.
 INLINE uint16_t span_round(float x) {
-    uint32_t v;
-    __builtin_memcpy(&v, &x, sizeof v);
+    uint32_t v = float_bits(x);
     uint32_t near = (v + 0x7fffU + (v >> 16 & 1)) >> 16, nan = v >> 16 | 0x40U;
     return (uint16_t)((v & 0x7fffffffU) > 0x7f800000U ? nan : near);
 }

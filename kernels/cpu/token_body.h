@@ -103,18 +103,6 @@ static void token_ln_grad_apply(const struct ln_row *r, float sum, float dot, co
         invstd * (dy[c] * gamma[c] - sum - (x[c] - mean) * invstd * dot);
 }
 
-INLINE float bits_float(uint32_t bits) {
-    float f;
-    __builtin_memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-INLINE uint32_t float_bits(float f) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
 // One rounding where the instruction set has that.
 INLINE float times_plus(float a, float b, float c) {
 #ifdef __FP_FAST_FMAF

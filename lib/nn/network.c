@@ -45,14 +45,43 @@ static int refuse(const struct network *net, size_t max, struct err *e) {
 }
 
 // The parts of the one allocation; memory NULL: only its size.
+// Plans of activations in this type of storage; that of evaluation is empty without a batch for it.
+static void make_plans(const struct network *net, enum kernel_type store, bool recompute,
+                       struct memory_plan *train, struct memory_plan *eval) {
+    struct memory_plan_spec spec = {.n = net->batch,
+                                    .real_bytes = net->k->real_bytes,
+                                    .store = store,
+                                    .training = true,
+                                    .slots = net->slots,
+                                    .recompute = recompute};
+    memory_plan_make(train, net->model, &spec);
+    spec = (struct memory_plan_spec){
+        .n = net->eval_batch, .real_bytes = net->k->real_bytes, .store = store, .slots = 1};
+    if (net->eval_batch)
+        memory_plan_make(eval, net->model, &spec);
+}
+
+static size_t arena_bytes(const struct network *net, const struct memory_plan *train,
+                          const struct memory_plan *eval) {
+    size_t bytes = train->bytes + (size_t)net->slots * train->kept_bytes;
+    return bytes > eval->bytes ? bytes : eval->bytes;
+}
+
+size_t network_arena_bytes(const struct network *net, enum kernel_type store, bool recompute) {
+    struct memory_plan train = {0}, eval = {0};
+    make_plans(net, store, recompute, &train, &eval);
+    size_t bytes = arena_bytes(net, &train, &eval);
+    memory_plan_free(&train);
+    memory_plan_free(&eval);
+    return bytes;
+}
+
 static void lay_out(struct network *net, char *memory) {
     const struct nn_model *m = net->model;
     size_t real = net->k->real_bytes, total = 0;
     size_t labels_max = (size_t)(net->batch > net->eval_batch ? net->batch : net->eval_batch);
     size_t views_elements = net->has_views ? (size_t)net->eval_batch * (size_t)m->classes : 0;
-    net->arena_bytes = net->train.bytes + (size_t)net->slots * net->train.kept_bytes;
-    if (net->eval.bytes > net->arena_bytes)
-        net->arena_bytes = net->eval.bytes;
+    net->arena_bytes = arena_bytes(net, &net->train, &net->eval);
     net->params = section(memory, &total, m->param_elements * real);
     net->grads = section(memory, &total, (m->param_elements + NETWORK_TAIL) * real);
     for (int i = 0; i < net->states; i++)
@@ -173,17 +202,7 @@ int network_lay(struct network *net, const struct network_config *config, struct
     bool keeps = net->type == KERNEL_BF16 && !config->reals && !net->model->reals && net->k->bf16;
     if (keeps && net->k->keeps_bf16(net->ctx))
         net->store = KERNEL_BF16;
-    const struct memory_plan_spec train = {.n = net->batch,
-                                           .real_bytes = net->k->real_bytes,
-                                           .store = net->store,
-                                           .training = true,
-                                           .slots = net->slots,
-                                           .recompute = config->recompute};
-    const struct memory_plan_spec eval = {
-        .n = net->eval_batch, .real_bytes = net->k->real_bytes, .slots = 1, .store = net->store};
-    memory_plan_make(&net->train, net->model, &train);
-    if (net->eval_batch)
-        memory_plan_make(&net->eval, net->model, &eval);
+    make_plans(net, net->store, config->recompute, &net->train, &net->eval);
     lay_out(net, NULL);
     net->workspace_bytes = workspace(net);
     return 0;

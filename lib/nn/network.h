@@ -88,6 +88,8 @@ struct network {
 int network_open(struct network *net, const struct network_config *config, struct err *e);
 // The same without its memory: the sizes are known, and nothing can run. network_close ends it.
 int network_lay(struct network *net, const struct network_config *config, struct err *e);
+// The bytes of activations and their gradients if they were of this type of storage.
+size_t network_arena_bytes(const struct network *net, enum kernel_type store, bool recompute);
 void network_close(struct network *net);               // safe on a zeroed one
 void network_init(struct network *net, uint64_t seed); // initial parameters
 

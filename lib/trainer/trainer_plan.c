@@ -114,27 +114,6 @@ size_t trainer_plan_own_bytes(const struct trainer *t) {
     return bytes;
 }
 
-// The bytes of a network's activations in this type of storage.
-static size_t arena_of(const struct trainer *t, const struct network *net, enum kernel_type store) {
-    struct memory_plan_spec spec = {.n = net->batch,
-                                    .real_bytes = net->k->real_bytes,
-                                    .store = store,
-                                    .training = true,
-                                    .slots = net->slots,
-                                    .recompute = t->options->recompute == TRAIN_RECOMPUTE_BLOCKS};
-    struct memory_plan plan;
-    memory_plan_make(&plan, net->model, &spec);
-    size_t train = plan.bytes + (size_t)spec.slots * plan.kept_bytes, eval = 0;
-    memory_plan_free(&plan);
-    if (net->eval_batch) {
-        spec.n = net->eval_batch, spec.training = false, spec.slots = 1, spec.recompute = false;
-        memory_plan_make(&plan, net->model, &spec);
-        eval = plan.bytes;
-        memory_plan_free(&plan);
-    }
-    return train > eval ? train : eval;
-}
-
 static void count_memory(const struct plan *p, const struct trainer *t, struct plan_rank *r) {
     size_t *memory = r->memory;
     count_own(t, memory);
@@ -142,9 +121,12 @@ static void count_memory(const struct plan *p, const struct trainer *t, struct p
     memory[PLAN_PROGRAM] = PROGRAM_BYTES;
     for (int i = 0; i < PLAN_MEMORY_KINDS; i++)
         r->memory_all += memory[i];
-    for (int c = 0; c < t->chunks; c++)
-        for (int kept = 0; kept < 2; kept++)
-            r->arena[kept] += arena_of(t, &t->chunk[c].net, kept ? KERNEL_BF16 : KERNEL_FLOAT);
+    bool recompute = t->options->recompute == TRAIN_RECOMPUTE_BLOCKS;
+    for (int c = 0; c < t->chunks; c++) {
+        const struct network *net = &t->chunk[c].net;
+        r->arena[0] += network_arena_bytes(net, KERNEL_FLOAT, recompute);
+        r->arena[1] += network_arena_bytes(net, KERNEL_BF16, recompute);
+    }
 }
 
 // ---- the run -----------------------------------------------------------------------------------
