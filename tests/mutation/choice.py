@@ -75,18 +75,19 @@ def users_of():
 def scripts_of(path, layer):
     """First those that are called as the file is, then the shortest that run the command."""
     stem = re.sub(r"^cmd_", "", os.path.splitext(os.path.basename(path))[0])
-    named = [os.path.basename(name)[:-2] for name in
-             sorted(glob.glob(os.path.join(SOURCE, "tests/integration/*_%s.t" % stem)))]
     command = re.match(r"cmd/dtctl/(?:cmd_)?([a-z]+)", path)
-    if not command:
-        return list(dict.fromkeys(named + SCRIPTS.get(layer, [])))
-    runs = re.compile(r"\bdtctl (?:-\S+ )*%s\b" % command.group(1))
-    found = []
-    for name in glob.glob(os.path.join(SOURCE, "tests/integration/*.t")):
-        with open(name) as f:
+    runs = command and re.compile(r"\bdtctl (?:-\S+ )*%s\b" % command.group(1))
+    named, found = [], []
+    for script in sorted(glob.glob(os.path.join(SOURCE, "tests/integration/*.t"))):
+        name = os.path.basename(script)[:-2]
+        with open(script) as f:
             text = f.read()
-        if runs.search(text) and "cloud.sh" not in text:
-            found.append((len(text), os.path.basename(name)[:-2]))
+        if "cloud.sh" in text:
+            continue
+        if name.endswith("_" + stem):
+            named.append(name)
+        if runs and runs.search(text):
+            found.append((len(text), name))
     found = [name for _, name in sorted(found)[:COMMAND_SCRIPTS_MAX]]
     return list(dict.fromkeys(named + found + SCRIPTS.get(layer, [])))
 
