@@ -128,11 +128,6 @@ static void element(struct parser *p, struct operand *o, u32 n, bool wide) {
         o->r[n] = parse_register(p, true, 1);
         return;
     }
-    if (special_named(name)) {
-        o->wide = false;
-        o->r[n] = special(p, special_named(name));
-        return;
-    }
     if (strcmp(name, "WARP_SZ") == 0 || lex_number(name, &v)) {
         if (name[0] == 'W')
             v = LANES;
@@ -143,6 +138,11 @@ static void element(struct parser *p, struct operand *o, u32 n, bool wide) {
         return;
     }
     const struct symbol *s = parse_symbol(p, name, &index);
+    if (!s && special_named(name)) {
+        o->wide = false;
+        o->r[n] = special(p, special_named(name));
+        return;
+    }
     if (!s)
         parse_fail(p, "the name '%s' is not known", name);
     if (s->kind == Y_PREDICATES) {
@@ -391,7 +391,7 @@ static const struct op *find(const struct insn *i, const char *name, size_t len)
     return NULL;
 }
 
-static void spelling(struct parser *p, struct insn *i) {
+static void take_parts(struct parser *p, struct insn *i) {
     char part[NAME_MAX_BYTES];
     const char *s = i->name + strcspn(i->name, ".");
     while (*s) {
@@ -403,17 +403,37 @@ static void spelling(struct parser *p, struct insn *i) {
     }
 }
 
-static void guard(struct parser *p, struct insn *i) {
+static const struct spelling *spelling(struct parser *p, const char *name) {
+    u32 at = parse_hash(name) % SPELLINGS;
+    for (; p->spelling[at].form; at = (at + 1) % SPELLINGS)
+        if (strcmp(p->spelling[at].insn.name, name) == 0)
+            return &p->spelling[at];
+    if (p->n_spellings++ == SPELLINGS_MAX)
+        parse_fail(p, "more than %d ways to write an instruction", SPELLINGS_MAX);
+    struct insn *i = &p->spelling[at].insn;
+    *i = (struct insn){.name = name, .compare = C_NONE};
+    take_parts(p, i);
+    const struct op *o = find(i, name, strcspn(name, "."));
+    if (!o)
+        parse_fail(p, "the instruction '%s' is not known", name);
+    i->run = o->run;
+    i->flow = o->flow;
+    i->space = (u8)space_of(i);
+    p->spelling[at].form = o->form;
+    return &p->spelling[at];
+}
+
+// -1: none
+static s32 guard(struct parser *p, bool *negated) {
     struct operand o;
-    i->guard = -1;
     if (!is_next(p, "@"))
-        return;
+        return -1;
     p->at++;
     operand(p, &o, 'p', false);
     if (o.kind != O_PREDICATE)
         parse_fail(p, "the guard '%s' is not a predicate", p->word[p->at - 1]);
-    i->guard = (s32)o.r[0];
-    i->guard_negated = o.negated;
+    *negated = o.negated;
+    return (s32)o.r[0];
 }
 
 void decode(struct parser *p) {
@@ -424,17 +444,15 @@ void decode(struct parser *p) {
         if (!k->code)
             abort();
     }
+    bool negated = false;
+    s32 guarded_by = guard(p, &negated);
+    const struct spelling *s = spelling(p, word(p));
     struct insn *i = &k->code[k->n];
-    *i = (struct insn){.line = p->line, .source = p->source, .compare = C_NONE};
-    guard(p, i);
-    i->name = word(p);
-    spelling(p, i);
-    const struct op *o = find(i, i->name, strcspn(i->name, "."));
-    if (!o)
-        parse_fail(p, "the instruction '%s' is not known", i->name);
-    i->run = o->run;
-    i->flow = o->flow;
-    i->space = (u8)space_of(i);
-    operands(p, i, o->form);
+    *i = s->insn;
+    i->line = p->line;
+    i->source = p->source;
+    i->guard = guarded_by;
+    i->guard_negated = negated;
+    operands(p, i, s->form);
     k->n++;
 }

@@ -8,21 +8,21 @@
 void label_add(struct parser *p, const char *name) {
     if (p->n_labels == LABELS_MAX)
         parse_fail(p, "more than %d labels", LABELS_MAX);
-    p->label[p->n_labels++] = (struct label){name, p->k->n};
+    p->label[p->n_labels++] = (struct label){name, p->k->n, parse_hash(name)};
 }
 
 void label_want(struct parser *p, const char *name) {
     if (p->n_wanted == LABELS_MAX)
         parse_fail(p, "more than %d branches", LABELS_MAX);
-    p->wanted[p->n_wanted++] = (struct label){name, p->k->n};
+    p->wanted[p->n_wanted++] = (struct label){name, p->k->n, parse_hash(name)};
 }
 
-static const struct label *find(struct parser *p, u32 first, const char *name) {
+static const struct label *find(struct parser *p, u32 first, const struct label *wanted) {
     const struct label *found = NULL;
     for (u32 n = first; n < p->n_labels; n++)
-        if (strcmp(p->label[n].name, name) == 0) {
+        if (p->label[n].hash == wanted->hash && strcmp(p->label[n].name, wanted->name) == 0) {
             if (found)
-                parse_fail(p, "the label '%s' is there twice", name);
+                parse_fail(p, "the label '%s' is there twice", wanted->name);
             found = &p->label[n];
         }
     return found;
@@ -32,7 +32,7 @@ static const struct label *find(struct parser *p, u32 first, const char *name) {
 void label_close(struct parser *p, struct label_scope from) {
     u32 left = from.wanted;
     for (u32 n = from.wanted; n < p->n_wanted; n++) {
-        const struct label *to = find(p, from.labels, p->wanted[n].name);
+        const struct label *to = find(p, from.labels, &p->wanted[n]);
         if (to)
             p->k->code[p->wanted[n].at].target = to->at;
         else

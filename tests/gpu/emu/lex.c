@@ -17,9 +17,8 @@ void parse_fail(struct parser *p, const char *fmt, ...) {
     longjmp(p->failed, 1);
 }
 
-static bool starts(const struct parser *p, const char *with) {
-    size_t n = strlen(with);
-    return (size_t)(p->end - p->s) >= n && memcmp(p->s, with, n) == 0;
+static bool starts(const struct parser *p, const char with[2]) {
+    return p->end - p->s >= 2 && p->s[0] == with[0] && p->s[1] == with[1];
 }
 
 static void skip_blanks(struct parser *p) {
@@ -73,6 +72,11 @@ bool lex(struct parser *p) {
     }
     p->token[n] = 0;
     return true;
+}
+
+bool lex_peek(struct parser *p, char sign) {
+    skip_blanks(p);
+    return p->s < p->end && *p->s == sign;
 }
 
 bool lex_number(const char *s, u64 *value) {

@@ -6,23 +6,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Memory of a module, which is given back with it.
 struct piece {
     struct piece *next;
+    size_t left, at; // bytes
     max_align_t data[];
 };
+enum { PIECE_BYTES = 64 * 1024 };
 
 void *module_memory(struct ptx_module *m, size_t bytes) {
-    struct piece *piece = calloc(1, sizeof *piece + bytes);
-    if (!piece)
-        abort();
-    piece->next = m->pieces;
-    m->pieces = piece;
-    return piece->data;
+    bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+    struct piece *piece = m->pieces;
+    if (!piece || piece->left < bytes) {
+        size_t room = bytes > PIECE_BYTES ? bytes : PIECE_BYTES;
+        piece = calloc(1, sizeof *piece + room);
+        if (!piece)
+            abort();
+        *piece = (struct piece){.next = m->pieces, .left = room};
+        m->pieces = piece;
+    }
+    void *memory = (char *)piece->data + piece->at;
+    piece->at += bytes;
+    piece->left -= bytes;
+    return memory;
 }
 
 const char *parse_keep(struct parser *p, const char *s) {
     size_t n = strlen(s) + 1;
     return memcpy(module_memory(p->m, n), s, n);
+}
+
+u32 parse_hash(const char *s) { // FNV-1a
+    u32 hash = 2166136261U;
+    for (; *s; s++)
+        hash = (hash ^ (u8)*s) * 16777619U;
+    return hash;
 }
 
 static void need(struct parser *p) {
@@ -34,12 +52,6 @@ static void expect(struct parser *p, const char *what) {
     need(p);
     if (strcmp(p->token, what) != 0)
         parse_fail(p, "'%s' where '%s' is expected", p->token, what);
-}
-
-static bool peek(struct parser *p, char c) {
-    struct parser now = {.s = p->s, .end = p->end, .line = p->line};
-    bool there = lex(&now) && now.token[0] == c && now.token[1] == 0;
-    return there;
 }
 
 static u32 number(struct parser *p) {
@@ -54,7 +66,7 @@ static struct symbol *add_symbol(struct parser *p, const char *name, enum symbol
     if (p->n_symbols == SYMBOLS_MAX)
         parse_fail(p, "more than %d names", SYMBOLS_MAX);
     struct symbol *s = &p->symbol[p->n_symbols++];
-    *s = (struct symbol){.name = parse_keep(p, name), .kind = (u8)kind};
+    *s = (struct symbol){parse_keep(p, name), (u32)strlen(name), .kind = (u8)kind};
     return s;
 }
 
@@ -66,10 +78,11 @@ struct symbol *parse_symbol(struct parser *p, const char *name, u32 *index) {
     for (u32 n = p->n_symbols; n-- > 0;) {
         struct symbol *s = &p->symbol[n];
         *index = 0;
-        if (s->count == 0 && strcmp(s->name, name) == 0)
+        if (s->length != (s->count ? stem : len) || memcmp(s->name, name, s->length) != 0)
+            continue;
+        if (s->count == 0)
             return s;
-        if (s->count == 0 || stem == len || strlen(s->name) != stem ||
-            memcmp(s->name, name, stem) != 0)
+        if (stem == len)
             continue;
         *index = (u32)strtoul(name + stem, NULL, 10);
         if (*index < s->count)
@@ -95,7 +108,7 @@ static void registers(struct parser *p) {
         char name[NAME_MAX_BYTES];
         memcpy(name, p->token, sizeof name);
         u32 count = 0;
-        if (peek(p, '<')) {
+        if (lex_peek(p, '<')) {
             need(p);
             count = number(p);
             expect(p, ">");
@@ -144,7 +157,7 @@ static struct declaration declaration(struct parser *p) {
         d.align = d.bytes;
     need(p);
     while (p->token[0] == '[') {
-        if (peek(p, ']'))
+        if (lex_peek(p, ']'))
             d.open = true;
         else
             d.bytes *= number(p);
@@ -225,7 +238,7 @@ static void local_array(struct parser *p) {
 static void parameters(struct parser *p) {
     struct ptx_kernel *k = p->k;
     expect(p, "(");
-    if (peek(p, ')')) {
+    if (lex_peek(p, ')')) {
         need(p);
         return;
     }
@@ -371,7 +384,7 @@ static void kernel(struct parser *p, u32 module_shared) {
     p->source = (struct source_place){0};
     m->kernel[m->n_kernels++] = k;
     parse_register(p, true, 1); // offset 0 means: none
-    if (peek(p, '('))
+    if (lex_peek(p, '('))
         parameters(p);
     limits(p);
     body(p);
