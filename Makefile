@@ -60,8 +60,14 @@ AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma
 isa = $(if $(filter %_avx2,$*),-mavx2 -mfma,$(if $(filter %_avx512,$*),$(AVX512),$(if \
     $(filter %_bf16,$*),$(AVX512) -mavx512bf16,$(if \
     $(filter %_amx,$*),$(AVX512) -mavx512bf16 -mamx-tile -mamx-bf16))))
-# clang needs a minute for UBSan in unrolled vector code; isa_base.c has the same bodies with it.
+# UBSan in unrolled vector code takes clang a minute. So kernels for an instruction set go without
+# it. isa_base.c has the same bodies with it, without its checks of pointers, which ASan covers.
 VECTOR_CFLAGS := $(if $(filter san fuzz,$(MODE)),-fno-sanitize=undefined)
+LOOPS_CFLAGS := $(if $(filter san fuzz,$(MODE)),$(patsubst %,-fno-sanitize=%,\
+    null object-size pointer-overflow))
+
+# Under sanitizers a unit test takes clang longer than it then runs; the tested code is optimised.
+UNIT_CFLAGS := $(if $(filter san fuzz,$(MODE)),-O0)
 
 # ---- sources: every .c under lib/<layer>/ is that layer's library ----------------------------
 LAYERS := $(filter-out third_party,$(sort $(patsubst lib/%/,%,$(dir $(wildcard lib/*/*.c)))))
@@ -89,10 +95,12 @@ $(O)/libdt_%.a:
 
 $(O)/kernels/%.o: kernels/%.c $(O)/.flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) $(KERNEL_CFLAGS) $(isa) \
-	    $(if $(isa),$(VECTOR_CFLAGS)) -c -o $@ $<
+	    $(if $(isa),$(VECTOR_CFLAGS),$(LOOPS_CFLAGS)) -c -o $@ $<
 
 $(O)/tests/%.o: tests/%.c $(O)/.flags
-	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) -c -o $@ $<
+	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) \
+	    $(if $(filter unit/kernels/%,$*),$(LOOPS_CFLAGS),$(if $(filter unit/%,$*),$(UNIT_CFLAGS))) \
+	    -c -o $@ $<
 
 $(O)/%.o: %.c $(O)/.flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) $(WARN_lib) -c -o $@ $<
@@ -203,7 +211,8 @@ $(O)/.flags: FORCE
 	$(if $(filter release,$(MODE)),$(Q)sed -e 's|Scrt1\.o|rcrt1.o|' \
 	    -e 's|-dynamic-linker [^ ]*|-static -pie --no-dynamic-linker -z text|' \
 	    "$$(musl-gcc -v 2>&1 | sed -n 's/^Reading specs from //p')" > $(O)/gen/static-pie.specs)
-	$(Q)echo '$(TOOL) $(KERNEL_CFLAGS) $(AVX512) $(FINAL_CFLAGS) $(FINAL_LDFLAGS)' > $@.new && \
+	$(Q)echo '$(TOOL) $(KERNEL_CFLAGS) $(LOOPS_CFLAGS) $(UNIT_CFLAGS) $(AVX512) $(FINAL_CFLAGS)' \
+	    '$(FINAL_LDFLAGS)' > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 include lib/third_party/deps.mk

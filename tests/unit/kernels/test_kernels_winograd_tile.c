@@ -6,10 +6,14 @@
 #include "tests/unit/kernels/random_floats.h"
 
 // The instruction set of this test: definitions that winograd_body.h needs.
-#define MR     4
-#define VL     4
-#define NR     8
+#define MR 4
+#define VL 4
+#define NR 8
+#if TAP_SANITIZED // inlined everywhere, clang takes half a minute
+#define INLINE static inline
+#else
 #define INLINE static inline __attribute__((always_inline))
+#endif
 typedef float vec __attribute__((vector_size(16)));
 typedef int vmask;
 #define V_MASK(n)      (n)
