@@ -141,9 +141,9 @@ strictly() {
             diag "$(tail -n 5 "$WORK/out/wait.log")"
             return 1
         fi
-        # The longer it lasts the less often: late by a sixteenth, and by a quarter of a second.
+        # The longer it lasts the less often: late by a sixteenth, and by half a second at most.
         pause=$((waited / 16 + 20000))
-        sleep "0.$(printf %06d $((pause < 250000 ? pause : 250000)))"
+        sleep "0.$(printf %06d $((pause < 500000 ? pause : 500000)))"
     done
 }
 
