@@ -292,8 +292,8 @@ static int open_mirror(struct follow_node *n, struct err *e) {
     struct context *s = f->context;
     const char *dir = run_node_path(&s->cluster, f->run, n->node->info->name, "");
     if (log_mirror_open(&n->mirror, &f->open_files, s->arena, dir, e) < 0 ||
-        log_mirror_replay(&n->mirror, FOLLOW_EVENTS, follow_take_line, n, e) < 0 ||
-        log_mirror_replay(&n->mirror, FOLLOW_METRICS, follow_take_line, n, e) < 0)
+        log_mirror_replay(&n->mirror, FOLLOW_EVENTS, false, follow_take_line, n, e) < 0 ||
+        log_mirror_replay(&n->mirror, FOLLOW_METRICS, false, follow_take_line, n, e) < 0)
         return -1;
     return 0;
 }

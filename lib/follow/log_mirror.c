@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { REPLAY_BYTES = 64 * 1024, BEGIN_BYTES_MAX = 16 << 20 };
+enum { REPLAY_BYTES = MIRROR_LINE_BYTES_MAX, BEGIN_BYTES_MAX = 16 << 20 };
 static const char BEGIN[] = ".begin";
 
 static struct mirror_file *add_file(struct mirror *m, const char *name,
@@ -47,7 +47,7 @@ static void ignore(void *ctx, const struct mirror_file *f, const char *line, siz
 
 // Reads the unfinished last line of an existing file into f->line.
 static int read_tail(struct mirror_file *f, struct err *e) {
-    char tail[8192];
+    char tail[REPLAY_BYTES];
     auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
@@ -291,7 +291,8 @@ void log_mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx) {
         log_lines_flush(f, cb, ctx);
 }
 
-static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, struct err *e) {
+static int replay_file(struct mirror_file *f, bool to_end, mirror_line_cb *cb, void *ctx,
+                       struct err *e) {
     char part[REPLAY_BYTES];
     struct mirror_file copy = *f;
     uint64_t left = f->size;
@@ -307,14 +308,16 @@ static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, str
         log_lines_take(&copy, part, (size_t)n, cb, ctx);
         left -= (uint64_t)n;
     }
+    if (to_end)
+        log_lines_flush(&copy, cb, ctx);
     strbuf_fini(&copy.line);
     return 0;
 }
 
-int log_mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
-                      struct err *e) {
+int log_mirror_replay(struct mirror *m, enum follow_file_kind kind, bool to_end, mirror_line_cb *cb,
+                      void *ctx, struct err *e) {
     for (struct mirror_file *f = m->files; f; f = f->next)
-        if (f->file.kind == kind && replay_file(f, cb, ctx, e) < 0)
+        if (f->file.kind == kind && replay_file(f, to_end, cb, ctx, e) < 0)
             return -1;
     return 0;
 }

@@ -81,8 +81,9 @@ int log_mirror_write(struct mirror *m, const struct follow_record *r, mirror_lin
                      struct err *e);
 // Hands out the incomplete last lines at the end of the stream.
 void log_mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx);
-// Hands out every complete line that is here, of all files of one kind.
-int log_mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
-                      struct err *e);
+// Hands out every complete line that is here, of all files of one kind; with to_end also the
+// incomplete last lines, because nothing will be added to these files.
+int log_mirror_replay(struct mirror *m, enum follow_file_kind kind, bool to_end, mirror_line_cb *cb,
+                      void *ctx, struct err *e);
 
 #endif

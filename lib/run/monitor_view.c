@@ -164,7 +164,7 @@ void monitor_view_replay(struct monitor_view *v) {
             struct err e = {0};
             struct follow_node *n = &v->follow->nodes[i];
             mirror_line_cb *cb = kinds[k] == FOLLOW_LOG_TIMES ? follow_take_line : show_kept;
-            if (log_mirror_replay(&n->mirror, kinds[k], cb, n, &e) < 0)
+            if (log_mirror_replay(&n->mirror, kinds[k], v->options->offline, cb, n, &e) < 0)
                 log_warn("cannot show an earlier log", "reason=\"%s\"", e.text);
         }
     screen_flush(screen);

@@ -113,11 +113,11 @@ like "$err" "'noon' is no time: .*10m" 'the error has examples'
 
 # Attempts follow one another.
 dtctl train --name twice --nodes 1 --max-restarts 3 -- sh -c \
-    'echo "attempt $TORCHELASTIC_RESTART_COUNT"; [ "$TORCHELASTIC_RESTART_COUNT" = 2 ]' \
+    'printf "attempt $TORCHELASTIC_RESTART_COUNT"; [ "$TORCHELASTIC_RESTART_COUNT" = 2 ]' \
     >twice.log 2>&1 || diag "$(cat twice.log)"
 run dtctl logs twice
 is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 0,attempt 1,attempt 2' \
-    'attempts are shown in their order'
+    'attempts are shown in their order, although their lines have no end'
 run dtctl logs --tail 2 twice
 is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 1,attempt 2' \
     'the last lines are those of the newest attempt'

@@ -109,6 +109,36 @@ static void test_removed(void) {
     log_mirror_close(&m);
 }
 
+static void collect(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
+    struct strbuf *all = ctx;
+    (void)f;
+    strbuf_addf(all, "%.*s|", (int)len, line);
+}
+
+static void test_open_end(void) {
+    enum { HALF_BYTES = 20000 };
+    static const char name[] = "attempt_0/0/stdout.log";
+    struct mirror m;
+    struct err e;
+    struct strbuf text = {0}, shown = {0};
+    strbuf_addf(&text, "whole\n%0*d", HALF_BYTES, 7);
+    const char *path = file_join(&arena, file_join(&arena, dir, "open"), name);
+    must(file_make_dirs(file_dir(&arena, path), 0700, &e) == 0);
+    must(file_write_atomic(path, text.data, text.len, 0600, &e) == 0);
+    begin(&m, "open");
+    must(log_mirror_replay(&m, FOLLOW_STDOUT, false, collect, &shown, &e) == 0);
+    is_str(strbuf_cstr(&shown), "whole|", "a line that may become longer is not handed out");
+    strbuf_clear(&shown);
+    must(log_mirror_replay(&m, FOLLOW_STDOUT, true, collect, &shown, &e) == 0);
+    is_int((int64_t)shown.len, 6 + HALF_BYTES + 1, "the last line needs no newline at the end");
+    strbuf_clear(&shown);
+    log_mirror_flush(&m, collect, &shown);
+    is_int((int64_t)shown.len, HALF_BYTES + 1, "an open line is known from its beginning");
+    log_mirror_close(&m);
+    strbuf_fini(&text);
+    strbuf_fini(&shown);
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(dir))
@@ -116,6 +146,7 @@ int main(void) {
     test_one();
     test_many();
     test_removed();
+    test_open_end();
     file_remove_tree(dir, &e);
     arena_fini(&arena);
     return done_testing();

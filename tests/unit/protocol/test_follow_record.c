@@ -188,7 +188,7 @@ static void mirrors(void) {
     log_mirror_flush(&m, on_line, &l);
     is_str(strbuf_cstr(&l.text), "one|two|three|four|", "the last line is passed on at the end");
     strbuf_clear(&l.text);
-    log_mirror_replay(&m, FOLLOW_STDOUT, on_line, &l, &e);
+    log_mirror_replay(&m, FOLLOW_STDOUT, false, on_line, &l, &e);
     is_str(strbuf_cstr(&l.text), "one|two|three|", "complete lines can be passed on again");
     char *big = arena_new(&a, char, 300001);
     memset(big, 'x', 300000);
