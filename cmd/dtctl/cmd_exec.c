@@ -7,6 +7,7 @@
 #include "fleet/fleet.h"
 #include "run/rank_nodes.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ struct exec_node {
     char signal[16];
 };
 
-static void show(struct fleet_node *n, const char *line, size_t len, bool is_error) {
+static void print(struct fleet_node *n, const char *line, size_t len, bool is_error) {
     struct exec_node *w = n->work;
     struct screen *screen = n->fleet->context->screen;
     struct strbuf text = {0};
@@ -95,6 +96,14 @@ static void show(struct fleet_node *n, const char *line, size_t len, bool is_err
     if (!w->flags->no_prefix)
         snprintf(label, sizeof label, "%s: ", n->info->name);
     screen_words(screen, label, line, len, is_error);
+}
+
+// The commands end when the reader of their output is gone, as with `dtctl exec -- yes | head`.
+static void show(struct fleet_node *n, const char *line, size_t len, bool is_error) {
+    struct context *s = n->fleet->context;
+    print(n, line, len, is_error);
+    if (s->screen->broken && !s->interrupt)
+        s->interrupt = SIGPIPE;
 }
 
 static void take(struct fleet_node *n, struct strbuf *rest, const void *p, size_t len,
@@ -272,10 +281,15 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     int result = fleet_connect(&f, false, e);
     if (result == 0)
         result = fleet_each(&f, NULL, start, e);
-    if (result == 0 && ef->fold)
-        show_folded(s, &f, work);
-    if (result == 0)
+    if (s->interrupt == SIGPIPE) {
+        (void)context_take_interrupt(s);
+        err_clear(e);
+        result = 0;
+    } else if (result == 0) {
+        if (ef->fold)
+            show_folded(s, &f, work);
         result = judge(s, &f, work, ef, e);
+    }
     for (size_t i = 0; i < count; i++) {
         if (work[i].run)
             transport_run_close(work[i].run);

@@ -27,6 +27,8 @@ run dtctl exec --rank 6 -- true
 is "$status" 1 'a rank that is not there is refused'
 like "$err" "rank 6 of 'one-.*' is not running: 6 ranks are, the highest is 5" \
     'the error has the number of ranks'
+timeout 60 dtctl exec -- yes 2>yes.log | head -n 1 >/dev/null
+is "${PIPESTATUS[0]}$(cat yes.log)" 0 'exec ends when nothing reads its output'
 run dtctl exec --rank 0 --node node1 -- true
 is "$status" 2 '--rank and --node are refused together'
 run dtctl exec --run one -- true
