@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dtctl config: shows or checks every setting.
+#include "cmd_run.h"
 #include "command.h"
 
 #include "base/log.h"
@@ -27,6 +28,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     const char *what = rest->count ? rest->args[0] : "show";
     struct strbuf text = {0};
     if (strcmp(what, "check") == 0) { // a mistake has ended dtctl before
+        if (cmd_run_check(s, e) < 0)
+            return -1;
         const char *idle = config_without_effect(s->config);
         if (*idle)
             log_warn(idle, "%s", "");

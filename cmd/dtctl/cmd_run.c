@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // dtctl run: the tasks of the configuration file, one after the other, each by its own dtctl
 // train. The first one that fails ends the command.
-#include "command.h"
+#include "cmd_run.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "command.h"
 #include "run/inputs/input_from_run.h"
 #include "run/run_start.h"
 #include "run/task.h"
@@ -130,9 +131,35 @@ static int choose_tasks(struct graph *g, const struct option_list *chosen, struc
     return task_order(g->context->arena, g->nodes, g->count, g->order, &g->wanted, e);
 }
 
+static void open_graph(struct graph *g) {
+    struct arena *a = g->context->arena;
+    g->count = g->context->config->sections.count;
+    g->nodes = arena_new(a, struct task_node, g->count + 1);
+    g->tasks = arena_new(a, struct file_task, g->count + 1);
+    g->order = arena_new(a, size_t, g->count + 1);
+}
+
+int cmd_run_check(struct context *s, struct err *e) {
+    struct graph g = {.context = s};
+    struct strbuf all = {0};
+    struct err first = {0};
+    open_graph(&g);
+    for (size_t i = 0; i < g.count; i++) {
+        struct err one = {0};
+        if (read_task(&g, i, &one) == 0)
+            continue;
+        strbuf_addf(&all, "%s%s", all.len ? "\n" : "", one.text);
+        first = first.code ? first : one;
+    }
+    int result = first.code ? err_set_lines(e, first.code, strbuf_cstr(&all))
+                            : choose_tasks(&g, &(struct option_list){0}, e);
+    strbuf_fini(&all);
+    return result;
+}
+
 static int read_tasks(struct graph *g, const struct option_list *chosen, struct err *e) {
     struct context *s = g->context;
-    g->count = s->config->sections.count;
+    open_graph(g);
     if (!s->config->file_found)
         return err_set(e, ERR_NOT_FOUND, "there is no '%s' here (try: dtctl run FILE)",
                        s->config->file);
@@ -140,9 +167,6 @@ static int read_tasks(struct graph *g, const struct option_list *chosen, struct 
         return err_set(e, ERR_CONFIG,
                        "'%s' has no [tasks.NAME] (try: dtctl train, which runs one command)",
                        s->config->file);
-    g->nodes = arena_new(s->arena, struct task_node, g->count);
-    g->tasks = arena_new(s->arena, struct file_task, g->count);
-    g->order = arena_new(s->arena, size_t, g->count);
     for (size_t i = 0; i < g->count; i++)
         if (read_task(g, i, e) < 0)
             return -1;
