@@ -44,7 +44,10 @@ struct transport_env fleet_env(struct context *s) {
 
 void fleet_open(struct fleet *f, struct context *s, struct inventory *inv, const size_t *indices,
                 size_t count) {
-    *f = (struct fleet){.context = s, .count = indices ? count : inv->count, .env = fleet_env(s)};
+    *f = (struct fleet){.context = s,
+                        .count = indices ? count : inv->count,
+                        .env = fleet_env(s),
+                        .answer_ms = FLEET_ANSWER_MS_MAX};
     f->nodes = arena_new(s->arena, struct fleet_node, f->count ? f->count : 1);
     for (size_t i = 0; i < f->count; i++) {
         f->nodes[i].fleet = f;
@@ -56,6 +59,7 @@ void fleet_open(struct fleet *f, struct context *s, struct inventory *inv, const
 void fleet_close(struct fleet *f) {
     timer_stop(&f->tick);
     for (size_t i = 0; i < f->count; i++) {
+        timer_stop(&f->nodes[i].answer);
         transport_close(f->nodes[i].link);
         f->nodes[i].link = NULL;
         f->nodes[i].up = false;
@@ -187,6 +191,7 @@ static void link_lost(struct fleet_node *n, const struct err *e);
 // Ends the agent installation of a node, so that the next node may begin.
 static void install_over(struct fleet_node *n) {
     struct fleet *f = n->fleet;
+    timer_stop(&n->answer);
     f->installing -= n->installs;
     n->installs = n->queued = false;
     for (size_t i = 0; i < f->count && f->installing < FLEET_MOVING_NODES_MAX; i++) {
@@ -248,8 +253,25 @@ static void on_installed(void *ctx, const struct node_facts *facts, const struct
     link_ready(n);
 }
 
+// A connection can be alive while its login shell waits for something.
+static void on_no_answer(struct timer *t) {
+    struct fleet_node *n = container_of(t, struct fleet_node, answer);
+    char time[STR_HUMAN_BYTES_MAX];
+    struct err e;
+    (void)err_set(&e, ERR_TIMEOUT,
+                  "node %s: the login runs no command: no answer for %s; does a line of ~/.bashrc "
+                  "or the file server of the home folder hang? (try: ssh %s true)",
+                  n->info->name, str_human_ms(time, n->fleet->answer_ms), n->info->name);
+    link_lost(n, &e);
+}
+
+static void await_answer(struct fleet_node *n) {
+    timer_start(n->fleet->context->loop, &n->answer, n->fleet->answer_ms, on_no_answer);
+}
+
 static void on_install_progress(void *ctx, uint64_t done, uint64_t total) {
     fleet_amount(ctx, done, total);
+    await_answer(ctx);
 }
 
 static int start_install(struct fleet_node *n, struct err *e) {
@@ -263,6 +285,7 @@ static int start_install(struct fleet_node *n, struct err *e) {
     n->installs = true;
     f->installing++;
     fleet_state(n, "asking the agent");
+    await_answer(n);
     return agent_install(n->link, &spec, &events, n, e);
 }
 

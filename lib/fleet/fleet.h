@@ -22,7 +22,8 @@
 enum {
     FLEET_RETRIES_MAX = 3,
     FLEET_RETRY_PAUSE_MS = 500,
-    FLEET_MOVING_NODES_MAX = 16, // transfers of content at once; each takes about 2 MB here
+    FLEET_ANSWER_MS_MAX = 120000, // of a login shell to its first command
+    FLEET_MOVING_NODES_MAX = 16,  // transfers of content at once; each takes about 2 MB here
 };
 
 struct fleet;
@@ -45,6 +46,7 @@ struct fleet_node {
     struct node_facts facts; // strings in the context's arena
     void *work;              // used by the step or the caller
     int64_t started_ms;
+    struct timer answer; // runs while the agent is being asked or installed
 };
 
 struct fleet {
@@ -66,6 +68,7 @@ struct fleet {
     const void *agent; // bytes of dtrun, decompressed when needed
     size_t agent_size;
     const char *agent_sha256;
+    int64_t answer_ms; // longest time without an answer or progress of a node that installs
 };
 
 // Settings of connections: configuration, and the cluster's own key and known hosts.

@@ -138,6 +138,11 @@ static int explain(struct install *in, const struct transport_end *end, struct e
                        "noexec?): %s",
                        node, in->root, said);
     default:
+        if (!len) // an agent that fails says why
+            return err_set(e, ERR_FAILED,
+                           "node %s: its login shell ended with status %d and said nothing; may "
+                           "this login run commands? (try: ssh %s true)",
+                           node, end->status, node);
         return err_set(e, ERR_FAILED, "node %s: the agent failed with status %d; it said: %s", node,
                        end->status, said);
     }

@@ -3,9 +3,12 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_transfer.h"
 #include "fleet/network_check.h"
+#include "sys/file.h"
 #include "tests/tap.h"
 
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { NODES = 100, AT_ONCE = 7 };
 
@@ -137,6 +140,35 @@ static void left_out(void) {
     fleet.nodes[2].left_out = NULL;
 }
 
+// A login whose shell waits for ever, in place of the agent.
+static void silent(void) {
+    static char dir[] = "/tmp/test_fleet.XXXXXX", sha[65], elf[64];
+    static char *const variables[] = {(char *)"PATH=/usr/bin:/bin", NULL};
+    struct err e = {0};
+    struct fleet f = {
+        .context = &session, .count = 1, .env = {.loop = session.loop, .env = variables}};
+    struct inventory_node info = {.name = "node0", .host = "", .user = "", .host_key = ""};
+    memset(sha, 'a', sizeof sha - 1);
+    memcpy(elf, "\177ELF", 4);
+    elf[18] = 62; // x86-64
+    if (!mkdtemp(dir))
+        bail_out("no folder");
+    info.root = dir;
+    const char *program = arena_printf(&arena, "%s/bin/dtrun-%.16s", dir, sha);
+    static const char text[] = "#!/bin/sh\nexec sleep 600\n";
+    must(file_make_dirs(file_dir(&arena, program), 0700, &e) == 0);
+    must(file_write_atomic(program, text, sizeof text - 1, 0700, &e) == 0);
+    f.nodes = arena_new(&arena, struct fleet_node, 1);
+    f.nodes[0] = (struct fleet_node){.fleet = &f, .info = &info};
+    f.agent = elf, f.agent_size = sizeof elf, f.agent_sha256 = sha;
+    f.answer_ms = 50;
+    is_int(fleet_connect(&f, true, &e), 0, "a node without an answer ends the wait for it");
+    is_int(f.nodes[0].err.code, ERR_TIMEOUT, "the node has failed by the time limit");
+    has_str(f.nodes[0].err.text, "no answer for 50 ms", "the error has the time");
+    fleet_close(&f);
+    file_remove_tree(dir, &e);
+}
+
 static void signals(void) {
     struct err e = {0};
     begin();
@@ -221,6 +253,7 @@ int main(void) {
     some_at_once();
     transfers_at_once();
     left_out();
+    silent();
     signals();
     listening();
     peers();
