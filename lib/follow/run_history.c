@@ -192,6 +192,7 @@ static void on_failure(struct run_history *s, struct history_node *n, const stru
         .evidence = text(s, j, "evidence"),
         .failed_ms = json_get_int(j, "failed_ms", json_get_int(j, "time_ms", 0)),
         .root = root,
+        .seq = json_get_int(j, "seq", 0),
     };
     s->failures[s->failure_count++] = f;
 }
@@ -339,7 +340,8 @@ bool run_history_is_known(const struct run_history *s, size_t node, const struct
         return false;
     size_t place = find_failure(s, number(event, "round", 0, ROUND_MAX),
                                 number(event, "rank", -1, HISTORY_RANKS_MAX));
-    return place < s->failure_count && s->failures[place].reporter != s->nodes[node].name;
+    return place < s->failure_count && (s->failures[place].reporter != s->nodes[node].name ||
+                                        s->failures[place].seq != json_get_int(event, "seq", 0));
 }
 
 void run_history_count(const struct run_history *s, int *started, int *ended) {

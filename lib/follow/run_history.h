@@ -69,6 +69,7 @@ struct history_failure {
     int64_t failed_ms; // wall clock
     bool root;
     const char *reporter; // the node that reported it first
+    int64_t seq;          // of that report
 };
 
 struct run_history {
@@ -94,7 +95,7 @@ const char *run_history_add(struct run_history *s, struct arena *scratch, size_t
 // The rank of log folder attempt_N/<local rank>; -1 when unknown.
 int run_history_rank_of(const struct run_history *s, size_t node, int attempt, int local_rank);
 const struct history_failure *run_history_root(const struct run_history *s); // NULL: nothing failed
-// True when another node has already reported the same event.
+// True when the same event has been reported already, by another node or by this one.
 bool run_history_is_known(const struct run_history *s, size_t node, const struct json *event);
 // Number of ranks of the latest round that have started, and that have ended.
 void run_history_count(const struct run_history *s, int *started, int *ended);

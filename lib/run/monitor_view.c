@@ -224,9 +224,13 @@ static void remark_lost(struct monitor_view *v, const struct json *j) {
                 json_get_str(j, "reason", "it was silent"));
 }
 
+// Every node reports the new coordinator; show it once.
 static void remark_leader(struct monitor_view *v, const struct json *j) {
-    screen_note(v->follow->context->screen, "node %s coordinates now",
-                json_get_str(j, "peer", "?"));
+    const char *peer = json_get_str(j, "peer", "?");
+    if (str_eq(v->coordinator, peer))
+        return;
+    v->coordinator = arena_strdup(v->follow->context->arena, peer);
+    screen_note(v->follow->context->screen, "node %s coordinates now", peer);
 }
 
 // Where /opt/ml is not mounted, programs see less; the first node stands for all.

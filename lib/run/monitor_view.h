@@ -56,8 +56,9 @@ struct monitor_view {
     struct input_resend resend;
     struct input_renew renew;
     struct tail tail;
-    bool shown_tree; // that /opt/ml is not mounted
-    bool muted;      // the user is detaching: output is kept but not shown
+    const char *coordinator; // the newest one that was shown; NULL: none
+    bool shown_tree;         // that /opt/ml is not mounted
+    bool muted;              // the user is detaching: output is kept but not shown
 };
 
 void monitor_view_init(struct monitor_view *v, struct follow *f, const struct monitor_options *o);

@@ -133,12 +133,16 @@ static bool is_known(struct fixture *f, size_t node, const char *line) {
 }
 
 static void told_twice(void) {
-    static const char failure[] = "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":2,\"rank\":1}";
+    static const char failure[] =
+        "{\"kind\":\"failure\",\"seq\":4,\"peer\":\"n0\",\"round\":2,\"rank\":1}";
+    static const char root[] =
+        "{\"kind\":\"failure\",\"seq\":5,\"peer\":\"n0\",\"round\":2,\"rank\":1,\"root\":true}";
     struct fixture f;
     open_fixture(&f);
     ok(!is_known(&f, 1, failure), "a failure reported by one node is new");
     is_str(run_history_root(&f.history)->node, "n0", "the root failure is of another node");
     ok(is_known(&f, 0, failure), "a failure reported by a second node is known");
+    ok(is_known(&f, 1, root), "a failure that the first reporter repeats as the root is known");
     ok(!is_known(&f, 1, failure), "the first reporter is the first again when all is read again");
     ok(!is_known(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}"),
        "an event of the node itself is new");
