@@ -383,8 +383,24 @@ static void add_tail(const struct summary *s, struct strbuf *out, const char *ta
 static const char CRASH_LOOP[] =
     "crash loop: "; // prefix of the reason that rendezvous_restarts.c gives
 
+// The agents of a lost run could not say why it ended.
+static void add_vanished(const struct summary *s, struct strbuf *out) {
+    const char **names = arena_new(s->arena, const char *, s->follow->count + 1);
+    size_t count = 0;
+    for (size_t i = 0; i < s->follow->count; i++)
+        if (str_eq(s->follow->nodes[i].state, node_state_name(NODE_LOST)))
+            names[count++] = s->follow->nodes[i].node->info->name;
+    if (count)
+        strbuf_addf(out,
+                    "\nthe agent%s of %s vanished in mid-run: the host was restarted, or the agent "
+                    "was killed (the same dtctl train resumes from the state that is left)\n",
+                    count == 1 ? "" : "s", nodeset_fold(s->arena, names, count));
+}
+
 void run_summary_failure(const struct summary *s, struct strbuf *out) {
     const struct history_failure *f = run_history_root(&s->follow->history);
+    if (!f && str_eq(s->run->state, node_state_name(NODE_LOST)))
+        add_vanished(s, out);
     if (!f) {
         // A node that left reports its own reason unless the run finished.
         bool finished = str_eq(s->run->state, "finished");

@@ -116,6 +116,8 @@ static void show_all(const char *name) {
 static void test_bare(void) {
     begin();
     run.state = "lost";
+    snprintf(follow.nodes[1].state, sizeof follow.nodes[1].state, "lost");
+    snprintf(follow.nodes[2].state, sizeof follow.nodes[2].state, "lost");
     run.fetched = false;
     run.output_dir = "";
     show_all("bare");
