@@ -200,6 +200,9 @@ static void check_node(struct findings *d, const struct fleet_node *n,
                      "%s", n->err.text);
         return;
     }
+    if (!n->info->dtrun[0])
+        findings_add(d, FINDING_BAD, name, "dtctl up, which names the fault",
+                     "it is not ready: its last 'dtctl up' failed");
     for (size_t i = 0; i < runs->count; i++)
         if (runs->items[i].node_index == n->index) {
             lost += strcmp(runs->items[i].state, "lost") == 0;
@@ -273,6 +276,14 @@ static int check_devices(struct findings *d, struct fleet *f, struct err *e) {
     return 0;
 }
 
+// The addresses of nodes are known when all of them are ready.
+static bool all_are_ready(const struct inventory *inv) {
+    for (size_t i = 0; i < inv->count; i++)
+        if (!inv->nodes[i].dtrun[0])
+            return false;
+    return true;
+}
+
 static int check_nodes(struct findings *d, struct err *e) {
     struct context *s = d->context;
     struct inventory inv;
@@ -282,7 +293,8 @@ static int check_nodes(struct findings *d, struct err *e) {
     if (!cluster_exists(&s->cluster))
         return 0;
     if (cluster_load(&s->cluster, &inv, &why) < 0) {
-        findings_add(d, FINDING_BAD, "inventory", "dtctl up writes it again", "%s", why.text);
+        findings_add(d, FINDING_BAD, "inventory", "move it away; dtctl up writes it again", "%s",
+                     why.text);
         return 0;
     }
     fleet_open(&f, s, &inv, NULL, 0);
@@ -294,7 +306,7 @@ static int check_nodes(struct findings *d, struct err *e) {
     if (result == 0)
         result = check_devices(d, &f, e);
     size_t before = fleet_failures(&f);
-    if (result == 0 && f.count - before > 1) {
+    if (result == 0 && f.count - before > 1 && all_are_ready(&inv)) {
         result = network_check(&f, e);
         for (size_t i = 0; i < f.count && result == 0; i++)
             if (f.nodes[i].failed && f.nodes[i].ready)

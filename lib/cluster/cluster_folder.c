@@ -131,7 +131,13 @@ int cluster_load(const struct cluster *c, struct inventory *out, struct err *e) 
                            c->name, above, above);
         return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)", c->name);
     }
-    return inventory_parse(c->arena, text, len, c->inventory_path, out, e);
+    if (inventory_parse(c->arena, text, len, c->inventory_path, out, e) == 0)
+        return 0;
+    const char *all = arena_printf(c->arena,
+                                   "%s\n'%s' is damaged or of another version (try: move it away, "
+                                   "then dtctl up, which writes it again)",
+                                   e->text, c->inventory_path);
+    return err_set_lines(e, e->code, all);
 }
 
 int cluster_save(const struct cluster *c, const struct inventory *inv, struct err *e) {

@@ -177,8 +177,7 @@ static void read_root(struct reader *r, const struct toml *root, struct inventor
     const struct toml *format = toml_member(root, "format");
     if (!format || format->type != TOML_INT || format->integer != INVENTORY_FORMAT) {
         complain(r, format ? format->line : 1, format ? format->column : 1,
-                 "format: this dtctl reads format %d; bring the cluster down and up again",
-                 INVENTORY_FORMAT);
+                 "format: this dtctl reads format %d", INVENTORY_FORMAT);
         return;
     }
     out->name = read_head(r, root, "name", true);

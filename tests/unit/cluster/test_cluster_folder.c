@@ -67,11 +67,22 @@ static void test_runs(void) {
     cluster_close(&c);
 }
 
+static void test_damaged(void) {
+    struct cluster c = opened();
+    struct inventory inv;
+    must(file_write_atomic(c.inventory_path, "", 0, 0600, &e) == 0);
+    is_int(cluster_load(&c, &inv, &e), -1, "an empty record of the nodes is refused");
+    has_str(e.text, "reads format 1\n", "the error has the reason");
+    has_str(e.text, "move it away, then dtctl up", "the error has the next step");
+    cluster_close(&c);
+}
+
 int main(void) {
     if (!mkdtemp(dir))
         bail_out("no folder");
     test_lock();
     test_runs();
+    test_damaged();
     file_remove_tree(dir, &e);
     arena_fini(&a);
     return done_testing();
