@@ -85,6 +85,9 @@ static int parse_set(struct arena *a, const char *s, const char *end, struct nod
         return 0;
     }
     const char *colon = memchr(s, ':', (size_t)(end - s));
+    *why = "an IPv6 address stands in brackets, such as [fd00::1] or [fd00::1]:22";
+    if (colon && memchr(colon + 1, ':', (size_t)(end - colon - 1)))
+        return -1;
     if (parse_port(colon ? colon : end, end, &login.port, why) < 0)
         return -1;
     struct hostlist list;

@@ -152,6 +152,7 @@ int main(void) {
     refuses("u@", "the host is empty");
     refuses("$(id)", "a host has only");
     refuses("[zz::1]", "not an IPv6");
+    refuses("root@fd00::1", "in brackets");
     // The longest: 63 bytes.
     expands("[fe80::1%a111111111111111111111111111111111111111111111111111111]",
             "fe80::1%a111111111111111111111111111111111111111111111111111111");
