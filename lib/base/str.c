@@ -182,9 +182,13 @@ int str_distance(const char *a, const char *b) {
     return last[m];
 }
 
+// Half of a short word may differ from a word of another meaning: one mistake is the most there.
+enum { SHORT_WORD_BYTES = 5 };
+
 const char *str_nearest(const char *s, const char *const *names) {
     const char *best = NULL;
-    int best_distance = (int)strlen(s) / 3 + 2;
+    size_t len = strlen(s);
+    int best_distance = len < SHORT_WORD_BYTES ? 2 : (int)len / 3 + 2;
     for (; *names; names++) {
         int d = str_distance(s, *names);
         if (d < best_distance) {

@@ -51,7 +51,7 @@ int str_parse_bytes(const char *s, uint64_t *out, struct err *e);
 int str_parse_duration_ms(const char *s, int64_t *out, struct err *e);
 
 // Edit distance with transpositions; the nearest of names (NULL-terminated list) within a third of
-// the length, or NULL.
+// the length and one (a short word: within one), or NULL.
 int str_distance(const char *a, const char *b);
 const char *str_nearest(const char *s, const char *const *names);
 

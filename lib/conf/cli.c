@@ -8,6 +8,8 @@
 #include <ctype.h>
 #include <string.h>
 
+enum { PREFIX_BYTES_MIN = 3 }; // of a flag's name, to suggest one that begins so
+
 struct option_given {
     const struct option_bound *bound;
     const struct option_row *row;
@@ -110,6 +112,40 @@ static const char *settable(const struct option_set *s, const char *verb, const 
     return NULL;
 }
 
+// Flags of torchrun, sbatch, SkyPilot and others, and ours for the same. The nearest spelling would
+// mislead: '--name' for --time.
+static const struct {
+    const char *ours, *theirs;
+} OTHER_FLAGS[] = {
+    {"nodes", " nnodes num-nodes "},
+    {"nproc-per-node", " gpu gpus num-gpus gpus-per-node ntasks-per-node nproc nprocs procs "},
+    {"max-time", " time timeout time-limit walltime "},
+    {"max-restarts", " restart restarts retries max-retries "},
+    {"name", " job-name run-name "},
+    {"detach", " background "},
+    {"file", " workdir working-dir "},
+    {"env", " envs environment setenv "},
+    {"fallback", " spot use-spot "},
+    {"tail", " lines last n "},
+    {"node", " host hosts "},
+};
+
+static const char *other_flag(const struct option_set *s, const char *verb, const char *name) {
+    char *key = arena_printf(s->arena, " %s ", name);
+    for (char *p = key; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    for (size_t i = 0; i < sizeof OTHER_FLAGS / sizeof OTHER_FLAGS[0]; i++) {
+        const char *ours = OTHER_FLAGS[i].ours;
+        if (strstr(OTHER_FLAGS[i].theirs, key) && find_exact(s, verb, ours, strlen(ours), 0).row)
+            return ours;
+    }
+    return NULL;
+}
+
+static bool begins_so(const char *name, const char *with) {
+    return strlen(with) >= PREFIX_BYTES_MIN && str_starts(name, with);
+}
+
 static const char *nearest_flag(const struct option_set *s, const char *verb, const char *name) {
     size_t n = 0;
     const char **names = arena_new(s->arena, const char *, option_set_row_count(s) + 1);
@@ -121,6 +157,9 @@ static const char *nearest_flag(const struct option_set *s, const char *verb, co
                 names[n++] = r->flag;
         }
     const char *near = str_nearest(name, names);
+    if (!near)
+        for (size_t i = 0; names[i] && !near; i++)
+            near = begins_so(names[i], name) || begins_so(name, names[i]) ? names[i] : NULL;
     return near ? arena_printf(s->arena, " (did you mean '--%s'?)", near) : "";
 }
 
@@ -128,8 +167,10 @@ static void unknown_flag(struct option_set *s, const char *verb, const char *typ
                          const char *name, size_t len) {
     const char *word = arena_strndup(s->arena, name, len);
     const struct option_row *other = other_verbs(s, name, len);
-    const char *key = settable(s, verb, word);
-    if (key)
+    const char *key = settable(s, verb, word), *ours = other_flag(s, verb, word);
+    if (ours)
+        option_problem(s, place_of(typed), "unknown flag (did you mean '--%s'?)", ours);
+    else if (key)
         option_problem(s, place_of(typed), "unknown flag; write --set %s=VALUE", key);
     else if (other && other->verbs && verb)
         option_problem(s, place_of(typed), "'%s %s' does not take this flag; it is for: %s",

@@ -122,6 +122,8 @@ static void test_words(void) {
        "a word of a counted list is found");
     is_str(str_nearest("trian", verbs), "train", "a transposition is near");
     is_str(str_nearest("stats", verbs), "status", "a missing letter is near");
+    is_str(str_nearest("dwon", verbs), "down", "one mistake in a short word is near");
+    is_str(str_nearest("dnow", verbs), NULL, "two mistakes in a short word make another word");
     is_str(str_nearest("xyzzy", verbs), NULL, "nothing is near nonsense");
     ok(str_natural_cmp("host2", "host10") < 0, "numbers in names compare by value");
     ok(str_natural_cmp("host02", "host2") > 0, "leading zeros decide last");

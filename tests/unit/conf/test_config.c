@@ -308,6 +308,26 @@ static void test_verb(void) {
     is_int(err_status(e.code), 2, "a usage error exits with 2");
 }
 
+static void refused(const char *verb, const char *flag, const char *want) {
+    struct err e;
+    config_open(&c, &a, "dtctl", NULL);
+    is_int(config_load(&c, &(struct config_verb){.verb = verb}, 1, &flag, &rest, &e), -1,
+           "%s has no flag %s", verb, flag);
+    is_str(e.text,
+           arena_printf(&a, "%.*s: unknown flag (did you mean '--%s'?)", (int)strcspn(flag, "="),
+                        flag, want),
+           "the error has ours");
+}
+
+static void test_flags_of_others(void) {
+    refused("up", "--num_nodes=4", "nodes");
+    refused("up", "--use-spot", "fallback");
+    refused("train", "--gpus=8", "nproc-per-node");
+    refused("train", "--timeout=8h", "max-time");
+    refused("train", "--output-dir=x", "output");
+    refused("train", "--max-rest=3", "max-restarts");
+}
+
 // All keys with a bucket have one rule, that of base/bucket_name.h.
 static void test_buckets(void) {
     static const char *const keys[] = {"aws.s3", "aws.state", "outputs.s3"};
@@ -424,6 +444,7 @@ int main(void) {
     test_help();
     test_init();
     test_verb();
+    test_flags_of_others();
     test_buckets();
     test_load();
     test_unknown_env();

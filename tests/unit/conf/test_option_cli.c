@@ -61,6 +61,9 @@ static void test_flags(void) {
 static void test_flag_errors(void) {
     static const char *const cases[][2] = {
         {"--intger 4", "--intger: unknown flag (did you mean '--integer'?)"},
+        {"--str", "--str: unknown flag (did you mean '--string'?)"},
+        {"--integer-value 4", "--integer-value: unknown flag (did you mean '--integer'?)"},
+        {"--gpu 4", "--gpu: unknown flag"},
         {"--integer", "--integer: needs a value (an integer)"},
         {"--integer --flag", "--integer: needs a value (an integer); one that starts with '-' is "
                              "joined with '='"},
