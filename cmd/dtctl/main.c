@@ -71,10 +71,11 @@ static void raise_file_limit(void) {
     }
 }
 
-// True on a terminal that can move its cursor. Emacs' shell and serial lines set TERM=dumb.
+// True on a terminal that can move its cursor. Emacs' shell and serial lines set TERM=dumb, or
+// none.
 static bool can_redraw(char *const *env) {
     const char *term = env_get(env, "TERM");
-    return isatty(STDERR_FILENO) && !str_eq(term, "dumb");
+    return isatty(STDERR_FILENO) && term && *term && !str_eq(term, "dumb");
 }
 
 static int open_session(struct program *p, struct err *e) {
@@ -222,10 +223,10 @@ int main(int argc, char **argv) {
     config_open(&p.config, &p.arena, "dtctl", environ);
     command_topics_find(&p.arena);
     const char *const *args = (const char *const *)argv + 1;
+    if (argc == 2 && (str_eq(argv[1], "--version") || str_eq(argv[1], "-V")))
+        return run_command(&p, command_find("version"), 0, args);
     if (config_verb(&p.config, argc - 1, args, &name, &used, &e) < 0)
         return usage(&e);
-    if (!name && cli_has(&p.config.set, "version", NULL))
-        name = "version";
     if (!name) {
         int status = help_top(&p);
         return cli_has(&p.config.set, "help", NULL) ? status : err_status(ERR_USAGE);

@@ -44,6 +44,8 @@ ok 'the log has them whole' \
 
 run env TERM=dumb script -qec 'dtctl train -- sh -c "sleep 0.5"' /dev/null
 is "$status/$(grep -c $'\033' <<<"$out")" 0/0 'TERM=dumb: no cursor is moved'
+run env -u TERM script -qec 'dtctl train -- sh -c "sleep 0.5"' /dev/null
+is "$status/$(grep -c $'\033' <<<"$out")" 0/0 'no TERM: no cursor is moved'
 
 # ---- Ctrl-C leaves ------------------------------------------------------------------------------
 tm clear-history
