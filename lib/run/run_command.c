@@ -40,6 +40,37 @@ const char *run_start_task_name(struct arena *a, const char *const *command, siz
     return name;
 }
 
+// A word like --nnodes shows that the user connects the groups of the nodes.
+static bool names_nodes(const char *word) {
+    static const char *const flags[] = {
+        "--nnodes",       "--node",         "--rdzv",         "--master",
+        "--num_machines", "--machine_rank", "--main_process", NULL};
+    for (size_t i = 0; flags[i]; i++)
+        if (str_starts(word, flags[i]))
+            return true;
+    return false;
+}
+
+const char *run_start_launcher(const char *const *command, size_t count) {
+    static const char *const names[] = {
+        "torchrun", "dtrun", "accelerate", "torch.distributed.run", "torch.distributed.launch",
+        NULL};
+    const char *word = count ? file_base(command[0]) : "";
+    size_t at = 0;
+    if (count && is_interpreter(command[0])) {
+        while (at < count && strcmp(command[at], "-m") != 0)
+            at++;
+        word = ++at < count ? command[at] : "";
+    }
+    if (!str_is_one_of(word, names) ||
+        (str_eq(word, "accelerate") && (count < 2 || !str_eq(command[1], "launch"))))
+        return NULL;
+    while (++at < count)
+        if (names_nodes(command[at]))
+            return NULL;
+    return word;
+}
+
 static const char *model_name(struct arena *a, const struct config *c) {
     return arena_strndup(a, c->train.model, strcspn(c->train.model, "("));
 }
@@ -159,9 +190,22 @@ static int check_native(const struct config *c, const char *program, struct err 
                : err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
 }
 
+static int check_program(const struct config *c, const struct run_start_request *request,
+                         const char *program, struct err *e) {
+    return !program || *program
+               ? 0
+               : err_set(e, ERR_CONFIG, "%s: the name of the program is empty%s",
+                         request->command_count ? "after --" : config_where(c, "train.command"),
+                         request->command_count ? " (is a variable not set?)" : "");
+}
+
 int run_start_command_check(const struct config *c, struct err *e) {
     bool shell;
-    return check_once(c, e) < 0 ? -1 : choose(c, &(struct run_start_request){0}, &shell, e);
+    struct run_start_request none = {0};
+    if (check_once(c, e) < 0 || choose(c, &none, &shell, e) < 0)
+        return -1;
+    bool list = !shell && c->job.command.count > 0;
+    return check_program(c, &none, list ? c->job.command.items[0] : NULL, e);
 }
 
 int run_start_command(struct run_start *l, const struct run_start_request *request, struct err *e) {
@@ -176,7 +220,8 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
         .items = arena_new(a, const char *, count + 2 * hp->count + WORDS_MORE),
     };
     bool shell = false;
-    if (check_once(c, e) < 0 || choose(c, request, &shell, e) < 0)
+    if (check_once(c, e) < 0 || choose(c, request, &shell, e) < 0 ||
+        check_program(c, request, !shell && count ? command[0] : NULL, e) < 0)
         return -1;
     bool container = !shell && is_container(c, command, count);
     if (container && count == 0)

@@ -52,6 +52,22 @@ static const char *find_file_here(struct arena *a, const char *word) {
     return NULL;
 }
 
+// Nodes have no other files than those that are sent, so that such a command fails there.
+static void warn_of_script(const struct run_start *l) {
+    const char *word;
+    for (size_t i = 0; (word = l->run.command[i]); i++) { // NULL-terminated
+        bool script = str_ends(word, ".py") || str_ends(word, ".sh");
+        if (!script || str_starts(word, "/") || strpbrk(word, " \t\n;|&$"))
+            continue;
+        if (file_exists(word))
+            log_warn("the command names a file outside of the current folder, which is not sent",
+                     "path=%s try=\"--file %s -- %s\"", word, word, file_base(word));
+        else if (!l->context->config->setup.run[0])
+            log_warn("the command names a file that is not in the current folder", "path=%s", word);
+        return;
+    }
+}
+
 // Without --file the current folder is sent when the command names a file in it, since scripts
 // often need other files. A size limit prevents sending a large folder by accident.
 static int add_current_folder(struct run_start *l, const char *work, struct err *e) {
@@ -62,6 +78,8 @@ static int add_current_folder(struct run_start *l, const char *work, struct err 
     const char *named = NULL;
     for (size_t i = 0; i < l->run.command_count && !named; i++)
         named = find_file_here(l->context->arena, l->run.command[i]);
+    if (!named)
+        warn_of_script(l);
     if (!named)
         return 0;
     if (manifest_add_path(l->common, ".", work, &rules, e) < 0)
@@ -169,7 +187,7 @@ int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {
     if (l->common->count && fleet_send_manifests(f, "push", all, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
     if (l->shards &&
-        fleet_send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) < 0)
+        fleet_send_manifests(f, "push parts", l->shards, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
     return input_keep_send(l, f, e) < 0 || input_elastic_send(l, f, e) < 0 ||
                    input_remote_send(l, f, e) < 0

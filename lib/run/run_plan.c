@@ -207,6 +207,15 @@ static int check_parallel(const struct run_start *l, struct err *e) {
     return 0;
 }
 
+static void warn_of_launcher(const struct run_start *l) {
+    const struct run *r = &l->run;
+    const char *launcher = r->native ? NULL : run_start_launcher(r->command, r->command_count);
+    if (launcher && (l->node_count > 1 || strcmp(r->nproc, "1") != 0))
+        log_warn("every rank starts a launcher, which makes a group of its own, apart from other "
+                 "nodes; dtctl starts the ranks itself",
+                 "launcher=%s try=\"dtctl train --nproc-per-node N -- SCRIPT\"", launcher);
+}
+
 int run_start_plan(struct run_start *l, struct context *s, const struct run_start_request *request,
                    struct err *e) {
     const struct config *c = s->config;
@@ -237,6 +246,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     if (!r->output_dir || check_replace(l, e) < 0 || choose_nodes(l, e) < 0 ||
         choose_trainer(l, e) < 0 || check_parallel(l, e) < 0 || find_resume(l, e) < 0)
         return -1;
+    warn_of_launcher(l);
     fill_spec(l);
     if (digest_key_read(s, l->digest_key, e) < 0)
         return -1;

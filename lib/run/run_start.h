@@ -188,5 +188,8 @@ void run_start_roster(const struct run_start *l, const struct fleet *f, struct s
 bool run_start_find_checkpoint(const char *dir, struct run_start_position *out);
 // The default name of a task, taken from its command.
 const char *run_start_task_name(struct arena *a, const char *const *command, size_t count);
+// The launcher that the command starts (torchrun, …) without flags that connect it to those of
+// other nodes, so that it makes a group of ranks of its own; NULL: none.
+const char *run_start_launcher(const char *const *command, size_t count);
 
 #endif

@@ -86,6 +86,10 @@ cp push
 get fetch
 lgs logs
 EOF
+says 2 '--gpus: unknown flag \(did you mean .--nproc-per-node.\?\)' dtctl train --gpus 8
+says 2 'after --: the name of the program is empty \(is a variable not set\?\)' dtctl train -- ''
+run dtctl --version
+is "$status $out" "0 $(dtctl version)" '--version prints the version'
 run dtctl train --dry-run --nproc_per_node=2 -- true
 like "$status $err" '^0 .*2 processes each' "torchrun's spelling of a flag is taken"
 run dtctl -c fresh ps
@@ -98,4 +102,27 @@ like "$err" 'has started on 1 node[^s]' 'one node is counted in the singular'
 dtctl fetch >fetch.log 2>&1 || diag "$(cat fetch.log)"
 run dtctl ps -a
 like "$out" 'RUNNING .*true-[^ ]* +finished +1 +- ' 'ps counts no ranks of a run that is over'
+
+# ---- commands that do not do what was meant ------------------------------------------------------
+touch here.py
+run dtctl train --dry-run -- torchrun --nproc-per-node 2 here.py
+like "$status $err" '^0 .*every rank starts a launcher.* launcher=torchrun' \
+    'a launcher in a run of two nodes has a warning'
+run dtctl train --dry-run --nodes 1 -- torchrun --nproc-per-node 2 here.py
+unlike "$err" launcher= 'a launcher on one node has none'
+run dtctl train --dry-run -- data/../here.py
+like "$err" 'which is not sent path=data/../here.py try="--file data/../here.py -- here.py"' \
+    'a program outside of the current folder has a warning with the next step'
+run dtctl train --dry-run -- python3 absent.py
+like "$err" 'not in the current folder path=absent.py' 'a program that is not there has one, too'
+run dtctl train --dry-run -- here.py absent.py
+unlike "$err" warning: 'a program of the current folder has none'
+
+# ---- tasks ---------------------------------------------------------------------------------------
+printf '[tasks.a]\nafter = ["b"]\n[tasks.b]\nafter = ["a"]\n' >tasks.toml
+says 2 "tasks wait for each other: 'a' after 'b' after 'a'" dtctl -f tasks.toml config check
+printf '[tasks.a.train]\nepochs = "x"\n[tasks.b]\ncommand = [""]\n' >tasks.toml
+run dtctl -f tasks.toml config check
+is "$status/$(grep -c "error: task '[ab]': " <<<"$err")" 2/2 \
+    'config check finds wrong settings of all tasks'
 done_testing

@@ -19,6 +19,28 @@ static void named(const char *want, const char *const *command) {
 
 #define NAMED(want, ...) named(want, (const char *const[]){__VA_ARGS__, NULL})
 
+static void launches(const char *want, const char *const *command) {
+    size_t n = 0;
+    while (command[n])
+        n++;
+    is_str(run_start_launcher(command, n), want, "'%s %s …' starts %s", command[0],
+           n > 1 ? command[1] : "", want ? want : "no group of its own");
+}
+
+#define LAUNCHES(want, ...) launches(want, (const char *const[]){__VA_ARGS__, NULL})
+
+static void launchers(void) {
+    LAUNCHES("torchrun", "torchrun", "--standalone", "--nproc-per-node=8", "train.py");
+    LAUNCHES("torchrun", "/opt/venv/bin/torchrun", "train.py");
+    LAUNCHES("torch.distributed.run", "python3", "-u", "-m", "torch.distributed.run", "train.py");
+    LAUNCHES("accelerate", "accelerate", "launch", "train.py");
+    LAUNCHES(NULL, "accelerate", "env");
+    LAUNCHES(NULL, "torchrun", "--nnodes", "2", "--rdzv-endpoint=$MASTER_ADDR:29400", "train.py");
+    LAUNCHES(NULL, "python3", "-m", "torch.distributed.launch", "--node_rank=1", "train.py");
+    LAUNCHES(NULL, "python3", "torchrun.py");
+    LAUNCHES(NULL, "python3", "-m");
+}
+
 static void ids(void) {
     struct arena a = {0};
     int64_t ms = 1767323045678; // 2026-01-02T03:04:05.678Z
@@ -157,6 +179,7 @@ int main(void) {
     NAMED("sh", "sh", "-c", "echo $RANK");
     NAMED("job", "./job.sh");
     NAMED("python3", "python3");
+    launchers();
     ids();
     records(dir);
     results_in_records();
