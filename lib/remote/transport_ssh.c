@@ -67,7 +67,7 @@ static bool session_fail(struct ssh_run *r, ssize_t rc) {
     if (rc >= 0 || rc == LIBSSH2_ERROR_EAGAIN || rc == LIBSSH2_ERROR_CHANNEL_CLOSED ||
         rc == LIBSSH2_ERROR_CHANNEL_EOF_SENT)
         return false;
-    (void)ssh_error(session_of(r), "the connection broke", &e);
+    (void)ssh_error(session_of(r), "moving data", &e);
     ssh_fail(session_of(r), &e);
     return true;
 }
