@@ -2,6 +2,7 @@
 // dtctl adopt: takes over a cluster that another folder or computer made.
 #include "command.h"
 
+#include "base/str.h"
 #include "provider/provider.h"
 
 struct adopt_flags {
@@ -31,8 +32,8 @@ static void show(struct context *s, const struct provider_adopted *a) {
     json_int(&j, "runs", (int64_t)a->runs);
     screen_event_end(s->screen, &text, &j);
     screen_note(s->screen, "cluster %s is this folder's now: %zu node%s, %zu run%s; next: dtctl ps",
-                s->cluster.name, a->inventory.count, a->inventory.count == 1 ? "" : "s", a->runs,
-                a->runs == 1 ? "" : "s");
+                s->cluster.name, a->inventory.count, str_plural(a->inventory.count), a->runs,
+                str_plural(a->runs));
 }
 
 // Only one writes records to its nodes.

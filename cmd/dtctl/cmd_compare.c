@@ -2,6 +2,7 @@
 // dtctl compare: in what runs differ, and their figures, from the files on this side.
 #include "command.h"
 
+#include "base/str.h"
 #include "compare_show.h"
 #include "run/inputs/input_from_run.h"
 
@@ -169,7 +170,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         compare_show_text(&c, &all);
     if (c.left_count)
         return err_set(e, ERR_FAILED, "the record%s of %zu run%s cannot be read",
-                       c.left_count == 1 ? "" : "s", c.left_count, c.left_count == 1 ? "" : "s");
+                       str_plural(c.left_count), c.left_count, str_plural(c.left_count));
     return 0;
 }
 

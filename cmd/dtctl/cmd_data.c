@@ -4,6 +4,7 @@
 #include "data_nodes.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "data/data_index.h"
 #include "data/data_inspect.h"
 #include "data/data_make_shapes.h"
@@ -186,7 +187,7 @@ static void show(struct context *s, const char *source, int split,
                  const struct data_inspection *n) {
     char bytes[STR_HUMAN_BYTES_MAX];
     screen_out(s->screen, "%s, %s: %s, %u image%s, %s\n", source, split_names[split], n->kind,
-               n->samples, n->samples == 1 ? "" : "s", str_human_bytes(bytes, n->bytes));
+               n->samples, str_plural(n->samples), str_human_bytes(bytes, n->bytes));
     show_classes(s, n);
     screen_out(s->screen, "  width %d to %d, %.0f in the mean; height %d to %d, %.0f in the mean\n",
                n->width_min, n->width_max, n->width_mean, n->height_min, n->height_max,
@@ -225,7 +226,7 @@ static int inspect(struct data *d, const char *source, struct err *e) {
                     : err_set(e, ERR_FAILED,
                               "%u image%s of '%s' cannot be decoded (try: "
                               "train.on_bad_sample=skip, or dtctl data pack --skip-bad)",
-                              bad, bad == 1 ? "" : "s", source);
+                              bad, str_plural(bad), source);
 }
 
 // ---- pack --------------------------------------------------------------------------------------
@@ -243,8 +244,8 @@ static void show_packed(struct context *s, const char *to, int split, const stru
     json_int(&j, "bad", p->bad);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen, "%s: %u %s image%s, %s in %u file%s", to, p->samples, split_names[split],
-               p->samples == 1 ? "" : "s", str_human_bytes(bytes, p->bytes), p->shards,
-               p->shards == 1 ? "" : "s");
+               str_plural(p->samples), str_human_bytes(bytes, p->bytes), p->shards,
+               str_plural(p->shards));
     screen_out(s->screen, p->bad ? ", %u left out\n" : "\n", p->bad);
 }
 
@@ -310,7 +311,7 @@ static int make_index(struct data *d, const char *dir, struct err *e) {
     json_int(&j, "samples", x.samples);
     screen_event_end(d->s->screen, &text, &j);
     screen_out(d->s->screen, "%s: %u images of %u shard%s are in %u index file%s (%s)\n", dir,
-               x.samples, x.shards, x.shards == 1 ? "" : "s", x.folders, x.folders == 1 ? "" : "s",
+               x.samples, x.shards, str_plural(x.shards), x.folders, str_plural(x.folders),
                SHARD_INDEX_FILE);
     return 0;
 }

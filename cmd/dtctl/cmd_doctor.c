@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/env.h"
+#include "base/str.h"
 #include "build_info.h"
 #include "cluster/run_record.h"
 #include "fleet/device_check.h"
@@ -99,7 +100,7 @@ static void check_ssh(struct findings *d) {
     bool has_agent = agent && *agent && stat(agent, &st) == 0 && S_ISSOCK(st.st_mode);
     findings_add(d, found || has_agent ? FINDING_GOOD : FINDING_BAD, "ssh login",
                  "make a key with ssh-keygen and put it on the hosts, or start an agent",
-                 "%zu key file%s, %s", found, found == 1 ? "" : "s",
+                 "%zu key file%s, %s", found, str_plural(found),
                  has_agent ? "an agent" : "no agent");
 }
 
@@ -212,7 +213,7 @@ static void check_node(struct findings *d, const struct fleet_node *n,
     bool current = agent && strcmp(agent->sha256, n->facts.sha256) == 0;
     findings_add(d, FINDING_GOOD, name, NULL, "%s, %s, %d cpus, %d gpus, %zu run%s going",
                  n->facts.hostname, n->facts.arch, n->facts.cpus, n->facts.gpus, going,
-                 going == 1 ? "" : "s");
+                 str_plural(going));
     if (!current)
         findings_add(d, FINDING_WARN, name, "dtctl up", "its agent is another version (%s)",
                      n->facts.version);
@@ -226,7 +227,7 @@ static void check_node(struct findings *d, const struct fleet_node *n,
     if (lost)
         findings_add(d, FINDING_WARN, name,
                      "its log is in the run's folder there: agent.log; dtctl gc clears it",
-                     "%zu run%s whose agent vanished", lost, lost == 1 ? "" : "s");
+                     "%zu run%s whose agent vanished", lost, str_plural(lost));
 }
 
 // first: NCCL's version on the first node that has one; "": none yet.

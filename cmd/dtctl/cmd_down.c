@@ -2,6 +2,7 @@
 // dtctl down: removes the cluster from its nodes, or ends them.
 #include "command.h"
 
+#include "base/str.h"
 #include "up_down.h"
 
 #include <stdio.h>
@@ -38,7 +39,7 @@ static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROW
 
 static void show_ended(struct context *s, const struct provider_down_result *down) {
     char cost[STR_MONEY_BYTES_MAX];
-    screen_out(s->screen, "%zu node%s ended; %s\n", down->removed, down->removed == 1 ? "" : "s",
+    screen_out(s->screen, "%zu node%s ended; %s\n", down->removed, str_plural(down->removed),
                down->verified);
     if (down->swept)
         screen_out(s->screen,
@@ -57,7 +58,7 @@ static void show_runs(struct context *s, const struct provider_down_result *down
     char rest[48] = "";
     if (none > 0)
         snprintf(rest, sizeof rest, "; %zu %s none", none, none == 1 ? "has" : "have");
-    screen_note(s->screen, "%zu run%s %s results on this side, in %s%s", here, here == 1 ? "" : "s",
+    screen_note(s->screen, "%zu run%s %s results on this side, in %s%s", here, str_plural(here),
                 here == 1 ? "has its" : "have their", s->cluster.runs_dir, rest);
 }
 
@@ -91,7 +92,7 @@ int up_down_remove(struct context *s, const struct lifecycle_down_options *o, st
         show_ended(s, &down);
     else if (was_up)
         screen_out(s->screen, "%zu node%s cleaned, %s freed there\n", down.removed,
-                   down.removed == 1 ? "" : "s", str_human_bytes(freed, down.bytes));
+                   str_plural(down.removed), str_human_bytes(freed, down.bytes));
     else
         screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
     show_runs(s, &down);

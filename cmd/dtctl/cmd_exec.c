@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include "base/log.h"
+#include "base/str.h"
 #include "cluster/nodeset.h"
 #include "fleet/fleet.h"
 #include "run/rank_nodes.h"
@@ -268,7 +269,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         const char **names = arena_new(s->arena, const char *, count + 1);
         for (size_t i = 0; i < count; i++)
             names[i] = inv.nodes[indices[i]].name;
-        screen_out(s->screen, "would run on %zu node%s (%s): %s\n", count, count == 1 ? "" : "s",
+        screen_out(s->screen, "would run on %zu node%s (%s): %s\n", count, str_plural(count),
                    nodeset_fold(s->arena, names, count), line);
         return 0;
     }

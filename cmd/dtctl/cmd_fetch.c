@@ -2,6 +2,7 @@
 // dtctl fetch: results of a run, or any path of the nodes, to this computer.
 #include "command.h"
 
+#include "base/str.h"
 #include "cluster/nodeset.h"
 #include "content/tree_merge.h"
 #include "fleet/fleet_runs.h"
@@ -123,7 +124,7 @@ static int fetch_paths(struct context *s, const struct fetch_flags *f, struct er
     if (s->config->dry_run) {
         for (size_t i = 0; i < count; i++)
             screen_out(s->screen, "would fetch %zu path%s of %s to %s/%s\n", f->paths.count,
-                       f->paths.count == 1 ? "" : "s", inv.nodes[indices[i]].name, f->to,
+                       str_plural(f->paths.count), inv.nodes[indices[i]].name, f->to,
                        inv.nodes[indices[i]].name);
         return 0;
     }
@@ -156,8 +157,8 @@ static int fetch_paths(struct context *s, const struct fetch_flags *f, struct er
     json_int(&j, "files", (int64_t)totals.files_all);
     json_int(&j, "bytes", (int64_t)totals.bytes_all);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%zu file%s, %s in %s\n", totals.files_all,
-               totals.files_all == 1 ? "" : "s", str_human_bytes(size, totals.bytes_all), f->to);
+    screen_out(s->screen, "%zu file%s, %s in %s\n", totals.files_all, str_plural(totals.files_all),
+               str_human_bytes(size, totals.bytes_all), f->to);
     return 0;
 }
 
@@ -254,7 +255,7 @@ static int fetch_run(struct context *s, const char *name, const struct fetch_fla
                 ? ""
                 : arena_printf(s->arena, "%s of ", result_kinds_words(s->arena, kinds));
         screen_out(s->screen, "would fetch %s%s from %zu node%s to %s\n", what, r.run.id,
-                   r.run.node_count, r.run.node_count == 1 ? "" : "s", r.run.output_dir);
+                   r.run.node_count, str_plural(r.run.node_count), r.run.output_dir);
         return 0;
     }
     o.again = r.run.fetched;

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "cluster/run_record.h"
 #include "fleet/cluster_owner.h"
 #include "fleet/fleet_runs.h"
@@ -364,17 +365,17 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen,
                "%s %zu run%s and %zu stored content%s on nodes (%s%s) and %zu folder%s here\n",
-               s->config->dry_run ? "would remove" : "removed", runs, runs == 1 ? "" : "s",
-               g.contents, g.contents == 1 ? "" : "s", str_human_bytes(freed, g.bytes),
-               s->config->dry_run ? " of content" : "", folders, folders == 1 ? "" : "s");
+               s->config->dry_run ? "would remove" : "removed", runs, str_plural(runs), g.contents,
+               str_plural(g.contents), str_human_bytes(freed, g.bytes),
+               s->config->dry_run ? " of content" : "", folders, str_plural(folders));
     if (left.regions)
         screen_out(s->screen, "AWS: %zu left over in %zu region%s, %zu ended\n", left.found,
-                   left.regions, left.regions == 1 ? "" : "s", left.removed);
+                   left.regions, str_plural(left.regions), left.removed);
     if (left.in_use)
         screen_note(s->screen,
                     "AWS: %zu instance%s of clusters that other folders made are in use and left "
                     "alone (--in-use ends them, too)",
-                    left.in_use, left.in_use == 1 ? "" : "s");
+                    left.in_use, str_plural(left.in_use));
     return result;
 }
 

@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include "base/log.h"
+#include "base/str.h"
 #include "convert/convert.h"
 #include "sys/file.h"
 
@@ -119,8 +120,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     if (result == 0) {
         report(s, &d, &text, f->to);
         screen_note(s->screen, "%zu setting%s, %zu remark%s%s", d.entry_count,
-                    d.entry_count == 1 ? "" : "s", d.note_count + d.notes_left,
-                    d.note_count + d.notes_left == 1 ? "" : "s",
+                    str_plural(d.entry_count), d.note_count + d.notes_left,
+                    str_plural(d.note_count + d.notes_left),
                     *f->to ? "; next: dtctl config check" : "");
     }
     strbuf_fini(&text);

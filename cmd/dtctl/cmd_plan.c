@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include "base/log.h"
+#include "base/str.h"
 #include "command.h"
 #include "lifecycle/up.h"
 #include "provider/provider.h"
@@ -55,7 +56,7 @@ int plan_show(struct context *s, bool compare, struct err *e) {
     if ((p->find && p->find(s, true, e) < 0) || provider_diff(s, p, &d, e) < 0)
         return -1;
     screen_out(s->screen, "cluster %s, provider %s, %zu node%s\n", s->cluster.name, p->name,
-               d.wanted.count, d.wanted.count == 1 ? "" : "s");
+               d.wanted.count, str_plural(d.wanted.count));
     if (p->show && p->show(s, &d, e) < 0)
         return -1;
     show_nodes(s, &d);

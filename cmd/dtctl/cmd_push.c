@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include "base/log.h"
+#include "base/str.h"
 #include "fleet/fleet_transfer.h"
 #include "fleet/hashing.h"
 #include "push_with.h"
@@ -109,8 +110,8 @@ static int add_paths(struct manifest *m, const struct cli_rest *rest, const stru
 // Prints the size of a large upload before it begins, and asks for confirmation on a terminal.
 static int confirm(struct context *s, const struct manifest *m, size_t nodes, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
-    screen_note(s->screen, "%zu file%s, %s, to %zu node%s%s", m->files, m->files == 1 ? "" : "s",
-                str_human_bytes(size, m->bytes), nodes, nodes == 1 ? "" : "s",
+    screen_note(s->screen, "%zu file%s, %s, to %zu node%s%s", m->files, str_plural(m->files),
+                str_human_bytes(size, m->bytes), nodes, str_plural(nodes),
                 m->ignored ? "; ignored paths are left out" : "");
     if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->dry_run || !context_can_ask(s))
         return 0;
@@ -130,8 +131,7 @@ static int dry_run(struct context *s, const struct manifest *m, size_t nodes, co
     json_int(&j, "ignored", (int64_t)m->ignored);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen, "would send %zu file%s, %s, to '%s' of %zu node%s\n", m->files,
-               m->files == 1 ? "" : "s", str_human_bytes(size, m->bytes), to, nodes,
-               nodes == 1 ? "" : "s");
+               str_plural(m->files), str_human_bytes(size, m->bytes), to, nodes, str_plural(nodes));
     return 0;
 }
 
@@ -161,8 +161,8 @@ static void show(struct context *s, const struct transfer_totals *t) {
     json_int(&j, "bytes_wire", (int64_t)t->bytes_wire);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen, "%zu file%s, %s in place; sent %zu file%s, %s, %s on the wire\n",
-               t->files_all, t->files_all == 1 ? "" : "s", str_human_bytes(all, t->bytes_all),
-               t->files, t->files == 1 ? "" : "s", str_human_bytes(sent, t->bytes),
+               t->files_all, str_plural(t->files_all), str_human_bytes(all, t->bytes_all), t->files,
+               str_plural(t->files), str_human_bytes(sent, t->bytes),
                str_human_bytes(wire, t->bytes_wire));
 }
 

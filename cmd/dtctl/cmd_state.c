@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include "fleet/fleet_kept.h"
 #include "fleet/fleet_runs.h"
 #include "fleet/fleet_transfer.h"
@@ -202,7 +203,7 @@ static int ask(struct states *t, struct err *e) {
         only ? arena_printf(s->arena, ", %zu of them without a copy here", only) : "";
     int yes = context_ask(s,
                           arena_printf(s->arena, "remove the state of %zu run%s%s?", t->count,
-                                       t->count == 1 ? "" : "s", more),
+                                       str_plural(t->count), more),
                           e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was removed");
 }
@@ -232,7 +233,7 @@ static int drop(struct states *t, struct err *e) {
         json_str(&j, NULL, t->runs[i].id);
     json_end(&j);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "removed the state of %zu run%s\n", t->count, t->count == 1 ? "" : "s");
+    screen_out(s->screen, "removed the state of %zu run%s\n", t->count, str_plural(t->count));
     return fleet_verdict(&t->fleet, "state rm", e);
 }
 
@@ -308,8 +309,8 @@ static int pull(struct context *s, const char *name, const char *to, struct err 
     json_int(&j, "files", (int64_t)totals.files_all);
     json_int(&j, "bytes", (int64_t)totals.bytes_all);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%zu file%s, %s in %s\n", totals.files_all,
-               totals.files_all == 1 ? "" : "s", str_human_bytes(size, totals.bytes_all), to);
+    screen_out(s->screen, "%zu file%s, %s in %s\n", totals.files_all, str_plural(totals.files_all),
+               str_human_bytes(size, totals.bytes_all), to);
     return 0;
 }
 

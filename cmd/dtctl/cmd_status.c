@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "fleet/fleet_runs.h"
 #include "provider/provider.h"
 #include "watch.h"
@@ -115,7 +116,7 @@ static int look_at_nodes(struct context *s, const struct cli_rest *rest,
     }
     watch_begin(s, f);
     screen_out(s->screen, "cluster %s, provider %s, %zu node%s, up since %s\n", inv.name,
-               inv.provider, inv.count, inv.count == 1 ? "" : "s", inv.created);
+               inv.provider, inv.count, str_plural(inv.count), inv.created);
     screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
                "CPUS", "GPUS", "MEMORY", "DISK FREE", "RUN");
     // A machine that does not answer may be gone for good; its provider knows.

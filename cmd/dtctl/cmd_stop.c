@@ -2,6 +2,7 @@
 // dtctl stop: end a run on all its nodes.
 #include "command.h"
 
+#include "base/str.h"
 #include "fleet/fleet_runs.h"
 #include "run/monitor.h"
 #include "sys/proc.h"
@@ -144,7 +145,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         if (fleet_runs_open(&r, s, name, e) < 0)
             return -1;
         screen_out(s->screen, "would stop %s on %zu node%s\n", r.run.id, r.run.node_count,
-                   r.run.node_count == 1 ? "" : "s");
+                   str_plural(r.run.node_count));
         return 0;
     }
     // The record may be outdated. The newest run is stopped unless its nodes report it as ended.

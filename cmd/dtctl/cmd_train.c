@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "lifecycle/up.h"
 #include "provider/provider.h"
 #include "run/inputs/input_keep.h"
@@ -136,7 +137,7 @@ static int give_up(struct run_start *l, struct fleet *f, struct err *e) {
 static void show_detached(const struct run_start *l) {
     const char *id = l->run.id;
     screen_note(l->context->screen, "run %s has started on %zu node%s", id, l->run.node_count,
-                l->run.node_count == 1 ? "" : "s");
+                str_plural(l->run.node_count));
     screen_note(l->context->screen, "  follow:  dtctl logs -f %s", id);
     screen_note(l->context->screen, "  stop:    dtctl stop %s", id);
     if (provider_of(l->context->config)->lease)

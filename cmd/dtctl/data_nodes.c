@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include "fleet/fleet_kept.h"
 #include "run/run_start.h"
 
@@ -91,7 +92,7 @@ static int ask(struct context *s, const struct inputs *in, const char *name, str
     char size[STR_HUMAN_BYTES_MAX];
     int yes = context_ask(s,
                           arena_printf(s->arena, "remove %zu folder%s of '%s', %s?",
-                                       in->items.count, in->items.count == 1 ? "" : "s", name,
+                                       in->items.count, str_plural(in->items.count), name,
                                        str_human_bytes(size, in->bytes)),
                           e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was removed");
@@ -110,7 +111,7 @@ static int drop(struct context *s, struct inputs *in, const char *name, struct e
     json_int(&j, "folders", (int64_t)in->items.count);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen, "removed %zu folder%s of '%s'\n", in->items.count,
-               in->items.count == 1 ? "" : "s", name);
+               str_plural(in->items.count), name);
     screen_note(s->screen, "its content in the nodes' store goes with dtctl gc");
     return 0;
 }

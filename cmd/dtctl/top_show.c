@@ -2,6 +2,8 @@
 // Shows one look of `dtctl top`.
 #include "top_show.h"
 
+#include "base/str.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -239,7 +241,7 @@ static void add_head(struct context *s, const struct top_look *l, struct strbuf 
                      struct strbuf *line) {
     char took[STR_HUMAN_BYTES_MAX], money[STR_MONEY_BYTES_MAX];
     strbuf_addf(line, "run %s  %s, %d rank%s on %zu of %zu nodes, %s", l->run->id, l->state,
-                l->ranks_running, l->ranks_running == 1 ? "" : "s", l->going, l->fleet->count,
+                l->ranks_running, str_plural(l->ranks_running), l->going, l->fleet->count,
                 str_human_ms(took, l->elapsed_ms));
     if (l->silent)
         strbuf_addf(line, ", %zu without an answer", l->silent);

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "conf/render_row.h"
 #include "run/inputs/input_record.h"
 #include "run/run_forecast.h"
@@ -23,7 +24,7 @@ static const char *command_text(struct arena *a, const struct run *r) {
 // ---- the deal of sharded inputs -----------------------------------------------------------------
 
 static const char *count_text(struct arena *a, size_t n, const char *what) {
-    return arena_printf(a, "%zu %s%s", n, what, n == 1 ? "" : "s");
+    return arena_printf(a, "%zu %s%s", n, what, str_plural(n));
 }
 
 // ", 6 to 7 files each" when the counts of the nodes differ.
@@ -137,12 +138,12 @@ void train_plan_show(const struct run_start *l) {
     if (r->nodes_min != r->nodes_max)
         strbuf_addf(&nodes, " (at least %d)", r->nodes_min);
     if (spares > 0)
-        strbuf_addf(&nodes, ", %d spare%s", spares, spares == 1 ? "" : "s");
+        strbuf_addf(&nodes, ", %d spare%s", spares, str_plural(spares));
     screen_note(s->screen, "nodes    %s, %s process%s each", strbuf_cstr(&nodes), r->nproc,
                 strcmp(r->nproc, "1") == 0 ? "" : "es");
     strbuf_fini(&nodes);
     screen_note(s->screen, "sends    %zu file%s, %s%s", l->common->files,
-                l->common->files == 1 ? "" : "s", str_human_bytes(size, l->common->bytes),
+                str_plural(l->common->files), str_human_bytes(size, l->common->bytes),
                 l->work_is_implicit ? ", the current folder among them" : "");
     for (size_t i = 0; i < l->input_count; i++)
         show_input(l, &l->inputs[i]);
@@ -159,7 +160,7 @@ void train_plan_show(const struct run_start *l) {
         screen_note(s->screen,
                     "resumes  %s with the state of %zu node%s (--resume never starts "
                     "at the beginning)",
-                    l->resume_run, l->resume_nodes, l->resume_nodes == 1 ? "" : "s");
+                    l->resume_run, l->resume_nodes, str_plural(l->resume_nodes));
 }
 
 void train_plan_event(const struct run_start *l, const char *kind) {

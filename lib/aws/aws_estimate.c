@@ -3,6 +3,7 @@
 #include "aws/aws_estimate.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -74,7 +75,7 @@ static void format_nodes(const struct aws_plan *p, struct strbuf *out) {
          t->vcpus, t->memory_gib);
     if (t->efa && p->aws->efa == 0)
         line(out, "network", "%s Gb/s per node, EFA on %d interface%s", t->network, t->efa,
-             t->efa == 1 ? "" : "s");
+             str_plural(t->efa));
     else
         line(out, "network", "%s Gb/s per node, no EFA", t->network);
 }

@@ -8,6 +8,7 @@
 #include "aws/aws_fallback.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -174,10 +175,10 @@ static const char *quota_words(const struct make *m, const struct aws_refusal *r
         return "";
     if (r->quota[0])
         return arena_printf(s->arena, " (quota %s)", r->quota);
-    const char *need = known ? arena_printf(s->arena, "; %zu node%s need%s %zu vCPUs", nodes,
-                                            nodes == 1 ? "" : "s", nodes == 1 ? "s" : "",
-                                            nodes * (size_t)known->vcpus)
-                             : "";
+    const char *need =
+        known ? arena_printf(s->arena, "; %zu node%s need%s %zu vCPUs", nodes, str_plural(nodes),
+                             nodes == 1 ? "s" : "", nodes * (size_t)known->vcpus)
+              : "";
     if (!q.code[0])
         return *need ? arena_printf(s->arena, " (%s)", need + 2) : "";
     return arena_printf(s->arena, " (quota %s, %s%s)", q.code, q.name, need);

@@ -332,6 +332,10 @@ char *str_printable(struct arena *a, const char *s, size_t len) {
 
 // ---- for people ---------------------------------------------------------------------------------
 
+const char *str_plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
 const char *str_human_bytes(char out[STR_HUMAN_BYTES_MAX], uint64_t bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
     double v = (double)bytes;

@@ -72,6 +72,9 @@ enum { STR_VISIBLE_BYTES_MAX = 13 };
 size_t str_visible(const char *s, size_t left, char shown[STR_VISIBLE_BYTES_MAX]);
 char *str_printable(struct arena *a, const char *s, size_t len);
 
+// The end of the word for n things: "", or "s".
+const char *str_plural(int64_t n);
+
 // "1.5 MB" style (powers of 1000, as disks and networks count); out holds at least 16 bytes.
 enum { STR_HUMAN_BYTES_MAX = 16, STR_MONEY_BYTES_MAX = 24 };
 const char *str_money(char out[STR_MONEY_BYTES_MAX], int64_t mils); // thousandths: "$12.30"

@@ -3,6 +3,7 @@
 #include "conf/config.h"
 
 #include "base/env.h"
+#include "base/str.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -211,6 +212,6 @@ const char *config_without_effect(const struct config *c) {
                                     config_where(c, r->key),
                                     provider_names(a, names, PROVIDER_KEYS[k].providers), provider);
         }
-    return more ? arena_printf(a, "%s (and %zu more such key%s)", text, more, more == 1 ? "" : "s")
+    return more ? arena_printf(a, "%s (and %zu more such key%s)", text, more, str_plural(more))
                 : text;
 }

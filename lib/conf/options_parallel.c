@@ -100,8 +100,7 @@ int train_parallel(const struct train_config *o, int world, struct train_paralle
         return err_set(e, ERR_CONFIG,
                        "train.pipeline is %d, and %d rank%s cannot be divided by it (try: %d "
                        "ranks, with --nodes or --nproc-per-node)",
-                       out->pipe, world, world == 1 ? "" : "s",
-                       (world / out->pipe + 1) * out->pipe);
+                       out->pipe, world, str_plural(world), (world / out->pipe + 1) * out->pipe);
     if (o->zero == TRAIN_ZERO_ON && (o->ema > 0 || o->lookahead > 0))
         return err_set(e, ERR_CONFIG,
                        "train.%s does not go with train.zero: no rank has the whole average",
@@ -116,7 +115,7 @@ int train_parallel(const struct train_config *o, int world, struct train_paralle
     if (o->cuts.count && o->cuts.count != stages - 1)
         return err_set(e, ERR_CONFIG,
                        "train.pipeline_cuts names %zu layer%s; %zu stages begin with %zu of them",
-                       o->cuts.count, o->cuts.count == 1 ? "" : "s", stages, stages - 1);
+                       o->cuts.count, str_plural(o->cuts.count), stages, stages - 1);
     return check_micros(o, out, e);
 }
 

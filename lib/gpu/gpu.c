@@ -81,7 +81,7 @@ static int choose(struct gpu *g, int index, bool emulated, struct err *e) {
         return err_set(e, ERR_CONFIG,
                        "this is local rank %d, and the node has %d GPU%s (try: --nproc-per-node "
                        "gpu, or CUDA_VISIBLE_DEVICES)",
-                       index, gpus, gpus == 1 ? "" : "s");
+                       index, gpus, str_plural(gpus));
     CUresult r = d->device_get(&g->device, index);
     if (r == CUDA_SUCCESS)
         r = d->device_name(g->name, sizeof g->name, g->device);

@@ -2,6 +2,7 @@
 // Keeps a process on the processors of its GPU's NUMA node. The list of a node's processors:
 // Documentation/ABI/stable/sysfs-devices-node of Linux.
 #include "base/cpu_list.h"
+#include "base/str.h"
 #include "gpu/gpu_impl.h"
 
 #include <fcntl.h>
@@ -38,5 +39,5 @@ void gpu_stay_near(struct gpu *g) {
         return;
     size_t used = strlen(g->about);
     snprintf(g->about + used, sizeof g->about - used, ", on the %d processor%s of NUMA node %d",
-             count, count == 1 ? "" : "s", node);
+             count, str_plural(count), node);
 }

@@ -3,6 +3,7 @@
 #include "lifecycle/unfetched.h"
 
 #include "base/log.h"
+#include "base/str.h"
 #include "fleet/cluster_owner.h"
 #include "fleet/fleet_runs.h"
 #include "run/results/results_bring.h"
@@ -188,6 +189,6 @@ int unfetched_settle(struct unfetched *l, struct err *e) {
     return err_set(e, ERR_FAILED,
                    "results of %zu run%s are only on the nodes and cannot be fetched: %s "
                    "(try: dtctl fetch %s%s, or %s)",
-                   left, left == 1 ? "" : "s", unfetched_names(l), path, l->items[0].run,
+                   left, str_plural(left), unfetched_names(l), path, l->items[0].run,
                    l->rules->way);
 }

@@ -48,7 +48,7 @@ static int refuse(const struct nn_model *m, int stages, struct err *e) {
         }
     return err_set(e, ERR_CONFIG,
                    "the model can be cut into %d stage%s, not %d (try: a lower train.pipeline%s)",
-                   most, most == 1 ? "" : "s", stages, stages > 2 ? ", or fewer stages each" : "");
+                   most, str_plural(most), stages, stages > 2 ? ", or fewer stages each" : "");
 }
 
 int stage_cut(const struct nn_model *m, int stages, int *first, struct err *e) {

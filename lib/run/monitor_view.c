@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -179,8 +180,8 @@ static void remark_round(struct monitor_view *v, const struct json *j) {
         return;
     const struct run_history *s = &v->follow->history;
     screen_note(screen, "round %lld: %d rank%s on %d node%s%s%s",
-                (long long)json_get_int(j, "round", 0), s->world_size,
-                s->world_size == 1 ? "" : "s", s->nodes_in_round, s->nodes_in_round == 1 ? "" : "s",
+                (long long)json_get_int(j, "round", 0), s->world_size, str_plural(s->world_size),
+                s->nodes_in_round, str_plural(s->nodes_in_round),
                 json_get_int(j, "round", 0) ? "; reason: " : "",
                 json_get_int(j, "round", 0) ? json_get_str(j, "reason", "") : "");
 }
@@ -411,7 +412,7 @@ static void add_run(const struct monitor_view *v, struct strbuf *line) {
         strbuf_adds(line, f->history.waiting ? "waiting for nodes" : "starting");
     else
         strbuf_addf(line, "%d of %d rank%s running", started - ended, f->history.world_size,
-                    f->history.world_size == 1 ? "" : "s");
+                    str_plural(f->history.world_size));
     for (size_t i = 0; i < v->figure_count; i++)
         strbuf_addf(line, "  %s %.4g", v->figures[i].name, v->figures[i].value);
 }
@@ -442,7 +443,7 @@ static void draw(struct monitor_view *v, int64_t now) {
     else
         add_run(v, &line);
     if (out)
-        strbuf_addf(&line, "  %zu node%s out of sight", out, out == 1 ? "" : "s");
+        strbuf_addf(&line, "  %zu node%s out of sight", out, str_plural(out));
     add_row(&block, &line, screen_columns(screen));
     screen_live(screen, strbuf_cstr(&block));
     strbuf_fini(&block);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "cluster/nodeset.h"
 #include "run/monitor.h"
 #include "sys/file.h"
@@ -78,7 +79,7 @@ static void on_ended(struct child *c, int status) {
     size_t count = proc_status_code(status) == 0 ? take_new(f, &e) : 0;
     if (count) {
         screen_note(f->context->screen, "dtctl up has replaced %zu node%s", count,
-                    count == 1 ? "" : "s");
+                    str_plural(count));
         monitor_note(f->context, f->run, "nodes-replaced", NULL);
         r->tries = 0;
         r->next_ms = now + REPLACE_PAUSE_MS; // until then they may join

@@ -2,6 +2,7 @@
 // Finds the nodes of ranks of an active run.
 #include "run/rank_nodes.h"
 
+#include "base/str.h"
 #include "fleet/fleet_runs.h"
 #include "sys/file.h"
 
@@ -58,10 +59,9 @@ static int not_found(const struct fleet *f, const struct node_runs *runs, const 
                        (long long)rank, run, fleet_failures(f));
     if (running == 0)
         return err_set(e, ERR_NOT_FOUND, "run '%s' is not active: no node holds a rank of it", run);
-    return err_set(e, ERR_NOT_FOUND,
-                   "rank %lld of '%s' is not running: %d rank%s %s, the highest is %d",
-                   (long long)rank, run, running, running == 1 ? "" : "s",
-                   running == 1 ? "is" : "are", highest);
+    return err_set(
+        e, ERR_NOT_FOUND, "rank %lld of '%s' is not running: %d rank%s %s, the highest is %d",
+        (long long)rank, run, running, str_plural(running), running == 1 ? "is" : "are", highest);
 }
 
 static int choose(const struct fleet *f, const struct node_runs *runs, const char *run,

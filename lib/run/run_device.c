@@ -2,6 +2,8 @@
 // Chooses between the trainer for processors and the one for GPUs.
 #include "run/run_device.h"
 
+#include "base/str.h"
+
 const char *run_device_program(enum train_device wanted, const struct inventory *v,
                                const size_t *indices, size_t count, bool carried, struct err *e) {
     const struct inventory_node *with = NULL, *without = NULL;
@@ -28,7 +30,7 @@ const char *run_device_program(enum train_device wanted, const struct inventory 
         err_set(e, ERR_CONFIG,
                 "node '%s' has %lld GPU%s and node '%s' has none (try: nodes of one kind, or "
                 "train.device cpu)",
-                with->name, (long long)with->gpus, with->gpus == 1 ? "" : "s", without->name);
+                with->name, (long long)with->gpus, str_plural(with->gpus), without->name);
     else
         return "dttrain-cuda";
     return NULL;

@@ -6,6 +6,7 @@
 // got the roster, and only then can the agent be asked to stop.
 #include "run/run_start.h"
 
+#include "base/str.h"
 #include "cluster/nodeset.h"
 #include "fleet/agent_start.h"
 #include "fleet/fleet_runs.h"
@@ -181,7 +182,7 @@ void run_start_call_off(struct run_start *l, struct fleet *f, struct run_start_c
         return;
     context_take_interrupt(l->context); // a second one ends the waiting
     screen_note(l->context->screen, "calling the run off on %zu node%s …", count,
-                count == 1 ? "" : "s");
+                str_plural(count));
     choose_nodes(l, f);
     timer_start(l->context->loop, &c.limit, LAUNCH_CALL_OFF_MS_MAX, on_limit);
     int result = fleet_each(f, NULL, settle, &e);

@@ -2,6 +2,7 @@
 // The outcome of a run.
 #include "run/run_summary.h"
 
+#include "base/str.h"
 #include "cluster/nodeset.h"
 #include "follow/events_merge.h"
 #include "run/results/results_archive.h"
@@ -226,7 +227,7 @@ static void text_figures(const struct summary *s, struct strbuf *out) {
         const struct metric *m = &s->follow->metrics.metrics[i];
         if (m->count)
             strbuf_addf(out, "  %-8s %g (from %g, %llu value%s)\n", m->name, m->last, m->first,
-                        (unsigned long long)m->count, m->count == 1 ? "" : "s");
+                        (unsigned long long)m->count, str_plural(m->count));
     }
 }
 
@@ -240,7 +241,7 @@ static void text_history(const struct summary *s, struct strbuf *out) {
             continue;
         strbuf_addf(out, "  %-9s%d after %s, %d rank%s on %d node%s: ", "round", r->round,
                     str_human_ms(age, r->time_ms - t->rounds->time_ms), r->world_size,
-                    r->world_size == 1 ? "" : "s", r->nodes, r->nodes == 1 ? "" : "s");
+                    str_plural(r->world_size), r->nodes, str_plural(r->nodes));
         screen_foreign(out, r->reason, strlen(r->reason));
         strbuf_addc(out, '\n');
     }
@@ -266,7 +267,7 @@ static void text_left(const struct summary *s, struct strbuf *out) {
         }
     strbuf_addf(out, "  %-9s%s", "left", result_kinds_words(s->arena, r->left));
     if (files)
-        strbuf_addf(out, ", %lld file%s, %s,", (long long)files, files == 1 ? "" : "s",
+        strbuf_addf(out, ", %lld file%s, %s,", (long long)files, str_plural(files),
                     str_human_bytes(size, (uint64_t)bytes));
     strbuf_addf(out, " on the nodes only (try: dtctl fetch %s", r->id);
     if (r->left & (r->left - 1)) // more than one
@@ -288,7 +289,7 @@ static void text_layout(const struct summary *s, struct strbuf *out) {
         strbuf_addf(
             out,
             "  %-9s%zu file%s differ%s between nodes and lie%s below the nodes' names: ", "apart",
-            apart, apart == 1 ? "" : "s", apart == 1 ? "s" : "", apart == 1 ? "s" : "");
+            apart, str_plural(apart), apart == 1 ? "s" : "", apart == 1 ? "s" : "");
         screen_foreign(out, s->collect->collisions.first, strlen(s->collect->collisions.first));
         strbuf_addc(out, '\n');
     }
@@ -297,7 +298,7 @@ static void text_layout(const struct summary *s, struct strbuf *out) {
         char size[STR_HUMAN_BYTES_MAX];
         strbuf_addf(out,
                     "  %-9s%lld new file%s in the working folders, %s, on the nodes only: ", "left",
-                    (long long)r->work_left, r->work_left == 1 ? "" : "s",
+                    (long long)r->work_left, str_plural(r->work_left),
                     str_human_bytes(size, (uint64_t)w->bytes));
         for (size_t i = 0; i < w->name_count; i++) {
             strbuf_adds(out, i ? ", " : "");
@@ -326,12 +327,11 @@ void run_summary_text(const struct summary *s, struct strbuf *out) {
     strbuf_addf(out, "\n%s: %s", r->id, r->state);
     if (s->follow->history.world_size)
         strbuf_addf(out, ", %d rank%s on %d node%s", s->follow->history.world_size,
-                    s->follow->history.world_size == 1 ? "" : "s",
-                    s->follow->history.nodes_in_round,
-                    s->follow->history.nodes_in_round == 1 ? "" : "s");
+                    str_plural(s->follow->history.world_size), s->follow->history.nodes_in_round,
+                    str_plural(s->follow->history.nodes_in_round));
     if (s->follow->history.restarts)
         strbuf_addf(out, ", %d restart%s", s->follow->history.restarts,
-                    s->follow->history.restarts == 1 ? "" : "s");
+                    str_plural(s->follow->history.restarts));
     strbuf_addf(out, "\n  %-9spush %s (%s), ", "time", str_human_ms(push, r->push_ms),
                 str_human_bytes(sent, r->push_bytes));
     if (r->setup_ms)
@@ -426,7 +426,7 @@ void run_summary_failure(const struct summary *s, struct strbuf *out) {
     for (size_t i = 0; i < s->follow->history.failure_count; i++)
         others += &s->follow->history.failures[i] != f;
     if (others)
-        strbuf_addf(out, "  %zu more failure%s came after it\n", others, others == 1 ? "" : "s");
+        strbuf_addf(out, "  %zu more failure%s came after it\n", others, str_plural(others));
     for (size_t i = 0; i < s->follow->count; i++) {
         const char *why = s->follow->history.nodes[i].why;
         if (!why || !str_starts(why, CRASH_LOOP))

@@ -149,7 +149,7 @@ static void say_head(const struct report *r, const struct bench_way *way) {
         return;
     int nodes = r->config->comm.nodes;
     say(r, "# %s between %d rank%s on %d node%s, %s", train_bench_words[r->options->kind], r->world,
-        r->world == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", way->about);
+        str_plural(r->world), nodes, str_plural(nodes), way->about);
     say(r, "# %lld calls after %lld, in place; time is the mean of all ranks",
         (long long)r->options->iterations, (long long)r->options->warmup);
     say(r, "#%12s %13s %9s %7s %7s %10s %7s %7s %7s", "size", "count", "type", "redop", "root",

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "sys/file.h"
 #include "trainer/trainer_impl.h"
 
@@ -102,8 +103,8 @@ static int conclude(struct trainer *t, struct trainer_result *result, struct err
         trainer_say(
             t,
             "done: %lld epoch%s, %lld step%s, %.1f images/s, %.1f s waited for data, model in %s",
-            (long long)t->at.epoch, t->at.epoch == 1 ? "" : "s", (long long)t->at.step,
-            t->at.step == 1 ? "" : "s", result->images_per_s, (double)t->phase_ns[PHASE_DATA] / 1e9,
+            (long long)t->at.epoch, str_plural(t->at.epoch), (long long)t->at.step,
+            str_plural(t->at.step), result->images_per_s, (double)t->phase_ns[PHASE_DATA] / 1e9,
             path);
     arena_fini(&a);
     return r;

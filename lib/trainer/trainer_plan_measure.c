@@ -3,6 +3,7 @@
 // cost about a second.
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include "trainer/trainer_plan_impl.h"
 
 #include <stdlib.h>
@@ -107,7 +108,7 @@ int trainer_plan_measure(struct plan *p, struct err *e) {
                                     .ctx = t->chunk[0].net.ctx,
                                     .memory_bytes_max = (size_t)t->limits.memory_bytes};
     if (network_open(&net, &config, e) < 0)
-        return err_wrap(e, "measuring the layers with %d image%s", n, n == 1 ? "" : "s");
+        return err_wrap(e, "measuring the layers with %d image%s", n, str_plural(n));
     network_init(&net, 1);
     fill(&net, n);
     double(*forward)[ROUNDS] = heap_alloc((size_t)layers * sizeof *forward);

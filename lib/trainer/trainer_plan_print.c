@@ -2,6 +2,7 @@
 // A plan as text for people, or as one JSON object.
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "trainer/trainer_plan_impl.h"
 
 #include <math.h>
@@ -163,8 +164,8 @@ static void print_layers(const struct plan *p, struct strbuf *out) {
     strbuf_addf(out,
                 "      of a micro-batch, both ways; ms: measured here with %d image%s and %d "
                 "thread%s, kernels %s\n",
-                p->measured_n, p->measured_n == 1 ? "" : "s", t->cores.threads,
-                t->cores.threads == 1 ? "" : "s", t->chunk[0].net.k->isa(t->chunk[0].net.ctx));
+                p->measured_n, str_plural(p->measured_n), t->cores.threads,
+                str_plural(t->cores.threads), t->chunk[0].net.k->isa(t->chunk[0].net.ctx));
     double again = sample_flop_again(p);
     if (again > 0)
         strbuf_addf(out, "      and %.1f MFLOP, %.0f %%, for activations that are computed again\n",
@@ -212,7 +213,7 @@ static void print_traffic(const struct plan *p, struct strbuf *out) {
             strbuf_addf(out, "stage %d: %s of %s in %d bucket%s, each of %d ranks sends %s\n",
                         i + 1, t->zero ? "reduce-scatter and all-gather" : "all-reduce",
                         bytes_text(&a, x->gradients), t->part[i].buckets.count,
-                        t->part[i].buckets.count == 1 ? "" : "s", t->mesh.data,
+                        str_plural(t->part[i].buckets.count), t->mesh.data,
                         bytes_text(&a, x->sent));
         if (x->gradients && t->round.steps)
             strbuf_addf(out, "stage %d: %s of that for each step\n", i + 1,

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "sys/file.h"
 #include "trainer/trainer_impl.h"
 
@@ -123,7 +124,7 @@ static void say_data(struct trainer *t) {
     char threads[64];
     int n = trainer_decode_threads(t, &t->train);
     snprintf(threads, sizeof threads, ", decoded when they are needed by %d thread%s", n,
-             n == 1 ? "" : "s");
+             str_plural(n));
     trainer_say(t, "data %s, %lld training and %lld test images of %dx%d%s", t->train.kind,
                 (long long)t->shares[DATASET_TRAIN].images,
                 (long long)t->shares[DATASET_TEST].images, t->train.width, t->train.height,
@@ -143,7 +144,7 @@ static void say_hello(struct trainer *t) {
     say_data(t);
     trainer_say(
         t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s%s, batch %lld on each rank",
-        t->world, t->world == 1 ? "" : "s", t->cores.threads, t->cores.threads == 1 ? "" : "s",
+        t->world, str_plural(t->world), t->cores.threads, str_plural(t->cores.threads),
         t->cores.pinned  ? ""
         : t->cores.quota ? ", as many as the quota of this group allows, not pinned"
         : t->cores.busy  ? ", not pinned: others use this machine"
@@ -171,7 +172,7 @@ static void say_pipeline(struct trainer *t) {
     trainer_say(t,
                 "%d pipeline%s of %d ranks, %s: %d micro-batches of %d, %s; stages from %s of the "
                 "parameters",
-                t->mesh.data, t->mesh.data == 1 ? "" : "s", t->mesh.pipe,
+                t->mesh.data, str_plural(t->mesh.data), t->mesh.pipe,
                 t->mesh.spread ? "spread" : "packed", t->micros * (int)o->accumulate,
                 t->micro_batch, o->pipeline_schedule, strbuf_cstr(&line));
     strbuf_fini(&line);

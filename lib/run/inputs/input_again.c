@@ -3,6 +3,7 @@
 #include "run/inputs/input_again.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "run/inputs/input_fanout.h"
 #include "run/inputs/input_lists.h"
 #include "run/inputs/input_stream.h"
@@ -124,7 +125,7 @@ static int read_objects(struct input_again_node *x, struct err *e) {
     if (input_get_begin(&x->get, e) < 0)
         return -1;
     screen_note(x->all->follow->context->screen, "%s reads %zu object%s of the inputs (%s)",
-                x->node->info->name, x->files->count, x->files->count == 1 ? "" : "s",
+                x->node->info->name, x->files->count, str_plural(x->files->count),
                 str_human_bytes(size, x->files->bytes));
     return 0;
 }

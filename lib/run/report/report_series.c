@@ -3,6 +3,7 @@
 // for a place of the run, and a function that reads the series of one run into the source's plots.
 #include "run/report/report.h"
 
+#include "base/str.h"
 #include "protocol/node_sample.h"
 #include "sys/file_lines.h"
 
@@ -137,8 +138,8 @@ static int load_node(struct report_page *p, struct plot_set *set, size_t run, si
     arena_fini(&scratch);
     if (bad)
         compare_add_problem(p->context, p->runs[run].run,
-                            "%zu line%s of '%s': no sample%s of a node", bad, bad == 1 ? "" : "s",
-                            path, bad == 1 ? "" : "s");
+                            "%zu line%s of '%s': no sample%s of a node", bad, str_plural(bad), path,
+                            str_plural(bad));
     return file_lines_close(&in, 0, e);
 }
 

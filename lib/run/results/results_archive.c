@@ -3,6 +3,7 @@
 #include "run/results/results_archive.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "content/manifest.h"
 #include "content/tar_write.h"
 #include "run/results/results_owner.h"
@@ -175,7 +176,7 @@ static int write_one(struct archiving *x, int archive, struct err *e) {
             atomic_file_abort(&f);
     }
     progress_end(&x->progress, 0, result == 0,
-                 result == 0 ? arena_printf(a, "%zu file%s", files, files == 1 ? "" : "s")
+                 result == 0 ? arena_printf(a, "%zu file%s", files, str_plural(files))
                              : "not written");
     progress_fini(&x->progress, clock_mono_ms());
     return result < 0 ? err_wrap(e, "'%s'", path) : 0;

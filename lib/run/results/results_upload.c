@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "run/dtdata.h"
 #include "run/monitor.h"
 #include "run/results/results_owner.h"
@@ -49,17 +50,17 @@ static void show_result(struct context *s, const struct run *run, const struct j
     int64_t files = json_get_int(j, "end", 0), stay = json_get_int(j, "stay", 0);
     int64_t there = json_get_int(j, "there", 0) + json_get_int(j, "copied", 0);
     screen_note(s->screen, "uploaded %lld file%s to %s (%s sent, %lld of them were there)",
-                (long long)files, files == 1 ? "" : "s", run->s3,
+                (long long)files, str_plural(files), run->s3,
                 str_human_bytes(size, (uint64_t)json_get_int(j, "sent", 0)), (long long)there);
     if (stay)
         screen_note(s->screen,
                     "%lld object%s of %s/live could not be removed; their files are among the "
                     "results (try: remove them with a key that may delete objects)",
-                    (long long)stay, stay == 1 ? "" : "s", run->s3);
+                    (long long)stay, str_plural(stay), run->s3);
     if (links)
         screen_note(s->screen,
                     "%lld symbolic link%s of the results %s only here: a bucket has no links",
-                    (long long)links, links == 1 ? "" : "s", links == 1 ? "is" : "are");
+                    (long long)links, str_plural(links), links == 1 ? "is" : "are");
 }
 
 static const char *bucket_of(struct arena *a, const char *uri) {

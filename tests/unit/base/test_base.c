@@ -176,6 +176,8 @@ static void test_words(void) {
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         is_str(str_human_ms(h, times[i].ms), times[i].text, "%lld ms have a text",
                (long long)times[i].ms);
+    ok(!*str_plural(1) && *str_plural(0) && *str_plural(2) && *str_plural(INT64_C(1) << 32 | 1),
+       "one thing alone has no plural");
     ok(str_is_name("run-1.a_b", 64), "a word is a name");
     ok(!str_is_name("../x", 64) && !str_is_name("", 64) && !str_is_name(".x", 64),
        "empty and hidden words are no names");
