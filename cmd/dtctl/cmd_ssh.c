@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "fleet/fleet.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +85,7 @@ static void on_input(struct watch *w, unsigned events) {
     (void)events;
     struct shell *sh = container_of(w, struct shell, input);
     ssize_t n = read(w->fd, sh->pending + sh->pending_len, sizeof sh->pending - sh->pending_len);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+    if (err_not_yet(n))
         return;
     if (n <= 0) {
         watch_stop(w);

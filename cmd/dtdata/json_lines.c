@@ -2,7 +2,6 @@
 // Reads lines of JSON within limits.
 #include "json_lines.h"
 
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,7 +48,7 @@ int json_lines_read(int fd, struct arena *a, json_lines_each *each, void *ctx, s
     int result = 0;
     while (result == 0 && !r.ended) {
         ssize_t n = read(fd, piece, sizeof piece);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0) {
             result = n < 0 ? err_errno(e, ERR_SYS, "reading the list of objects")

@@ -6,7 +6,6 @@
 #include "sys/file.h"
 #include "sys/net.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -24,7 +23,7 @@ int renew(struct arena *a, struct strbuf *line, char **args, struct err *e) {
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     for (;;) {
         ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "reading the new addresses");

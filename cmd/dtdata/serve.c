@@ -15,7 +15,6 @@
 #include "sys/file.h"
 #include "sys/proc.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -132,7 +131,7 @@ static int serve_detached(struct stream_server *s, const char *store, const char
         pid_t pid = fork();
         if (pid <= 0) // if fork fails, this process serves
             return serve_once(s, starts > 1 ? store : NULL, ca);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        while (err_interrupted(waitpid(pid, &status, 0)))
             continue;
         bool again = was_killed(status) && starts < SERVE_STARTS_MAX;
         if (was_killed(status))

@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "sys/file.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@ static int read_line(struct strbuf *line, struct err *e) {
     line->cap_max = LINE_BYTES_MAX;
     for (char c;;) {
         ssize_t n = read(STDIN_FILENO, &c, 1);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             return err_set(e, ERR_NET, "dtctl does not answer");

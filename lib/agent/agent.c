@@ -12,7 +12,6 @@
 #include "sys/proc.h"
 #include "worker/console.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +67,7 @@ static void on_door(struct watch *w, unsigned events) {
     unsigned char first;
     (void)events;
     ssize_t n = recv(w->fd, &first, 1, MSG_PEEK);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (err_not_yet(n))
         return;
     if (n <= 0)
         door_close(d, true);

@@ -9,7 +9,6 @@
 #include "sys/conn.h"
 #include "sys/net.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -182,7 +181,7 @@ int control_ask(int fd, const char *command, int timeout_ms, struct arena *a, st
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int64_t left = until_ms - clock_mono_ms();
         int ready = poll(&p, 1, left > 0 ? (int)left : 0);
-        if (ready < 0 && errno == EINTR)
+        if (err_interrupted(ready))
             continue;
         if (ready <= 0)
             return err_set(e, ERR_TIMEOUT, "the agent has not answered within %d ms", timeout_ms);

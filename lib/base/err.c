@@ -62,6 +62,14 @@ int err_set_lines(struct err *e, enum err_code code, const char *lines) {
     return -1;
 }
 
+bool err_interrupted(ssize_t n) {
+    return n < 0 && errno == EINTR;
+}
+
+bool err_not_yet(ssize_t n) {
+    return n < 0 && (errno == EINTR || errno == EAGAIN);
+}
+
 int err_errno(struct err *e, enum err_code code, const char *fmt, ...) {
     int saved = errno;
     char text[ERR_TEXT_BYTES_MAX];

@@ -11,6 +11,7 @@
 #define BASE_ERR_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 // code, name, process exit status, meaning (man page)
 #define ERR_CODES(X)                                                                               \
@@ -68,5 +69,10 @@ int err_status(enum err_code code);       // process exit status
 _Noreturn void err_bug(const char *file, int line, const char *what);
 // Says so and ends the process with 1.
 _Noreturn void err_out_of_memory(unsigned long bytes);
+
+// A call of the system has returned n: a signal interrupted it; or one did, or it would have had
+// to wait.
+bool err_interrupted(ssize_t n);
+bool err_not_yet(ssize_t n);
 
 #endif

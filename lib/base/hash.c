@@ -7,7 +7,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#include <errno.h>
 #include <openssl/sha.h>
 #include <string.h>
 #include <sys/random.h>
@@ -80,7 +79,7 @@ void hash_random(void *p, size_t len) {
     unsigned char *c = p;
     while (len) {
         ssize_t n = getrandom(c, len, 0);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         must(n > 0);
         c += n;

@@ -45,7 +45,7 @@ void ring_fault(struct ring *r, const struct err *e) {
 static int ring_fault_read(int fd, struct err *e) {
     unsigned char m[RING_FAULT_BYTES];
     ssize_t n = recv(fd, m, sizeof m, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (err_not_yet(n))
         return 0;
     if (n != (ssize_t)sizeof m || bytes_load(m, 4) != RING_FAULT_MAGIC)
         return -1;
@@ -166,7 +166,7 @@ static int ring_recv(struct ring_lane *l, const struct element *add) {
     }
     if (n > 0)
         return 1;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (err_not_yet(n))
         return 0;
     if (n == 0)
         errno = 0;

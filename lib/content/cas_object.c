@@ -4,7 +4,6 @@
 
 #include "sys/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +46,7 @@ static bool is_at(int fd, const char *path) {
 static void lock_bytes(int fd, short type, uint64_t from, uint64_t len) {
     struct flock l = {
         .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)from, .l_len = (off_t)len};
-    while (fcntl(fd, F_OFD_SETLKW, &l) < 0 && errno == EINTR)
+    while (err_interrupted(fcntl(fd, F_OFD_SETLKW, &l)))
         ;
 }
 
@@ -164,7 +163,7 @@ int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e) {
         uint64_t left = p->size - p->hashed;
         size_t want = left < CAS_PIECE_BYTES ? (size_t)left : CAS_PIECE_BYTES;
         ssize_t n = pread(p->fd, buf, want, (off_t)p->hashed);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0) {
             result = n < 0 ? err_errno(e, ERR_SYS, "cannot read the received file")

@@ -8,7 +8,6 @@
 #include "base/str.h"
 #include "sys/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,7 +272,7 @@ int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES],
     while (rc == 0 && done < size) {
         size_t want = size - done < room ? (size_t)(size - done) : room;
         ssize_t n = pread(fd, buf, want, (off_t)done);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0) {
             free(buf);

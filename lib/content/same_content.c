@@ -5,7 +5,6 @@
 #include "base/arena.h"
 #include "sys/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ struct one {
 static int read_piece(struct one *f, off_t at, struct err *e) {
     for (f->len = 0; f->len < PIECE_BYTES;) {
         ssize_t n = pread(f->fd, f->bytes + f->len, PIECE_BYTES - f->len, at + (off_t)f->len);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);

@@ -4,7 +4,6 @@
 #include "content/tar.h"
 #include "sys/loop.h" // container_of
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -63,7 +62,7 @@ static int file_fill(struct file_input *f, struct err *e) {
     ssize_t n;
     do
         n = pread(f->fd, f->buffer, sizeof f->buffer, (off_t)f->at);
-    while (n < 0 && errno == EINTR);
+    while (err_interrupted(n));
     if (n < 0)
         return err_errno(e, ERR_SYS, "reading at byte %llu", (unsigned long long)f->at);
     f->used = 0;
@@ -137,7 +136,7 @@ static int zstd_fill(struct zstd_input *z, struct err *e) {
             ssize_t n;
             do
                 n = read(z->fd, z->packed_room, z->packed_bytes);
-            while (n < 0 && errno == EINTR);
+            while (err_interrupted(n));
             if (n < 0)
                 return err_errno(e, ERR_SYS, "reading");
             z->ended = n == 0;

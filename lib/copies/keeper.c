@@ -82,7 +82,7 @@ static void on_socket(struct watch *w, unsigned events) {
     (void)events;
     for (;;) {
         ssize_t n = recv(k->fd, text, sizeof text, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        if (err_not_yet(n))
             return;
         if (n <= 0) {
             on_gone(k);

@@ -8,7 +8,6 @@
 #include "sys/file_entries.h"
 #include "sys/proc.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -150,7 +149,7 @@ static void on_order(struct watch *w, unsigned events) {
     int fd = -1;
     (void)events;
     ssize_t n = recvmsg(s->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (err_not_yet(n))
         return;
     if (n <= 0)
         _exit(0); // the agent has ended; a publisher ends with this process

@@ -6,7 +6,6 @@
 #include "data/jpeg.h"
 #include "sys/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +87,7 @@ void index_close(struct index *x) {
 static int index_pread(int fd, uint8_t *to, size_t len, uint64_t at, struct err *e) {
     for (size_t done = 0; done < len;) {
         ssize_t n = pread(fd, to + done, len - done, (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "reading at byte %llu", (unsigned long long)(at + done));

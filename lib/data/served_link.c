@@ -121,7 +121,7 @@ static enum outcome receive(const struct served *s, struct served_link *x, void 
     ssize_t n;
     do
         n = recv(x->fd, to, room, 0);
-    while (n < 0 && errno == EINTR);
+    while (err_interrupted(n));
     if (n <= 0)
         return LOST;
     *got = (size_t)n;

@@ -8,7 +8,6 @@
 #include "base/str.h"
 #include "sys/listener.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -94,7 +93,7 @@ int node_lock_wait(const char *name, int come_ms_max, struct err *e) {
     int n;
     do // nothing is ever sent: the first event is the end
         n = poll(&p, 1, -1);
-    while (n < 0 && errno == EINTR);
+    while (err_interrupted(n));
     close(fd);
     return n < 0 ? err_errno(e, ERR_SYS, "cannot wait for this node's agent") : 0;
 }

@@ -76,7 +76,7 @@ int safetensors_read(const struct safetensors_file *f, const struct safetensors_
     uint64_t at = f->data_begin + t->begin;
     while (bytes) {
         ssize_t n = pread(f->fd, to, bytes, (off_t)at);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "%s: read", f->path);

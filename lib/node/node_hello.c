@@ -73,7 +73,7 @@ static int hash_self(struct hello *h, struct err *e) {
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot read '%s'", h->program);
     hash_init(&hash);
-    while ((n = read(fd, buf, sizeof buf)) > 0 || (n < 0 && errno == EINTR))
+    while ((n = read(fd, buf, sizeof buf)) > 0 || err_interrupted(n))
         if (n > 0)
             hash_add(&hash, buf, (size_t)n);
     if (n < 0)

@@ -6,7 +6,6 @@
 #include "sys/file.h"
 #include "sys/file_entries.h"
 
-#include <errno.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -180,7 +179,7 @@ static int read_fetched(struct arena *a, struct names *out, struct err *e) {
     char part[65536];
     ssize_t n;
     strbuf_init(&text, LIST_BYTES_MAX);
-    while ((n = read(0, part, sizeof part)) > 0 || (n < 0 && errno == EINTR))
+    while ((n = read(0, part, sizeof part)) > 0 || err_interrupted(n))
         if (n > 0)
             strbuf_add(&text, part, (size_t)n);
     int rc = n < 0 ? err_errno(e, ERR_SYS, "cannot read standard input") : 0;

@@ -21,7 +21,7 @@ int node_await_end(int fd, int64_t wait_ms, struct err *e) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int64_t left = end_ms - clock_mono_ms();
         int n = poll(&p, 1, left > 0 ? (int)left : 0);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n == 0)
             return err_set(e, ERR_TIMEOUT, "the agent did not end within %lld ms",

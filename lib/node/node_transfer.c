@@ -101,7 +101,7 @@ static int node_read(struct node *n, struct err *e) {
         n->in_used = 0;
     }
     ssize_t got = read(0, strbuf_reserve(&n->in, NODE_READ_BYTES), NODE_READ_BYTES);
-    if (got < 0 && errno == EINTR)
+    if (err_interrupted(got))
         return 0;
     if (got < 0)
         return err_errno(e, ERR_NET, "the connection was cut");

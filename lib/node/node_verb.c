@@ -117,7 +117,7 @@ static int read_some(char *p, size_t len, int64_t end_ms, struct err *e) {
         struct pollfd in = {.fd = 0, .events = POLLIN};
         int64_t left = end_ms - clock_mono_ms();
         int n = poll(&in, 1, left > 0 ? (int)left : 0);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n == 0)
             return err_set(e, ERR_TIMEOUT, "standard input was silent for too long");

@@ -5,7 +5,6 @@
 
 #include "sys/proc.h"
 
-#include <errno.h>
 #include <openssl/md5.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -42,7 +41,7 @@ static int add_md5(MD5_CTX *md5, int fd, uint64_t from, uint64_t to, void *buf, 
     while (from < to) {
         size_t want = to - from < CAS_PIECE_BYTES ? (size_t)(to - from) : CAS_PIECE_BYTES;
         ssize_t n = pread(fd, buf, want, (off_t)from);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             return err_errno(e, ERR_SYS, "cannot read the received bytes");

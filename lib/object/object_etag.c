@@ -25,7 +25,7 @@ static int sum(int fd, uint64_t len, unsigned char out[MD5_DIGEST_LENGTH], const
     MD5_Init(&md5);
     while (len) {
         ssize_t n = read(fd, bytes, len < READ_BYTES ? (size_t)len : READ_BYTES);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "cannot read '%s'", name);

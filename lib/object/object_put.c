@@ -126,7 +126,7 @@ static int read_piece(const struct manifest_entry *file, uint64_t from, struct u
         return err_set(e, ERR_HASH, "'%s' has changed while it was sent", file->source);
     for (size_t got = 0; got < part->len;) {
         ssize_t n = pread(fd, part->data + got, part->len - got, (off_t)(from + got));
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             return n < 0 ? err_errno(e, ERR_SYS, "cannot read '%s'", file->source)

@@ -108,7 +108,7 @@ static void read_from(struct local_run *r, struct watch *w, int *fd, bool is_std
                 timer_start(r->run.link->env->loop, &r->linger, LOCAL_LINGER_MS, on_linger);
             continue;
         }
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
@@ -175,7 +175,7 @@ static void write_input(struct local_run *r) {
     const void *p;
     while (r->in_fd >= 0 && (p = transport_input_peek(&r->run, &len))) {
         ssize_t n = write(r->in_fd, p, len);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0 && errno == EAGAIN)
             return;

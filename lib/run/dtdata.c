@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "run/dtdata_program.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -33,7 +32,7 @@ static int collect(struct dtdata_program *p, const struct dtdata_call *call, str
         if (ready <= 0)
             continue;
         ssize_t n = read(p->from, bytes, sizeof bytes);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             return n < 0 ? err_errno(e, ERR_SYS, "cannot read from " DTDATA_PROGRAM) : 0;
@@ -50,7 +49,7 @@ int dtdata_run(struct context *s, const struct dtdata_call *call, char **text, s
         result = collect(&p, call, e);
         if (result < 0)
             kill(p.pid, SIGKILL);
-        while (waitpid(p.pid, &status, 0) < 0 && errno == EINTR)
+        while (err_interrupted(waitpid(p.pid, &status, 0)))
             ;
         int ended = dtdata_program_ended(&p, status, result < 0 ? &ignored : e);
         result = result < 0 ? -1 : ended;

@@ -22,7 +22,7 @@ static void give_up(struct dtdata_beside *d) {
 static bool read_some(struct dtdata_beside *d) {
     static char bytes[READ_BYTES];
     ssize_t n = read(d->program.from, bytes, sizeof bytes);
-    if (n < 0 && errno == EINTR)
+    if (err_interrupted(n))
         return true;
     if (n < 0 && errno != EAGAIN)
         err_errno(&d->err, ERR_SYS, "cannot read from " DTDATA_PROGRAM);

@@ -150,7 +150,7 @@ void stream_source_close(struct stream_source *s, const char *run_dir) {
 static int carry(int from, int to, struct err *e) {
     static char buf[CARRY_BYTES];
     ssize_t n = read(from, buf, sizeof buf);
-    if (n < 0 && errno == EINTR)
+    if (err_interrupted(n))
         return 1;
     if (n < 0)
         return err_errno(e, ERR_NET, "the connection was cut");

@@ -320,7 +320,7 @@ ssize_t stream_reader_read(struct stream_store *s, struct stream_reader *r, void
         int fd = o->state == STREAM_WHOLE ? r->fd : stream_coming_part(o)->fd;
         do
             n = pread(fd, buf, len, (off_t)r->at);
-        while (n < 0 && errno == EINTR);
+        while (err_interrupted(n));
         if (n <= 0)
             return n < 0 ? err_errno(e, ERR_SYS, "cannot read '%.300s'", o->want.name)
                          : err_set(e, ERR_HASH, "'%.300s' has become shorter", o->want.name);

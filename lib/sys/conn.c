@@ -77,7 +77,7 @@ static int flush(struct conn *c) {
             send(c->watch.fd, c->out.data + c->out_sent, c->out.len - c->out_sent, MSG_NOSIGNAL);
         if (n < 0 && errno == ENOTSOCK)
             n = write(c->watch.fd, c->out.data + c->out_sent, c->out.len - c->out_sent);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return errno == EAGAIN ? 0 : -1;
@@ -122,7 +122,7 @@ static bool read_ready(struct conn *c) {
     if (room == 0)
         return true;
     ssize_t n = read(c->watch.fd, buf, room < sizeof buf ? room : sizeof buf);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (err_not_yet(n))
         return true;
     if (n < 0) {
         end_errno(c, "cannot receive");

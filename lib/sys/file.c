@@ -29,7 +29,7 @@ void file_close_scope(int *fd) {
 static int write_fully(int fd, const char *c, size_t len, off_t offset, struct err *e) {
     while (len) {
         ssize_t n = offset < 0 ? write(fd, c, len) : pwrite(fd, c, len, offset);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "cannot write");
@@ -52,7 +52,7 @@ int file_read_all(int fd, void *p, size_t len, struct err *e) {
     char *c = p;
     while (len) {
         ssize_t n = read(fd, c, len);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "cannot read");
@@ -108,7 +108,7 @@ static int read_file(struct arena *a, const char *path, bool piped, size_t bytes
         }
         ssize_t n = read(fd, chunk, sizeof chunk);
         wait = n < 0 && piped && errno == EAGAIN;
-        if (wait || (n < 0 && errno == EINTR))
+        if (wait || err_interrupted(n))
             continue;
         if (n < 0) {
             err_errno(e, ERR_SYS, "cannot read '%s'", path);

@@ -42,7 +42,7 @@ static void read_piece(struct file_lines *in) {
     ssize_t n;
     do
         n = read(in->fd, p, room);
-    while (n < 0 && errno == EINTR);
+    while (err_interrupted(n));
     in->error = n < 0 ? errno : 0;
     in->ended = n <= 0;
     in->text.len += n > 0 ? (size_t)n : 0;

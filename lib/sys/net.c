@@ -275,7 +275,7 @@ int net_send_all(int fd, const void *p, size_t len, int timeout_ms, struct err *
         ssize_t n = send(fd, c, len, MSG_NOSIGNAL | (timeout_ms >= 0 ? MSG_DONTWAIT : 0));
         if (n < 0 && errno == EAGAIN && wait_fd(fd, POLLOUT, end))
             continue;
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0 && errno == EAGAIN)
             return err_set(e, ERR_TIMEOUT, "cannot send: no progress within %d ms", timeout_ms);
@@ -294,7 +294,7 @@ int net_recv_all(int fd, void *p, size_t len, int timeout_ms, struct err *e) {
         ssize_t n = recv(fd, c, len, timeout_ms >= 0 ? MSG_DONTWAIT : 0);
         if (n < 0 && errno == EAGAIN && wait_fd(fd, POLLIN, end))
             continue;
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0 && errno == EAGAIN)
             return err_set(e, ERR_TIMEOUT, "no answer within %d ms", timeout_ms);

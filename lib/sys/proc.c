@@ -138,7 +138,7 @@ pid_t proc_start(const struct proc_spec *spec, struct err *e) {
     ssize_t n;
     do
         n = read(fds[0], &r, sizeof r);
-    while (n < 0 && errno == EINTR);
+    while (err_interrupted(n));
     close(fds[0]);
     if (n != (ssize_t)sizeof r)
         return pid;
@@ -164,13 +164,13 @@ static int collect(int fd, struct strbuf *buf, int64_t deadline_ms, const char *
         int64_t left = deadline_ms < 0 ? -1 : deadline_ms - clock_mono_ms();
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int n = deadline_ms >= 0 && left <= 0 ? 0 : poll(&p, 1, (int)left);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n == 0)
             return err_set(e, ERR_TIMEOUT, "'%s' did not end in time", name);
         char chunk[16384];
         ssize_t got = read(fd, chunk, sizeof chunk);
-        if (got < 0 && errno == EINTR)
+        if (err_interrupted(got))
             continue;
         if (got <= 0)
             return 0;
@@ -196,7 +196,7 @@ static int await_end(pid_t pid, int64_t deadline_ms, int *status, const char *na
 
 static void kill_and_reap(pid_t pid, int *status) {
     kill(pid, SIGKILL);
-    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+    while (err_interrupted(waitpid(pid, status, 0)))
         ;
 }
 

@@ -12,7 +12,6 @@
 #include "sys/net.h"
 #include "tcpstore/store_protocol.h"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -162,7 +161,7 @@ static int await_answer(struct store_client *c, const char *key, int timeout_ms,
     for (;;) {
         int64_t left = end - clock_mono_ms();
         int n = poll(&p, 1, timeout_ms < 0 ? -1 : (left > 0 ? (int)left : 0));
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n > 0)
             break;

@@ -72,7 +72,7 @@ static bool client_flush(struct client *c) {
     size_t sent = 0;
     while (sent < out->len) {
         ssize_t n = send(c->watch.fd, out->data + sent, out->len - sent, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0 && errno != EAGAIN) {
             client_close(c);
@@ -103,7 +103,7 @@ static void client_event(struct watch *w, unsigned events) {
     if (!(events & (LOOP_READ | LOOP_HANGUP)))
         return;
     ssize_t n = recv(w->fd, s->buffer, READ_BYTES, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (err_not_yet(n))
         return;
     if (n <= 0) {
         client_close(c);

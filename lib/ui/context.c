@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +82,7 @@ static void on_answer(struct watch *w, unsigned events) {
     (void)events;
     struct question *q = container_of(w, struct question, watch);
     ssize_t n = read(w->fd, q->text, sizeof q->text);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+    if (err_not_yet(n))
         return;
     q->len = n < 0 ? 0 : n;
     watch_stop(w);

@@ -61,7 +61,7 @@ static void write_now(struct screen *s, int fd, const char *p, size_t len) {
             len -= (size_t)n;
             continue;
         }
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        if (err_not_yet(n))
             continue;
         s->broken = true; // the reader is gone: print no more
         if (fd == s->out_fd)

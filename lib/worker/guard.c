@@ -146,7 +146,7 @@ static void on_socket(struct watch *w, unsigned events) {
     for (bool reset = false;;) {
         struct guard_report r;
         ssize_t n = recv(g->fd, &r, sizeof r, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        if (err_not_yet(n))
             return;
         if (n < 0 && errno == ECONNRESET && !reset) { // ended before it read its last order;
             reset = true;                             // its reports are still readable

@@ -231,7 +231,7 @@ static void take_orders(struct guard_state *s) {
     for (;;) {
         struct guard_order o;
         ssize_t n = recv(s->fd, &o, sizeof o, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        if (err_not_yet(n))
             return;
         if (n != (ssize_t)sizeof o) {
             s->agent_gone = s->killing = true;

@@ -107,7 +107,7 @@ static void read_file(struct tee *t, struct file *f, bool all) {
             break;
         }
         ssize_t n = read(f->fd, buf, sizeof buf);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             break;

@@ -201,7 +201,7 @@ static bool can_mount(struct sagemaker *s) {
     ssize_t n = pid < 0 ? 0 : read(pipe_fds[0], s->why, sizeof s->why - 1);
     s->why[n > 0 ? n : 0] = '\0';
     close(pipe_fds[0]);
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    while (pid > 0 && err_interrupted(waitpid(pid, &status, 0)))
         ;
     return status == 0;
 }

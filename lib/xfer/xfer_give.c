@@ -2,7 +2,6 @@
 // Gives content from the store of a node to the next node of a chain.
 #include "xfer/xfer_give.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,7 +25,7 @@ static void send_frame(struct give *g, struct strbuf *frame, size_t begin) {
 static bool read_at(int fd, void *to, size_t len, uint64_t offset) {
     for (char *p = to; len;) {
         ssize_t n = pread(fd, p, len, (off_t)offset);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             return false;

@@ -5,7 +5,6 @@
 #include "base/hash.h"
 #include "sys/net.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -124,7 +123,7 @@ int xfer_relay_read(struct relay *r, struct err *e) {
         r->in_used = 0;
     }
     ssize_t n = recv(r->from_fd, strbuf_reserve(&r->in, RELAY_READ_BYTES), RELAY_READ_BYTES, 0);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+    if (err_not_yet(n))
         return 0;
     if (n < 0)
         return err_errno(e, ERR_NET, "the node before this one is gone");

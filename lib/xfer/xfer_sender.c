@@ -231,7 +231,7 @@ static bool read_exactly(int fd, uint64_t offset, void *buf, size_t len) {
     char *c = buf;
     while (len) {
         ssize_t n = pread(fd, c, len, (off_t)offset);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             return false;

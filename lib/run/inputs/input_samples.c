@@ -7,7 +7,6 @@
 #include "data/webdataset.h"
 #include "sys/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,7 +114,7 @@ static int copy_range(int from, int to, uint64_t at, uint64_t bytes, unsigned ch
                       struct err *e) {
     while (bytes) {
         ssize_t n = pread(from, buffer, bytes < COPY_BYTES ? bytes : COPY_BYTES, (off_t)at);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "cannot read it");

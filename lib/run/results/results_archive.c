@@ -12,7 +12,6 @@
 #include "sys/file_entries.h"
 #include "ui/progress.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -106,7 +105,7 @@ static int copy(struct archiving *x, int fd, const char *source, uint64_t size, 
     while (size > 0) {
         size_t want = size < sizeof bytes ? (size_t)size : sizeof bytes;
         ssize_t n = read(fd, bytes, want);
-        if (n < 0 && errno == EINTR)
+        if (err_interrupted(n))
             continue;
         if (n <= 0)
             return n < 0 ? err_errno(e, ERR_SYS, "cannot read '%s'", source)

@@ -25,6 +25,21 @@ static void test_err(void) {
     errno = ENOENT;
     err_errno(&e, ERR_SYS, "cannot open '%s'", "x");
     is_str(e.text, "cannot open 'x': No such file or directory", "errno's text follows");
+    static const struct {
+        ssize_t n;
+        int error;
+        bool interrupted, not_yet;
+    } calls[] = {
+        {-1, EINTR, true, true},  {-1, EAGAIN, false, true}, {-1, EIO, false, false},
+        {0, EINTR, false, false}, {0, EAGAIN, false, false}, {1, EINTR, false, false},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        errno = calls[i].error;
+        bool interrupted = err_interrupted(calls[i].n), not_yet = err_not_yet(calls[i].n);
+        ok(interrupted == calls[i].interrupted && not_yet == calls[i].not_yet,
+           "call %zu is%s interrupted, and has%s to wait", i, interrupted ? "" : " not",
+           not_yet ? "" : " not");
+    }
     char longer[2 * ERR_TEXT_BYTES_MAX];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';
