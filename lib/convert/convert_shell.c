@@ -57,13 +57,15 @@ static const char *skip_unit(const char *p, const char *end, int depth) {
 
 // ---- lines --------------------------------------------------------------------------------------
 
-// "<<WORD", "<<-'WORD'": the word that ends the document; "" for other text.
-static void read_marker(const char *p, const char *end, char marker[MARKER_BYTES_MAX]) {
+// "<<WORD", "<<-'WORD'": the word that ends the document; "" for other text. tabs: that line may
+// begin with some.
+static void read_marker(const char *p, const char *end, char marker[MARKER_BYTES_MAX], bool *tabs) {
     size_t n = 0;
     marker[0] = '\0';
     if (end - p < 3 || p[0] != '<' || p[1] != '<' || p[2] == '<')
         return;
-    p += 2 + (p[2] == '-');
+    *tabs = p[2] == '-';
+    p += *tabs ? 3 : 2;
     while (p < end && is_blank(*p))
         p++;
     for (; p < end && n + 1 < MARKER_BYTES_MAX &&
@@ -75,12 +77,12 @@ static void read_marker(const char *p, const char *end, char marker[MARKER_BYTES
 }
 
 // Behind the line that is the marker alone.
-static const char *skip_document(const char *p, const char *end, const char *marker) {
+static const char *skip_document(const char *p, const char *end, const char *marker, bool tabs) {
     size_t len = strlen(marker);
     while (p < end) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const char *stop = newline ? newline : end, *text = p;
-        while (text < stop && *text == '\t')
+        while (tabs && text < stop && *text == '\t')
             text++;
         p = newline ? newline + 1 : end;
         if ((size_t)(stop - text) == len && memcmp(text, marker, len) == 0)
@@ -92,7 +94,7 @@ static const char *skip_document(const char *p, const char *end, const char *mar
 // The end of the logical line at p: its newline, or the end of the text.
 static const char *line_end(const char *p, const char *end) {
     char marker[MARKER_BYTES_MAX] = "";
-    bool fresh = true; // a word may begin here
+    bool tabs = false, fresh = true; // a word may begin here
     while (p < end && *p != '\n') {
         if (*p == '#' && fresh) {
             while (p < end && *p != '\n')
@@ -100,12 +102,12 @@ static const char *line_end(const char *p, const char *end) {
             break;
         }
         if (!*marker && *p == '<')
-            read_marker(p, end, marker);
+            read_marker(p, end, marker, &tabs);
         fresh = is_blank(*p);
         p = *p == '<' && end - p > 2 && p[1] == '<' && p[2] == '<' ? p + 3 : skip_unit(p, end, 0);
     }
     if (*marker && p < end) {
-        p = skip_document(p + 1, end, marker);
+        p = skip_document(p + 1, end, marker, tabs);
         return p > end || p[-1] != '\n' ? p : p - 1;
     }
     return p;
