@@ -60,9 +60,7 @@ static void on_line(void *ctx, const struct terraform_line *l) {
         else if (l->kind == TERRAFORM_COMPLETE)
             boot_progress_reach(m->phases, (size_t)l->index, PHASE_RUNNING);
     } else if (l->kind == TERRAFORM_START && node && strcmp(l->action, "delete") == 0) {
-        if ((size_t)l->index < m->phases->count)
-            boot_progress_say(m->phases, (size_t)l->index,
-                              "waiting for the end of its old instance");
+        boot_progress_say(m->phases, (size_t)l->index, "waiting for the end of its old instance");
     } else if (l->kind == TERRAFORM_START && strcmp(l->action, "create") == 0) {
         for (size_t i = 0; i < m->phases->count; i++)
             if (m->phases->nodes[i].at_ms[PHASE_REQUESTED] < 0)

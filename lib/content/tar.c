@@ -164,7 +164,7 @@ static int64_t tar_pax_line(struct tar *t, const char *p, size_t len, struct err
     size_t i = 0;
     for (; i < len && p[i] >= '0' && p[i] <= '9' && n < TAR_EXTRA_BYTES_MAX; i++)
         n = n * 10 + (uint64_t)(p[i] - '0');
-    if (i == 0 || i >= len || p[i] != ' ' || n > len || n < i + 3 || p[n - 1] != '\n')
+    if (i >= len || p[i] != ' ' || n > len || n < i + 3 || p[n - 1] != '\n')
         return err_set(e, ERR_FORMAT, "archive with a malformed pax record");
     const char *key = p + i + 1, *end = p + n - 1;
     const char *equals = memchr(key, '=', (size_t)(end - key));

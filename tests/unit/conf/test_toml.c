@@ -165,12 +165,12 @@ static void test_getters(void) {
 static void test_writer(void) {
     struct strbuf b = {0};
     static const char *const items[] = {"a\nb", "\"", ""};
-    static const double reals[] = {0.1, 1e300, -0.0, 3, 1.0 / 3, 5e-324};
+    static const double reals[] = {0.1, 1e300, -0.0, 3, 1.0 / 3, 5e-324, 0.1 + 0.2};
     toml_write_str(&b, "plain-key", "tab\t quote\" back\\ del\x7f esc\x1b é 😀");
     toml_write_str(&b, "odd key.é", "\xff!\xed\xa0\x80");
     toml_write_int(&b, "i", INT64_MIN);
     toml_write_bool(&b, "b", true);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         toml_write_real(&b, arena_printf(&a, "r%d", i), reals[i]);
     toml_write_table(&b, "inputs", "a b");
     toml_write_strs(&b, "list", items, 3);
@@ -183,7 +183,7 @@ static void test_writer(void) {
            "bytes that TOML cannot hold");
     ok(toml_get_int(root, "i", 0) == INT64_MIN, "the smallest integer reads back");
     ok(toml_get_bool(root, "b", false), "a boolean reads back");
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         ok(toml_get_real(root, arena_printf(&a, "r%d", i), 7) == reals[i], "%.17g reads back",
            reals[i]);
     const struct toml *list = toml_get(toml_member(toml_get(root, "inputs"), "a b"), "list");

@@ -139,6 +139,33 @@ static void test_open_end(void) {
     strbuf_fini(&shown);
 }
 
+// The earlier part of a file ends within the file.
+static void test_begin(void) {
+    static const struct {
+        const char *begin;
+        int offset;
+    } cases[] = {{"-1", 10}, {"0", 10}, {"1", 9}, {"9", 1}, {"10", 0}, {"11", 10}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *node = arena_printf(&arena, "%s/%zu", dir, i),
+                   *text = arena_printf(&arena, "{\"events.jsonl\":%s}", cases[i].begin);
+        struct strbuf offsets = {0};
+        struct mirror m;
+        struct err e;
+        if (file_make_dirs(node, 0700, &e) < 0 ||
+            file_write_atomic(file_join(&arena, node, "events.jsonl"), "line\nline\n", 10, 0600,
+                              &e) < 0 ||
+            file_write_atomic(file_join(&arena, node, ".begin"), text, strlen(text), 0600, &e) < 0)
+            bail_out("%s", e.text);
+        begin(&m, file_base(node));
+        log_mirror_offsets(&m, &offsets);
+        is_str(strbuf_cstr(&offsets),
+               arena_printf(&arena, "{\"events.jsonl\":%d}", cases[i].offset),
+               "an earlier part of %s bytes of 10", cases[i].begin);
+        strbuf_fini(&offsets);
+        log_mirror_close(&m);
+    }
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(dir))
@@ -147,6 +174,7 @@ int main(void) {
     test_many();
     test_removed();
     test_open_end();
+    test_begin();
     file_remove_tree(dir, &e);
     arena_fini(&arena);
     return done_testing();

@@ -6,6 +6,7 @@
 #include "conf/config.h"
 #include "run/results/results_owner.h"
 #include "run/results/results_part.h"
+#include "run/results/results_upload.h"
 #include "tests/unit/run/results_tree.h"
 #include "xfer/xfer_impl.h"
 
@@ -386,6 +387,24 @@ static void test_native(void) {
     is_lost("one is gone", true, "", 0);
 }
 
+// Without a slash at its end, however the user writes the bucket.
+static void test_uri(void) {
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"/", ""},
+        {"//", ""},
+        {"s3://b", "s3://b/task/runs/id"},
+        {"s3://b/p/", "s3://b/p/task/runs/id"},
+        {"s3://b/p//", "s3://b/p/task/runs/id"},
+    };
+    const struct run named = {.name = "task", .id = "id"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config = {.output_s3 = cases[i][0]};
+        is_str(results_upload_uri(&(struct context){.arena = &a, .config = &config}, &named),
+               cases[i][1], "results of a run below '%s'", cases[i][0]);
+    }
+}
+
 int main(void) {
     if (!mkdtemp(root) || !(context.loop = loop_open(&e)))
         bail_out("cannot start");
@@ -398,6 +417,7 @@ int main(void) {
     test_gone();
     test_kinds_left();
     test_native();
+    test_uri();
     strbuf_fini(&asked);
     screen_fini(&screen);
     loop_close(context.loop);
