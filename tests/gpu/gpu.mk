@@ -65,8 +65,9 @@ GPU_HOST := $(call gpu_objects,lib/base/*.c lib/sys/*.c lib/comm/*.c)
 $(GPU)/lib/%.o: lib/%.c
 	$(call say,CC,$<)mkdir -p $(@D) && gcc $(filter-out -O3,$(GPU_CFLAGS)) -O1 -Ilib -c -o $@ $<
 
-$(GPU)/tests/gpu/test_collectives.o: GPU_CFLAGS += -Ilib
-$(GPU)/test_collectives: $(GPU)/tests/gpu/test_collectives.o $(GPU_HOST)
+GPU_HOST_TESTS := collectives nccl_library
+$(GPU_HOST_TESTS:%=$(GPU)/tests/gpu/test_%.o): GPU_CFLAGS += -Ilib
+$(GPU_HOST_TESTS:%=$(GPU)/test_%): $(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_HOST)
 	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl -lcrypto
 
 # The interpreter under sanitizers, with the same snippets.
