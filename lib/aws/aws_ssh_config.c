@@ -18,6 +18,10 @@ static const char *include_path(struct context *s) {
     return file_join(s->arena, s->cluster.dir, "ssh_config");
 }
 
+static int port_of(const struct inventory_node *n) {
+    return n->port ? n->port : 22;
+}
+
 static int write_known_hosts(struct context *s, const struct inventory *inv, struct err *e) {
     struct strbuf text = {0};
     int result = 0;
@@ -29,7 +33,7 @@ static int write_known_hosts(struct context *s, const struct inventory *inv, str
             continue;
         result = known_hosts_parse_key(s->arena, n->host_key, &blob, &len, e);
         if (result == 0)
-            strbuf_adds(&text, known_hosts_format(s->arena, n->host, n->port, blob, len));
+            strbuf_adds(&text, known_hosts_format(s->arena, n->host, port_of(n), blob, len));
     }
     // Keys that the user accepted by hand are kept. Without any key no file is written.
     if (result == 0 && text.len)
@@ -51,7 +55,7 @@ int aws_ssh_known_keys(struct context *s, struct inventory *inv, struct err *e) 
         struct known_hosts_found f = {0};
         if (n->host_key && n->host_key[0])
             continue;
-        known_hosts_search(path, text, len, n->host, n->port ? n->port : 22, NULL, 0, &f);
+        known_hosts_search(path, text, len, n->host, port_of(n), NULL, 0, &f);
         if (f.differs)
             n->host_key = arena_strndup(s->arena, f.differs_key, f.differs_key_len);
     }
@@ -67,7 +71,7 @@ static int write_include(struct context *s, const struct inventory *inv, struct 
     for (size_t i = 0; i < inv->count; i++) {
         const struct inventory_node *n = &inv->nodes[i];
         strbuf_addf(&text, "Host %s %s.%s\n    HostName %s\n    Port %d\n", n->name, n->name,
-                    inv->name, n->host, n->port ? n->port : 22);
+                    inv->name, n->host, port_of(n));
         if (n->user)
             strbuf_addf(&text, "    User %s\n", n->user);
         strbuf_addf(&text,
