@@ -58,11 +58,21 @@ def equivalent(text, begin, end, new):
                    re.search(r"\barena_new\([^;()]*, $", head)):
         return True
     # Of two equal values either one is the smaller one, or the larger one.
-    words = re.match(r" ([\w.>\[\]-]+) \? (?:\(\w+\))?([\w.>\[\]-]+) : "
-                     r"(?:\(\w+\))?([\w.>\[\]-]+)", tail)
-    left = re.search(r"([\w.>\[\]-]+) $", head)
-    if text[begin:end] in ("<", ">", "<=", ">=") and words and left and \
+    value = r"((?:sizeof )?[\w.>\[\]-]+)"
+    words = re.match(r" %s \? (?:\(\w+\))?%s : (?:\(\w+\))?%s" % (value, value, value), tail)
+    left = re.search(value + r" $", head)
+    ordered = text[begin:end] in ("<", ">", "<=", ">=")
+    if ordered and words and left and \
             {left.group(1), words.group(1)} == {words.group(2), words.group(3)}:
+        return True
+    words = re.match(r" (\S+)\)\n\s*(\S+) = (?:\(\w+\))?(\S+);", text[end:])
+    if ordered and words and head.lstrip() == "if (%s " % words.group(2) and \
+            words.group(1) == words.group(3):
+        return True
+    # Two values that differ.
+    words = re.search(r"if \((\S+) != (\S+)\)\n\s*return (\S+) $", text[:begin])
+    if ordered and words and words.group(1) == words.group(3) and \
+            tail.startswith(" %s ? " % words.group(2)):
         return True
     # Programs keep descriptor 0 open.
     if number and re.search(r"\b\w*fd (<|>=) $", head):

@@ -12,18 +12,25 @@ import threading
 
 from mutation.machine import BUILD, JOBS, SCRATCH, SOURCE, UNCHANGED, run
 
-# Tests of these compute for long; all others run under sanitizers.
-UNSANITIZED = re.compile("tests/unit/(kernels|nn|comm|data)/|bin/")
+# These compute for long; all others run under sanitizers, which find what a script cannot see.
+UNSANITIZED = re.compile("tests/unit/(kernels|nn|comm|data)/|bin/dttrain")
 UNCHANGED_EMBED = os.path.join(SCRATCH, "unchanged.o")
 EMBEDDED = ("dtrun", "dttrain", "dtdata")  # the programs in dtctl
 PROGRAM = re.compile(r"(?:tests/(?:unit|sim)/(?:\w+/)?(?:test|sim)_\w+)$")
+# Tests of what runs on GPUs: gcc makes them, with the stand-ins and the kernels' PTX beside them.
+GPU_PROGRAMS = [os.path.relpath(f, SOURCE)[:-2] for f in sorted(
+    glob.glob(os.path.join(SOURCE, "tests/gpu/test_*.c")))
+    if re.search("/test_(cuda_.*|collectives|nccl_library)\\.c$", f)]
+GPU_PTX = os.path.join(BUILD, "gpu/lines")
+HOPPER = "hopper hopper_edges hopper_counts"  # products that only GPUs since 9.0 have
 
 
 def recipes(mode):
     """How make compiles each source, and links each test: words of the commands."""
     text = subprocess.check_output(
-        ["make", "-Bn", "--no-print-directory", "MODE=" + mode, "BUILD=" +
-         os.path.relpath(BUILD, SOURCE), "all", "test-programs"], cwd=SOURCE, text=True,
+        ["make", "-Bn", "--no-print-directory", "MODE=" + ("release" if mode == "gpu" else mode),
+         "BUILD=" + os.path.relpath(BUILD, SOURCE)] + (
+             gpu_made() if mode == "gpu" else ["all", "test-programs"]), cwd=SOURCE, text=True,
         env={**os.environ, "HOME": os.environ["MUTANTS_HOME"]}, stderr=subprocess.DEVNULL)
     compiles, links, embed = {}, {}, None
     for line in text.replace("\\\n", " ").split("\n"):
@@ -38,7 +45,9 @@ def recipes(mode):
         elif words:
             path = words[words.index("-o") + 1]
             name = os.path.relpath(path, os.path.join(os.path.relpath(BUILD, SOURCE), mode))
-            if PROGRAM.match(name) or os.path.dirname(path).endswith("bin"):
+            if mode == "gpu":
+                links["tests/gpu/" + name] = words
+            elif PROGRAM.match(name) or os.path.dirname(path).endswith("bin"):
                 links[name[name.find("bin/") if "bin/" in name else 0:].replace(".new", "")] = words
     return compiles, links, embed
 
@@ -49,7 +58,34 @@ def content(path):
 
 
 def mode_of(name):
-    return "release" if name == "bin/dtdata" else "debug" if UNSANITIZED.match(name) else "san"
+    return "gpu" if name in GPU_PROGRAMS else "release" if name == "bin/dtdata" else \
+        "debug" if UNSANITIZED.match(name) else "san"
+
+
+def program_of(name):
+    """Where make puts it."""
+    if name in GPU_PROGRAMS:
+        return os.path.join(BUILD, "gpu", os.path.basename(name))
+    return os.path.join(BUILD, mode_of(name), name)
+
+
+def gpu_made():
+    return [os.path.relpath(program_of(name), SOURCE) for name in GPU_PROGRAMS]
+
+
+def command_of(name, program):
+    """Runs a test in the given program."""
+    if name not in GPU_PROGRAMS:
+        return [program]
+    if "_cuda_" not in name:
+        return ["env", "LD_LIBRARY_PATH=" + os.path.join(BUILD, "gpu"), program]
+    again = ' && CASE_CAPABILITY=90 "$0" "$1" ' + HOPPER if name.endswith("_product") else ""
+    return ["bash", "-c", 'export EMU_SEED=7; "$0" "$1"' + again, program, GPU_PTX]
+
+
+def environment_of(name):
+    """Programs that end may leave memory to the system; unit tests free theirs."""
+    return {"ASAN_OPTIONS": "detect_leaks=0"} if name.endswith(".t") else {}
 
 
 class Failed(Exception):
@@ -61,7 +97,7 @@ class Builder:
 
     def __init__(self):
         self.compiles, self.links = {}, {}
-        for mode in ("san", "release", "debug"):
+        for mode in ("gpu", "san", "release", "debug"):
             self.compiles[mode], links, self.embed = recipes(mode)
             self.links.update((name, w) for name, w in links.items() if mode_of(name) == mode)
         self.originals = {}
@@ -139,8 +175,9 @@ class Builder:
         others have no libcurl; dtctl gets it here."""
         shutil.rmtree(UNCHANGED, ignore_errors=True)
         shutil.copytree(os.path.join(SOURCE, "bin"), UNCHANGED)
-        for name in glob.glob(os.path.join(BUILD, "debug/bin/dt*")):
-            shutil.copy2(name, UNCHANGED)
+        for name in EMBEDDED:
+            if mode_of("bin/" + name) != "release":
+                shutil.copy2(program_of("bin/" + name), UNCHANGED)
         made = max(os.stat(f).st_mtime for f in glob.glob(UNCHANGED + "/dt*"))
         self.bundle(UNCHANGED, UNCHANGED_EMBED)
         self.link("bin/dtctl", "", {}, os.path.join(UNCHANGED, "dtctl"), UNCHANGED_EMBED)
@@ -168,7 +205,13 @@ def build_all():
             name = os.path.relpath(f, SOURCE)[:-2]
             mode = "release" if name.startswith("tests/tools/") else mode_of(name)
             names[mode].append(os.path.join(build, mode, name))
+    names["release"] += gpu_made()
+    # Without the compiler of CUDA the tests of kernels are left out.
+    ptx = [os.path.relpath(os.path.join(GPU_PTX, os.path.basename(f)[:-3] + ".ptx"), SOURCE)
+           for f in sorted(glob.glob(os.path.join(SOURCE, "kernels/cuda/*.cu")))]
+    subprocess.call(["make", "-s", "-k", "BUILD=" + build, *ptx], cwd=SOURCE,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for mode in ("san", "debug", "release"):
-        programs = [] if mode == "san" else ["programs"]
+        programs = [build + "/debug/bin/dttrain"] if mode == "debug" else ["programs"]
         subprocess.check_call(["make", "-s", "-j%d" % JOBS, "BUILD=" + build, "MODE=" + mode] +
                               programs + names[mode], cwd=SOURCE, stdout=subprocess.DEVNULL)
