@@ -45,7 +45,7 @@ cat >complete.sh <<'EOF'
 source <(dtctl completion bash)
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _dtctl
-(IFS=/; echo "${COMPREPLY[*]}")
+printf '%s\n' "${COMPREPLY[@]}" | LC_ALL=C sort | paste -sd /
 EOF
 mkdir 'a b' ac
 while IFS='|' read -r line want; do
