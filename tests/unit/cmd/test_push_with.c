@@ -15,6 +15,7 @@
 #define NAMES "\0ncclGetUniqueId\0ncclCommSplit"
 
 static char file[] = "/tmp/push_with.XXXXXX";
+static struct err e;
 
 // Two segments, a table of two entries, and the names.
 static const struct image {
@@ -38,7 +39,6 @@ static const struct image {
 
 static int add(int fd, const void *data, size_t len) {
     char text[64];
-    struct err e;
     struct manifest *m = manifest_new();
     if (ftruncate(fd, 0) < 0 || pwrite(fd, data, len, 0) != (ssize_t)len)
         bail_out("cannot write the library");
@@ -75,6 +75,37 @@ static void test_far(int fd) {
         }
 }
 
+// A refusal names the first of these that is wrong.
+static void test_reasons(int fd) {
+    enum { NAME = offsetof(struct image, names) + 1, NEW = NAME + sizeof "ncclGetUniqueId" };
+    static const struct {
+        size_t at, len; // the byte that changes, and bytes of the file
+        unsigned char to;
+        const char *text;
+    } cases[] = {
+        {0, sizeof GOOD, 0x7e, "is no shared library"},
+        {3, sizeof GOOD, 'X', "is no shared library"},
+        {EI_CLASS, sizeof GOOD, ELFCLASS32, "is no shared library"},
+        {offsetof(Elf64_Ehdr, e_type), sizeof GOOD, ET_EXEC, "is no shared library"},
+        {0, sizeof(Elf64_Ehdr) - 1, 0x7f, "is no shared library"},
+        {0, 1, 0x7f, "is no shared library"},
+        {0, sizeof(Elf64_Ehdr), 0x7f, "it has no ncclGetUniqueId"},
+        {offsetof(Elf64_Ehdr, e_machine), sizeof GOOD, EM_AARCH64, "is for another processor"},
+        {NAME, sizeof GOOD, 'N', "it has no ncclGetUniqueId"},
+        {NAME + strlen("ncclGetUniqueI"), sizeof GOOD, 'D', "it has no ncclGetUniqueId"},
+        {NAME + strlen("ncclGetUniqueId"), sizeof GOOD, 's', "it has no ncclGetUniqueId"},
+        {NEW, sizeof GOOD, 'N', "is too old: it has no ncclCommSplit"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct image changed = GOOD;
+        ((unsigned char *)&changed)[cases[i].at] = cases[i].to;
+        is_int(add(fd, &changed, cases[i].len), -1, "library %zu is refused", i);
+        has_str(e.text, cases[i].text, "library %zu has its reason", i);
+    }
+    is_int(add(fd, &GOOD, 0), -1, "an empty file is refused");
+    has_str(e.text, "is no shared library", "an empty file is no library");
+}
+
 static void test_cut(int fd) {
     int taken = 0;
     for (size_t len = 0; len < sizeof GOOD; len++)
@@ -91,6 +122,7 @@ int main(void) {
     test_changed(fd);
     test_far(fd);
     test_cut(fd);
+    test_reasons(fd);
     close(fd);
     unlink(file);
     return done_testing();

@@ -137,10 +137,13 @@ static void refused(const char *config, const char *var, const char *text) {
 static void test_order(void) {
     has_machine = false;
     refused("", NULL, "no such host");
+    is_int(e.code, ERR_NOT_FOUND, "credentials that are nowhere are not found");
     has_machine = true;
     is_str(from("", NULL, NULL), "AM", "the machine's role comes last");
     is_str(from("", "AWS_EC2_METADATA_DISABLED=TRUE", NULL), "",
            "the role of the machine can be switched off");
+    is_int(e.code, ERR_NOT_FOUND, "credentials that are switched off are not found");
+    is_str(e.text, "nothing is set up", "the reason is that nothing is there");
     is_str(from("[default]\n" KEYS, NULL, NULL), "AK", "a profile goes before it");
     is_str(from("[default]\n" KEYS PROCESS, NULL, NULL), "AP", "a program goes before keys");
     is_str(from("[default]\n" KEYS "role_arn=r\nsource_profile=default\n", NULL, NULL), "AS",
