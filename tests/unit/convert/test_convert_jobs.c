@@ -2,22 +2,37 @@
 // lib/convert: the numbers of jobs and steps of Slurm, and remarks on lines that nodes cannot run.
 #include "tests/unit/convert/imported.h"
 
+// Behind "exec " of the text for bash, or the command.
+static const char *program(void) {
+    const char *exec = strstr(value("train.shell"), "exec ");
+    return exec ? exec + strlen("exec ") : command();
+}
+
 static void test_numbers(void) {
     static const struct {
         const char *flags, *lines;
         int cluster, run, processes; // 0: not set
         const char *note;            // NULL: none about the flags
+        const char *program;
     } cases[] = {
-        {"-n 16", "srun ./a", 0, 0, 16, "no number of nodes"},
-        {"-n 16 --ntasks-per-node=4", "srun ./a", 4, 4, 4, NULL},
-        {"-n 7 --ntasks-per-node=4", "srun ./a", 0, 0, 4, "no number of nodes"},
-        {"-n 4 --ntasks-per-node=1", "srun torchrun a.py", 4, 4, 0, NULL},
-        {"-N 2 -n 4 --ntasks-per-node=8", "srun ./a", 2, 2, 2, NULL},
-        {"-N 2", "srun -n8 ./a", 2, 2, 4, NULL},
-        {"-N 4-2", "srun ./a", 0, 0, 0, "no number of nodes"},
-        {"-N 2 -n 8", "srun ./prepare\nsrun ./a\nsrun -N1 -n1 ./eval", 2, 2, 4, NULL},
-        {"-N 2 -n 8", "srun -N1 -n1 ./eval", 2, 1, 1, "the run takes 1"},
-        {"-N 2 --ntasks-per-node=4", "srun --ntasks 1 ./eval", 2, 1, 1, "the run takes 1"},
+        {"-n 16", "srun ./a", 0, 0, 16, "no number of nodes", "./a"},
+        {"-n 16 --ntasks-per-node=4", "srun ./a", 4, 4, 4, NULL, "./a"},
+        {"-n 7 --ntasks-per-node=4", "srun ./a", 0, 0, 4, "no number of nodes", "./a"},
+        {"-n 4 --ntasks-per-node=1", "srun torchrun a.py", 4, 4, 0, NULL, "a.py"},
+        {"-N 2 -n 4 --ntasks-per-node=8", "srun ./a", 2, 2, 2, NULL, "./a"},
+        {"-N 2", "srun -n8 ./a", 2, 2, 4, NULL, "./a"},
+        {"-N 4-2", "srun ./a", 0, 0, 0, "no number of nodes", "./a"},
+        {"-N 2 -n 8", "srun ./prepare\nsrun ./a\nsrun -N1 -n1 ./eval", 2, 2, 4, NULL, "./a"},
+        {"-N 2 -n 8", "srun -N1 -n1 ./eval", 2, 1, 1, "the run takes 1", "./eval"},
+        {"-N 2 --ntasks-per-node=4", "srun --ntasks 1 ./eval", 2, 1, 1, "the run takes 1",
+         "./eval"},
+        {"-N 1 -n 1", "srun ./a\nsrun -n1 ./b", 1, 1, 1, NULL, "./b"},
+        {"-N 1 -n 2", "srun ./a\nsrun -n1 ./b", 1, 1, 2, NULL, "./a"},
+        {"-N 2", "srun ./a\nsrun -n 1 ./b", 2, 2, 0, NULL, "./a"},
+        {"--ntasks-per-node=1", "srun ./a\nsrun --ntasks 1 ./b", 0, 0, 1, NULL, "./b"},
+        {"--ntasks-per-node=2", "srun ./a\nsrun --ntasks=1 ./b", 0, 0, 2, NULL, "./a"},
+        {"-N 2", "srun ./a\nsrun ./b x y -n 1", 2, 2, 0, NULL, "./b x y -n 1"},
+        {"-N 2", "srun ./a\nsrun ./b", 2, 2, 0, NULL, "./b"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ok(import("sbatch",
@@ -28,6 +43,7 @@ static void test_numbers(void) {
         is_int(toml_get_int(root, "train.nproc_per_node", 0), cases[i].processes,
                "job %zu: processes", i);
         ok(!cases[i].note || noted("-", cases[i].note), "job %zu: the remark", i);
+        is_str(program(), cases[i].program, "job %zu: the program", i);
     }
     static const char *const times[] = {"-5", "1::2", ":", "5-"};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
@@ -39,6 +55,13 @@ static void test_numbers(void) {
 }
 
 static void test_remarks(void) {
+    static const char *const modules[] = {"run", "launch"};
+    for (int old = 0; old < 2; old++) {
+        import("sbatch", arena_printf(&a, "#!/bin/sh\npython -u -m torch.distributed.%s a.py\n",
+                                      modules[old]));
+        is_int(noted("python", "LOCAL_RANK"), old, "torch.distributed.%s is old: %d", modules[old],
+               old);
+    }
     import("sbatch", "#!/bin/sh\ntimeout 9h srun python a.py\ntorchrun b.py\n");
     ok(noted("timeout 9h srun", "one command"), "a second launcher is left out");
     is_str(toml_get_str(root, "train.shell", ""), "",
