@@ -126,6 +126,40 @@ static void test_numbers(void) {
     is_int(v, 250, "'ms' means milliseconds, not minutes");
 }
 
+// Sizes and times for people.
+static void test_human(void) {
+    char h[STR_HUMAN_BYTES_MAX];
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } sizes[] = {
+        {0, "0 B"},
+        {999, "999 B"},
+        {1000, "1.0 kB"},
+        {1536000, "1.5 MB"},
+        {99949999, "99.9 MB"},
+        {99950000, "100 MB"},
+        {999499999, "999 MB"},
+        {999500000, "1.0 GB"},
+        {999999, "1.0 MB"},
+        {UINT64_MAX, "18.4 EB"},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        is_str(str_human_bytes(h, sizes[i].bytes), sizes[i].text, "%s have three digits",
+               sizes[i].text);
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } times[] = {
+        {0, "0 ms"},          {999, "999 ms"},        {1000, "1.0 s"},        {99949, "99.9 s"},
+        {99950, "1:39"},      {245000, "4:05"},       {3599999, "59:59"},     {3600000, "1:00:00"},
+        {7384000, "2:03:04"}, {86399999, "23:59:59"}, {90061000, "25:01:01"},
+    };
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        is_str(str_human_ms(h, times[i].ms), times[i].text, "%lld ms have a text",
+               (long long)times[i].ms);
+}
+
 static void test_words(void) {
     struct arena a = {0};
     static const char *const verbs[] = {"up", "status", "train", "down", NULL};
@@ -161,36 +195,6 @@ static void test_words(void) {
     is_int(str_split(&a, "a,,b", ',', &parts), 3, "split counts empty parts");
     is_str(parts[1], "", "an empty part is an empty string");
     is_str(parts[3], NULL, "the parts end with NULL");
-    char h[STR_HUMAN_BYTES_MAX];
-    static const struct {
-        uint64_t bytes;
-        const char *text;
-    } sizes[] = {
-        {0, "0 B"},
-        {999, "999 B"},
-        {1000, "1.0 kB"},
-        {1536000, "1.5 MB"},
-        {99949999, "99.9 MB"},
-        {99950000, "100 MB"},
-        {999499999, "999 MB"},
-        {999500000, "1.0 GB"},
-        {999999, "1.0 MB"},
-        {UINT64_MAX, "18.4 EB"},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        is_str(str_human_bytes(h, sizes[i].bytes), sizes[i].text, "%s have three digits",
-               sizes[i].text);
-    static const struct {
-        int64_t ms;
-        const char *text;
-    } times[] = {
-        {0, "0 ms"},          {999, "999 ms"},        {1000, "1.0 s"},        {99949, "99.9 s"},
-        {99950, "1:39"},      {245000, "4:05"},       {3599999, "59:59"},     {3600000, "1:00:00"},
-        {7384000, "2:03:04"}, {86399999, "23:59:59"}, {90061000, "25:01:01"},
-    };
-    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
-        is_str(str_human_ms(h, times[i].ms), times[i].text, "%lld ms have a text",
-               (long long)times[i].ms);
     ok(!*str_plural(1) && *str_plural(0) && *str_plural(2) && *str_plural(INT64_C(1) << 32 | 1),
        "one thing alone has no plural");
     ok(str_is_name("run-1.a_b", 64), "a word is a name");
@@ -313,6 +317,7 @@ int main(void) {
     test_strbuf();
     test_numbers();
     test_words();
+    test_human();
     test_hash();
     test_bytes();
     test_clock();
