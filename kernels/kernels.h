@@ -39,6 +39,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/step.h"
 #include "kernels/stored.h"
 
 // The type in which the two operands of a product are multiplied. Sums are always reals, and so
@@ -81,6 +82,11 @@ struct gemm_args {
     int relu;
     enum kernel_type a_store, b_store, c_store;
     const void *from; // of c in bfloat16, or where remote: beta * this, laid out as c; NULL: c
+    // Where kernel_backend.gemm_acts is set, and without relu: one of these, laid out and kept as
+    // c, without gaps; or NULL. gelu gets GELU of c; c is multiplied by the derivative of ReLU at
+    // relu_of, its result, or of GELU at gelu_of.
+    void *gelu;
+    const void *relu_of, *gelu_of;
 };
 
 // Filters, strides and padding of any size; stride and padding are the same along both axes, no
@@ -260,59 +266,6 @@ struct image_args {
     void *out; // n x dst_h x dst_w x channels
 };
 
-// The scalars and totals of a step, in memory of a remote backend, so that nothing of the step
-// needs the host and a captured step can run again. Every number is a double.
-enum { KERNEL_TOTALS = 6 }; // loss, top 1, top 5, two requests, squares of all gradients
-struct kernel_step {
-    // The host writes these before each step.
-    double lr, clip;   // clip: most that the norm of all gradients may be; 0: any
-    double request[2]; // a rank's own, of which all ranks get the mean
-    // These stay from step to step.
-    double loss_scale;              // of the gradients in memory
-    double good;                    // updates since it changed
-    double updates, power1, power2; // that were applied; beta1 and beta2 to their power
-    double halted;                  // a number was not finite: no update is applied any more
-    double culprit; // 1 + the last gradient that was not finite in the step that halted; 0: none
-    // step_totals and step_judge write these.
-    double own_loss;              // sum over this rank's rows
-    double totals[KERNEL_TOTALS]; // of all ranks
-    double apply;                 // whether there is an update …
-    double grad_scale;            // … of so much of the gradients in memory
-    double correct1, correct2;    // 1 - power1, 1 - power2
-};
-
-// The losses of a step, added up: rows' sums times `scale`, then the requests. They go to `tail`,
-// five floats, or where that is NULL to step->totals, divided by `ranks`, with the squares.
-struct step_totals_args {
-    struct kernel_step *step;
-    const struct loss_totals *losses;
-    int nlosses;
-    double scale;
-    float *tail;
-    int ranks;
-    const double *squares; // their sum counts, unless other ranks have the same (nsquares 0)
-    int nsquares;
-};
-
-// Whether and how the gradients are applied. tail: the mean over all ranks, with squares of this
-// rank; NULL: step->totals are the sums over all ranks. The norm of all gradients is limited to
-// clip. With `scaling` squares that are not finite leave one update out and halve the loss scale,
-// which doubles after STEP_SCALE_UPDATES updates. Otherwise, and with a loss that is not finite,
-// step->halted is set.
-enum { STEP_SCALE_UPDATES = 2000, STEP_SCALE_FIRST = 65536 };
-#define STEP_SCALE_LEAST (1.0 / (1 << 14)) // below it the step halts
-#define STEP_SCALE_MOST  ((double)(1 << 24))
-struct step_judge_args {
-    struct kernel_step *step;
-    const float *tail;
-    const double *squares;
-    int nsquares;
-    double beta1, beta2;
-    int scaling;
-    const void *grads; // ngrads, among which the culprit is looked for
-    size_t ngrads;
-};
-
 enum { BESIDE_QUEUES = 5, BESIDE_MARKS_MAX = 4096, BESIDE_LOOK_MS = 50 };
 enum { LATE_READS = 8, LATE_BYTES_MAX = 512, IMAGES_KEPT_MAX = 2 };
 
@@ -320,6 +273,7 @@ struct kernel_backend {
     const char *name;
     size_t real_bytes; // 4 or 8: size of one element of every numeric buffer
     int remote;        // nonzero: the host reaches memory by mem_write and mem_read alone
+    int gemm_acts;     // nonzero: gemm takes gelu, relu_of and gelu_of
 
     // Context. open returns 0 or a negative errno (-EINVAL: bad config or an unknown isa,
     // -ENOTSUP: this machine lacks that isa, -ENOMEM, -EAGAIN: no thread).

@@ -29,13 +29,18 @@ enum {
     CUDA_ROWS_OF_SUM = 64,       // row chunks of a sum over rows
 };
 
-// Where a product goes: c[row][column] = alpha * sum + beta * from + bias[column], then ReLU.
-// `from` lies as c does, and may be c. With several splits of the terms each block writes its sum
-// to partial[split][row][column].
+// The activation that a product makes, too: GELU of c goes to `beside`; or c is multiplied by the
+// derivative of ReLU or of GELU at `beside`.
+enum cuda_act { CUDA_ACT_NONE, CUDA_ACT_GELU, CUDA_ACT_RELU_GRAD, CUDA_ACT_GELU_GRAD };
+
+// Where a product goes: c[row][column] = alpha * sum + beta * from + bias[column], then ReLU or
+// act. `from` and `beside` lie as c does, and `from` may be c. With several splits of the terms
+// each block writes its sum to partial[split][row][column].
 struct product_out {
-    void *c;
+    void *c, *beside;
     const void *from;
-    int bf16;          // c and from
+    int bf16;          // c, beside and from
+    int act;           // enum cuda_act
     const float *bias; // or NULL
     float *partial;    // NULL with one split
     int64_t size;      // elements of one split

@@ -61,6 +61,30 @@ void cuda_product_run(struct cuda_queue *q, enum cuda_kernel kernel, const struc
         cuda_enqueue(q, CUDA_KERNEL_product_sum, cuda_blocks(o->size, CUDA_THREADS), 1, o);
 }
 
+static enum cuda_act act_of(const struct gemm_args *a) {
+    return a->gelu      ? CUDA_ACT_GELU
+           : a->relu_of ? CUDA_ACT_RELU_GRAD
+           : a->gelu_of ? CUDA_ACT_GELU_GRAD
+                        : CUDA_ACT_NONE;
+}
+
+static void *beside_of(const struct gemm_args *a) {
+    const void *x = a->relu_of ? a->relu_of : a->gelu_of;
+    return a->gelu ? a->gelu : (void *)(uintptr_t)x;
+}
+
+// Kernels with small tiles have no GELU: it follows, unless the sum of the splits has had it.
+static void gemm_small(struct cuda_queue *q, const struct gemm_args *a, struct gemm_params *p) {
+    size_t n = (size_t)p->out.size;
+    run_small(q, CUDA_GEMM, a->type, 1, p, &p->out);
+    if (p->out.partial)
+        return;
+    if (a->gelu)
+        cuda_gelu_forward(q, a->c_store, n, a->c, a->gelu);
+    if (a->gelu_of)
+        cuda_gelu_backward(q, a->c_store, n, a->gelu_of, a->c, a->c);
+}
+
 void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
     struct gemm_params p = {
         .a = a->a,
@@ -72,8 +96,10 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
         .trans_a = a->trans_a,
         .trans_b = a->trans_b,
         .out = {.c = a->c,
+                .beside = beside_of(a),
                 .from = a->from ? a->from : a->c,
                 .bf16 = cuda_is_bf16(a->c_store),
+                .act = act_of(a),
                 .bias = a->bias,
                 .size = (int64_t)a->m * a->n,
                 .m = a->m,
@@ -85,9 +111,9 @@ void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
                 .relu = a->relu},
     };
     assert(a->type == KERNEL_BF16 || (!p.a_bf16 && !p.b_bf16 && !p.out.bf16));
-    if (cuda_large_gemm(q, a->type, &p))
-        return;
-    run_small(q, CUDA_GEMM, a->type, 1, &p, &p.out);
+    assert(!p.out.act || (a->ldc == a->n && !a->relu));
+    if (!cuda_large_gemm(q, a->type, &p))
+        gemm_small(q, a, &p);
 }
 
 // Forward a is x, and c is y; of data a is dy, and c is dx; of weight a is dy, and b is x.

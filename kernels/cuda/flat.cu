@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flat buffers: elementwise functions, the sum of squares, optimizers.
+#include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/stored.cuh"
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS)
@@ -46,14 +47,11 @@ KERNEL relu_backward(const flat_params p) {
 }
 // a = x -> y
 KERNEL gelu_forward(const flat_params p) {
-    map<false>(p, [](float x, float) { return x * (0.5f * erfcf(-x * 0.70710678f)); });
+    map<false>(p, [](float x, float) { return x * gelu_parts(x).share; });
 }
 // a = x, b = dy -> y = dx
 KERNEL gelu_backward(const flat_params p) {
-    map<true>(p, [](float x, float dy) {
-        float density = expf(-0.5f * x * x) * 0.39894228f;
-        return dy * (0.5f * erfcf(-x * 0.70710678f) + x * density);
-    });
+    map<true>(p, [](float x, float dy) { return dy * gelu_parts(x).slope(x); });
 }
 KERNEL add(const flat_params p) {
     map<true>(p, [](float a, float b) { return a + b; });

@@ -15,7 +15,7 @@ static_assert(2 * TMA_OPERAND == CUDA_TMA_STAGE && TMA_OPERAND % TURN_BYTES == 0
               "every operand begins where places are not turned");
 static_assert(CUDA_TMA_STAGES * (CUDA_TMA_STAGE + TMA_BARS) == CUDA_TMA_SHARED,
               "what the host asks for");
-static_assert(WARP * SUM_PITCH * sizeof(float) <= CUDA_TMA_SHARED, "what the host asks for");
+static_assert(CUDA_LARGE_SHARED <= CUDA_TMA_SHARED, "the results have as much room");
 
 // ---- mbarriers ----------------------------------------------------------------------------------
 
@@ -177,6 +177,6 @@ template <class Type> __device__ __forceinline__ void gemm_tma(const gemm_tma_pa
     } else {
         gemm_tma_run<Type, true, true>(t, p, at);
     }
-    put_rows<Type>(t, p.gemm.out, at);
+    put_matrix<Type>(t, p.gemm.out, at);
 }
 #endif

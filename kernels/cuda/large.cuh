@@ -29,7 +29,6 @@ enum {
     SUM_PITCH = SIDE + 8, // of half of the results on their way through shared memory
 };
 static_assert(STAGES * STAGE == CUDA_LARGE_SHARED, "what the host asks for");
-static_assert(WARP * SUM_PITCH * sizeof(float) <= CUDA_LARGE_SHARED, "what the host asks for");
 
 template <int BYTES> struct large_words {
     enum { DEPTH = ROW_BYTES / BYTES, CHUNK = CHUNK_BYTES / BYTES }; // terms of a stage, of a chunk

@@ -26,7 +26,8 @@ __device__ __forceinline__ void put_large(const large_sum &sum, const product_ou
         for (int r = 0; r < WARP; r++) {
             int64_t to = f(at.row + h * WARP + r);
             if (to >= 0)
-                put<Type::kept>(o, at.split, to, at.column + threadIdx.x, half[r][threadIdx.x]);
+                put<Type::kept, NO_ACT>(o, at.split, to, at.column + threadIdx.x,
+                                        half[r][threadIdx.x]);
         }
     }
 }
@@ -36,6 +37,78 @@ template <class Type>
 __device__ __forceinline__ void put_rows(const large_sum &sum, const product_out &o,
                                          const large_place &at) {
     put_large<Type>(sum, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
+}
+
+// The numbers that a matrix needs beside its sums are read for so many rows at once.
+enum { AHEAD = 8 };
+static_assert((WARP + 2 * AHEAD) * SUM_PITCH * sizeof(float) <= CUDA_LARGE_SHARED,
+              "what the host asks for");
+
+// Brings the numbers that the sums of a thread's column are added to, and behind them those beside.
+// T: as they lie in memory.
+template <class T>
+__device__ __forceinline__ void read_ahead(float (*to)[SUM_PITCH], const product_out &o, int row,
+                                           int column) {
+#pragma unroll 1
+    for (int n = o.beta != 0.0f ? 0 : 1; n < (is_grad<ALL_ACTS>(o) ? 2 : 1); n++) {
+        const T *x = (const T *)(n ? o.beside : o.from) + (int64_t)row * o.ldc + column;
+        T v[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            v[i] = 0;
+            if (row + i < o.m)
+                v[i] = x[(int64_t)i * o.ldc];
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            to[n * AHEAD + i][threadIdx.x] = read(v, i);
+    }
+}
+
+// A row of the results: from half[0], and what has been read for it.
+template <bool kept>
+__device__ __forceinline__ void put_ahead(const product_out &o, const float (*half)[SUM_PITCH],
+                                          const float (*ahead)[SUM_PITCH], int64_t at, float bias) {
+    float v = o.alpha * half[0][threadIdx.x], x = 0.0f;
+    if (o.beta != 0.0f)
+        v += o.beta * ahead[0][threadIdx.x];
+    if (is_grad<ALL_ACTS>(o))
+        x = ahead[AHEAD][threadIdx.x];
+    finish<kept, ALL_ACTS>(o, at, v + bias, x);
+}
+
+// As put_rows, with activations.
+template <class Type>
+__device__ __forceinline__ void put_matrix(const large_sum &sum, const product_out &o,
+                                           const large_place &at) {
+    float(*half)[SUM_PITCH] = (float(*)[SUM_PITCH])dynamic_shared;
+    float(*ahead)[SUM_PITCH] = half + WARP;
+    int column = at.column + threadIdx.x;
+    float bias = o.bias && column < o.n ? o.bias[column] : 0.0f;
+    for (int h = 0; h < 2; h++) {
+        __syncthreads(); // nothing in shared memory is needed any more
+        sum.half_to(half, h);
+        __syncthreads(); // the half is there
+        if (column >= o.n)
+            continue;
+        int row = at.row + h * WARP, rows = min(WARP, o.m - row);
+        if (o.partial) {
+            float *to = o.partial + at.split * o.size + (int64_t)row * o.n + column;
+#pragma unroll 2
+            for (int r = 0; r < rows; r++, to += o.n)
+                *to = half[r][threadIdx.x];
+            continue;
+        }
+        int64_t to = (int64_t)row * o.ldc + column;
+#pragma unroll 1
+        for (int r = 0; r < rows; r++, to += o.ldc) {
+            if (r % AHEAD == 0 && Type::kept && o.bf16)
+                read_ahead<bf16_word>(ahead, o, row + r, column);
+            else if (r % AHEAD == 0)
+                read_ahead<float>(ahead, o, row + r, column);
+            put_ahead<Type::kept>(o, half + r, ahead + r % AHEAD, to, bias);
+        }
+    }
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -63,7 +136,7 @@ template <class Type> __device__ __forceinline__ void gemm_large(const gemm_para
     } else {
         gemm_run<Type, by_terms, by_terms>(t, p, at);
     }
-    put_rows<Type>(t, p.out, at);
+    put_matrix<Type>(t, p.out, at);
 }
 
 template <class Type> __device__ __forceinline__ void conv_forward_large(const conv_params &p) {

@@ -164,14 +164,14 @@ struct patches_by_rows { // row: (ky, kx, channel) of x; term: an output positio
 
 typedef tile_place<TILE> product_place;
 
-template <class Product>
+template <int ACTS, class Product>
 __device__ __forceinline__ void put_all(Product &t, const product_out &o, const product_place &at) {
     t.end();
 #pragma unroll
     for (int e = 0; e < 16; e++) {
         int row = at.row + t.row(e), column = at.column + t.column(e);
         if (row < o.m && column < o.n)
-            put<Product::kept>(o, at.split, row, column, t.sum[e / 4][e % 4]);
+            put<Product::kept, ACTS>(o, at.split, row, column, t.sum[e / 4][e % 4]);
     }
 }
 
@@ -195,7 +195,7 @@ template <class Product> __device__ __forceinline__ void gemm(const gemm_params 
     else
         product_run(t, by_terms(a, p.lda, at.row, o.m, at.k, at.k_end),
                     by_rows(b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
-    put_all(t, o, at);
+    put_all<RELU_ACT>(t, o, at);
 }
 
 template <class Product> __device__ __forceinline__ void conv_forward(const conv_params &p) {
@@ -205,7 +205,7 @@ template <class Product> __device__ __forceinline__ void conv_forward(const conv
     product_run(t, patches_by_terms<Product::kept>(p, at.row, at.k, at.k_end),
                 matrix_by_terms<false>(w, p.out.k, at.column, p.out.n, at.k, at.k_end),
                 at.k_end - at.k);
-    put_all(t, p.out, at);
+    put_all<NO_ACT>(t, p.out, at);
 }
 
 template <class Product> __device__ __forceinline__ void conv_data(const conv_params &p) {
@@ -224,7 +224,7 @@ template <class Product> __device__ __forceinline__ void conv_data(const conv_pa
             continue;
         int y = row / f.rows_x % f.rows_y * p.stride + f.y, x = row % f.rows_x * p.stride + f.x;
         int64_t pixel = ((int64_t)(row / (f.rows_y * f.rows_x)) * p.h + y) * p.w + x;
-        put<Product::kept>(p.out, at.split, pixel, column, t.sum[e / 4][e % 4]);
+        put<Product::kept, NO_ACT>(p.out, at.split, pixel, column, t.sum[e / 4][e % 4]);
     }
 }
 
@@ -234,7 +234,7 @@ template <class Product> __device__ __forceinline__ void conv_weight(const conv_
     numbers<Product::kept> dy(p.a, p.a_bf16);
     product_run(t, matrix_by_rows<Product::kept>(dy, p.o, at.row, p.out.m, at.k, at.k_end),
                 patches_by_rows<Product::kept>(p, at.column, at.k, at.k_end), at.k_end - at.k);
-    put_all(t, p.out, at);
+    put_all<NO_ACT>(t, p.out, at);
 }
 
 #if __CUDA_ARCH__ >= 800
@@ -300,5 +300,5 @@ KERNEL product_sum(const product_out o) {
     float sum = 0.0f;
     for (int s = 0; s < o.splits; s++)
         sum += o.partial[s * o.size + i];
-    finish<true>(o, i / o.n * o.ldc + i % o.n, (int)(i % o.n), sum);
+    finish_sum<true, ALL_ACTS>(o, i / o.n * o.ldc + i % o.n, (int)(i % o.n), sum);
 }

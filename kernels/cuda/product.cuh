@@ -9,6 +9,7 @@
 // All divisions are made in constructors.
 #ifndef DTCTL_KERNELS_CUDA_PRODUCT_CUH
 #define DTCTL_KERNELS_CUDA_PRODUCT_CUH
+#include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/stored.cuh"
 
 typedef unsigned u32;
@@ -214,7 +215,9 @@ struct tensor_product {
         return first_row() + e / 8 * 16 + e / 2 % 2 * 8 + e / 4 % 2 * 4 + e % 2 * 2 +
                threadIdx.x % 32 / 16;
     }
-    __device__ __forceinline__ int column(int e) const { return first_column() + threadIdx.x % 16; }
+    __device__ __forceinline__ int column(int e) const {
+        return first_column() + threadIdx.x % 16;
+    }
 };
 
 // An operand is kept as it is loaded: by rows, 24 apart, or by terms, 72 apart; ldmatrix
@@ -353,23 +356,52 @@ template <int ROWS> struct tile_place {
 
 // ---- the end of a product -----------------------------------------------------------------------
 
-template <bool kept>
-__device__ __forceinline__ void finish(const product_out &o, int64_t at, int column, float sum) {
-    float v = o.alpha * sum;
+// The part of enum cuda_act that a kernel has: none, the gradient of ReLU, all.
+enum { NO_ACT, RELU_ACT, ALL_ACTS };
+
+template <int ACTS> __device__ __forceinline__ bool is_grad(const product_out &o) {
+    return (ACTS >= RELU_ACT && o.act == CUDA_ACT_RELU_GRAD) ||
+           (ACTS == ALL_ACTS && o.act == CUDA_ACT_GELU_GRAD);
+}
+
+// v: the sum, `from` and the bias; x: the number beside where the act is a derivative.
+template <bool kept, int ACTS>
+__device__ __forceinline__ void finish(const product_out &o, int64_t at, float v, float x) {
+    numbers<kept> c(o.c, o.bf16), beside(o.beside, o.bf16);
+    if (ACTS >= RELU_ACT && o.act == CUDA_ACT_RELU_GRAD)
+        v = x > 0.0f ? v : 0.0f;
+    if (ACTS == ALL_ACTS && (o.act == CUDA_ACT_GELU || o.act == CUDA_ACT_GELU_GRAD)) {
+        bool grad = o.act == CUDA_ACT_GELU_GRAD;
+        x = grad ? x : c.rounded(v);
+        gelu_parts gelu(x);
+        if (grad)
+            v *= gelu.slope(x);
+        else
+            beside.put(at, x * gelu.share);
+    }
+    c.put(at, o.relu && v < 0.0f ? 0.0f : v);
+}
+
+template <bool kept, int ACTS>
+__device__ __forceinline__ void finish_sum(const product_out &o, int64_t at, int column,
+                                           float sum) {
+    float v = o.alpha * sum, x = 0.0f;
     if (o.beta != 0.0f)
         v += o.beta * numbers<kept>(o.from, o.bf16)[at];
+    if (is_grad<ACTS>(o))
+        x = numbers<kept>(o.beside, o.bf16)[at];
     if (o.bias)
         v += o.bias[column];
-    numbers<kept>(o.c, o.bf16).put(at, o.relu && v < 0.0f ? 0.0f : v);
+    finish<kept, ACTS>(o, at, v, x);
 }
 
 // row is that of the result: rows of a tile may lie elsewhere. kept: that may be in bfloat16.
-template <bool kept>
+template <bool kept, int ACTS>
 __device__ __forceinline__ void put(const product_out &o, int split, int64_t row, int column,
                                     float sum) {
     if (o.partial)
         o.partial[split * o.size + row * o.n + column] = sum;
     else
-        finish<kept>(o, row * o.ldc + column, column, sum);
+        finish_sum<kept, ACTS>(o, row * o.ldc + column, column, sum);
 }
 #endif

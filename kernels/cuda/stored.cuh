@@ -52,6 +52,10 @@ template <bool either> struct numbers {
     __device__ __forceinline__ numbers operator+(int64_t n) const {
         return numbers(at + n * bytes(), bf16);
     }
+    // A number as it is after it has been put.
+    __device__ __forceinline__ float rounded(float v) const {
+        return either && bf16 ? widened(narrowed(v)) : v;
+    }
     __device__ __forceinline__ void put(int64_t i, float v) const {
         if (either && bf16)
             ((bf16_word *)at)[i] = narrowed(v);

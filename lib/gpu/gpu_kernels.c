@@ -301,6 +301,7 @@ const struct kernel_backend gpu_kernels = {
     .name = "cuda",
     .real_bytes = sizeof(float),
     .remote = 1,
+    .gemm_acts = 1,
     .open = open_context,
     .close = close_context,
     .reserve = reserve,

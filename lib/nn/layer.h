@@ -22,6 +22,12 @@ struct nn_call {
     void *dx[NN_INS_MAX];    // gradients of the inputs; NULL where none is wanted
     bool dx_add[NN_INS_MAX]; // add to dx instead of overwriting it
     void *saved;             // kept from forward to backward
+    // Activations that products make, too (memory_plan.h). y is there, or dy has the derivative, by
+    // the layer in front or behind. gelu_y gets GELU of y. dx[0] is multiplied by the derivative of
+    // the ReLU that x[0] is the result of, or of GELU at gelu_x.
+    bool y_made, dy_made, dx_relu;
+    void *gelu_y;
+    const void *gelu_x;
     void *param[NN_LAYER_PARAMS_MAX], *dparam[NN_LAYER_PARAMS_MAX]; // and their gradients
     bool dparam_add;            // add to the gradients (micro-batches)
     void *stat_mean, *stat_var; // running statistics

@@ -18,7 +18,7 @@ struct planner {
     int n;
     size_t real;
     enum kernel_type store;
-    bool training, split;
+    bool training, split, acts;
     struct recompute_layer *rerun;
     int *again, *back; // when a layer runs again, and when its backward does
     struct memory_plan_block *block;
@@ -91,16 +91,48 @@ static int last_back(const struct planner *p, int i) {
     return to;
 }
 
+static bool is_linear(const struct nn_model *m, int i) {
+    return i > 0 && i < m->layers && m->layer[i].op == &nn_op_linear;
+}
+
+static bool is_gelu_of(const struct nn_model *m, int i, int of) {
+    return of > 0 && i < m->layers && m->layer[i].op == &nn_op_gelu && m->layer[i].in[0] == of;
+}
+
+// Both have to be in one type, and to run again together, or not.
+static void join_forward(struct planner *p, int i) {
+    const struct nn_layer *front = &p->m->layer[i - 1];
+    struct nn_place *at = &p->plan->layer[i];
+    at->acts_forward = p->acts && is_linear(p->m, i - 1) && is_gelu_of(p->m, i, i - 1) &&
+                       front->ins == 1 && !front->act && at->again == at[-1].again &&
+                       layer_store(p->m, i, p->store) == layer_store(p->m, i - 1, p->store);
+}
+
+// The layer behind is the only reader, and its gradient goes where that of the activation's input
+// is. A block that ends with GELU would run again too late.
+static void join_backward(struct planner *p, int i) {
+    const struct nn_layer *l = &p->m->layer[i], *behind = l + 1;
+    struct nn_place *at = &p->plan->layer[i];
+    if (!p->acts || !is_linear(p->m, i + 1) || behind->in[0] != i || !at->wanted ||
+        (behind->ins > 1 && behind->in[1] == i) || at[1].hand[0] != NN_HAND_WRITE)
+        return;
+    if (is_linear(p->m, i))
+        at->acts_backward = l->act == NN_ACT_RELU;
+    else
+        at->acts_backward = is_gelu_of(p->m, i, i - 1) && at->hand[0] == NN_HAND_WRITE &&
+                            !at->again_from && p->gradient_block[i] == p->gradient_block[i - 1];
+}
+
 static void plan_output(struct planner *p, int i) {
     size_t bytes = bytes_of(p, i);
     struct nn_place *at = &p->plan->layer[i];
-    int to = last_forward(p, i), back = last_back(p, i);
+    int to = last_forward(p, i), back = last_back(p, i), made = i - at->acts_forward;
     if (at->again) {
-        add_block(p, bytes, i, to, &at->output);
-        add_block(p, bytes, p->again[i], back, &at->output_back);
+        add_block(p, bytes, made, to, &at->output);
+        add_block(p, bytes, p->again[made], back, &at->output_back);
         return;
     }
-    add_block(p, bytes, i, back > to ? back : to, &at->output);
+    add_block(p, bytes, made, back > to ? back : to, &at->output);
 }
 
 static void plan_saved(struct planner *p, int i) {
@@ -226,6 +258,7 @@ void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
                         .store = s->store,
                         .training = s->training,
                         .split = s->slots > 1,
+                        .acts = s->acts,
                         .rerun = arena_new(&a, struct recompute_layer, layers),
                         .again = arena_new(&a, int, layers),
                         .back = arena_new(&a, int, layers),
@@ -235,6 +268,8 @@ void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
     choose_rerun(&p, s->recompute);
     make_timeline(&p);
     for (int i = 0; i < m->layers; i++) {
+        if (i > 0)
+            join_forward(&p, i);
         plan_output(&p, i);
         plan_saved(&p, i);
     }
@@ -242,6 +277,8 @@ void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
     if (s->training)
         for (int i = m->layers - 1; i >= least; i--)
             plan_gradient(&p, i);
+    for (int i = 1; s->training && i < m->layers; i++)
+        join_backward(&p, i);
     plan->bytes_least = most_alive(p.block, p.blocks, sent_at(&p));
     plan->bytes = place_some(&p, false);
     plan->kept_bytes = p.split ? place_some(&p, true) : 0;

@@ -43,6 +43,10 @@ struct nn_place {
     size_t output_back, saved_back;
     bool again;
     int again_from; // of the last layer of a block (recompute.h): its first layer
+    // Products that make an activation, too, where the spec has `acts`. forward: of the layer in
+    // front, this output. backward: of the layer behind, the gradient of what is activated here, in
+    // the place of that of the output.
+    bool acts_forward, acts_backward;
     enum nn_hand hand[NN_INS_MAX];
     size_t apart[NN_INS_MAX]; // where NN_HAND_APART writes
 };
@@ -61,6 +65,7 @@ struct memory_plan_spec {
     int slots;              // micro-batches under way at one time
     bool recompute;         // blocks run forward again in backward (recompute.h)
     enum kernel_type store; // in which outputs and gradients are kept
+    bool acts;              // products make activations, too (kernel_backend.gemm_acts)
 };
 // memory_plan_free ends it.
 void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,

@@ -88,8 +88,11 @@ static void run_forward(struct check *c, int i, bool back) {
             get(c, OUTPUT, l->in[s], back ? x->output_back : x->output);
         }
         if (turn == 0) {
-            put(c, OUTPUT, i, back ? place[i].output_back : place[i].output);
+            if (!place[i].acts_forward)
+                put(c, OUTPUT, i, back ? place[i].output_back : place[i].output);
             put(c, SAVED, i, back ? place[i].saved_back : place[i].saved);
+            if (i + 1 < c->m->layers && place[i + 1].acts_forward)
+                put(c, OUTPUT, i + 1, back ? place[i + 1].output_back : place[i + 1].output);
         }
     }
     get(c, OUTPUT, i, back ? place[i].output_back : place[i].output);
@@ -103,6 +106,8 @@ static void read_for_backward(struct check *c, int i) {
             get(c, OUTPUT, l->in[s], c->p->layer[l->in[s]].output_back);
     if (uses & NN_USE_Y)
         get(c, OUTPUT, i, c->p->layer[i].output_back);
+    if (c->p->layer[i - 1].acts_backward && !c->m->layer[i - 1].act) // what GELU has read
+        get(c, OUTPUT, i - 2, c->p->layer[i - 2].output_back);
     get(c, SAVED, i, c->p->layer[i].saved_back);
 }
 

@@ -51,12 +51,16 @@ static void make_plans(const struct network *net, enum kernel_type store, bool r
     struct memory_plan_spec spec = {.n = net->batch,
                                     .real_bytes = net->k->real_bytes,
                                     .store = store,
+                                    .acts = net->k->gemm_acts,
                                     .training = true,
                                     .slots = net->slots,
                                     .recompute = recompute};
     memory_plan_make(train, net->model, &spec);
-    spec = (struct memory_plan_spec){
-        .n = net->eval_batch, .real_bytes = net->k->real_bytes, .store = store, .slots = 1};
+    spec = (struct memory_plan_spec){.n = net->eval_batch,
+                                     .real_bytes = net->k->real_bytes,
+                                     .store = store,
+                                     .slots = 1,
+                                     .acts = net->k->gemm_acts};
     if (net->eval_batch)
         memory_plan_make(eval, net->model, &spec);
 }
@@ -113,6 +117,19 @@ static size_t output_of(const struct nn_place *at, bool back) {
     return back ? at->output_back : at->output;
 }
 
+// Of the activations that products make, too.
+static void add_acts(const struct network *net, const struct memory_plan *p, int i, bool back,
+                     struct nn_call *c) {
+    const struct nn_place *at = &p->layer[i];
+    if (i + 1 < net->model->layers && at[1].acts_forward)
+        c->gelu_y = at_offset(net, p, output_of(&at[1], back));
+    c->y_made = at->acts_forward, c->dy_made = at->acts_backward;
+    if (i == 0 || !at[-1].acts_backward)
+        return;
+    c->dx_relu = net->model->layer[i - 1].act == NN_ACT_RELU;
+    c->gelu_x = c->dx_relu ? NULL : at_offset(net, p, output_of(&at[-2], back));
+}
+
 // Everything a layer's functions need, from the plan that is in use.
 // back: on the way back, with tensors that were computed again.
 static struct nn_call call_of(struct network *net, int i, int n, enum network_mode mode,
@@ -140,6 +157,7 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
         if (c.training && x->wanted && l->in[s] >= net->settled)
             c.dx[s] = at_offset(net, p, hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
     }
+    add_acts(net, p, i, back, &c);
     c.dy = c.training && i > 0 ? at_offset(net, p, p->layer[i].gradient) : NULL;
     for (int s = 0; s < l->params; s++) {
         c.param[s] = at_element(net, net->params, m->param[l->param + s].begin);

@@ -25,7 +25,7 @@ for program in "$SRC"/tests/gpu/test_cuda_*.c; do
     done
 done
 # 9.0 has kernels of its own.
-hopper=(hopper hopper_edges hopper_counts)
+hopper=(acts hopper hopper_edges hopper_counts)
 mkdir ptx90 && cp ptx80/*.ptx ptx90a/*.ptx ptx90
 CASE_CAPABILITY=90 right ptx90 7 product "${hopper[@]}"
 is "$status" 0 'products for sm_90a' || diag "$(grep -A 3 '^not ok' <<<"$out")" "$err"

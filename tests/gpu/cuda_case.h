@@ -28,8 +28,8 @@ static struct cuda_case {
     struct cuda_queue queue;
     int capability; // of the device
     // Launches with large tiles in this case, or the last one; with wgmma; with tensor maps; that
-    // pack.
-    int large, hopper, tma, packs;
+    // pack; of kernels for flat buffers.
+    int large, hopper, tma, packs, flat;
     int no_maps;            // the driver makes no tensor maps
     int one_split;          // large tiles have all terms, as where a result has many of them
     enum kernel_type store; // of the tensors of a case
@@ -141,6 +141,7 @@ static void case_launch(struct cuda_queue *q, enum cuda_kernel kernel, const uns
         strncmp(info->name, "sum_", 4) != 0)
         grid = (fewer[0] = test.blocks_most, fewer);
     test.hopper += info->source == CUDA_SOURCE_hopper;
+    test.flat += info->source == CUDA_SOURCE_flat;
     test.packs += info->source == CUDA_SOURCE_pack;
     test.tma += strncmp(info->name, "gemm_tma", 8) == 0;
     test.large += info->source == CUDA_SOURCE_hopper || strstr(info->name, "_large");
@@ -167,7 +168,7 @@ static void case_begin(size_t workspace) {
         workspace = CUDA_WORKSPACE_BYTES_MIN;
     device_begin();
     test.capability = device_capability(), test.large = test.hopper = test.tma = 0;
-    test.packs = 0;
+    test.packs = test.flat = 0;
     test.queue = (struct cuda_queue){case_launch, case_tensor_map, test.capability,
                                      device_empty(workspace), workspace};
 }

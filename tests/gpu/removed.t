@@ -38,7 +38,7 @@ changes 1 layers
 changes 1 rows
 changes $EACH product
 # The conditions of kernels for 9.0 are those of the large products, which have been tried.
-hopper=(hopper)
+hopper=(acts hopper)
 [ $EACH != 1 ] || hopper+=(hopper_edges hopper_counts)
 CASE_CAPABILITY=90 changes $((EACH == 1 ? 1 : 10000)) product "${hopper[@]}"
 if [ $EACH = 1 ]; then

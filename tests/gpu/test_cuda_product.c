@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM and convolution of kernels/cuda: shapes, types, what is kept in bfloat16, sizes of tiles,
 // and the bytes that are moved.
-#include "tests/gpu/product_cases.h"
+#include "tests/gpu/act_cases.h"
 
 static void gemm(void) {
     static const int shapes[][3] = {{1, 1, 1},     {5, 3, 7},    {64, 64, 16}, {65, 70, 33},
@@ -205,10 +205,10 @@ static int conv_floor(const struct conv2d_shape *s, enum conv_pass pass) {
     int all_x = s->n * s->h * s->w * s->c, all_w = s->o * taps * s->c, all_y = pixels * s->o;
     int packed = (of_a == 4 ? pass == FORWARD ? all_x : all_y : 0) +
                  (of_b == 4 ? pass == WEIGHT ? all_x : all_w : 0);
+    int bias = test.large && splits <= 1 ? tiles_m : m; // times that it is read
     return (test.large ? word : of_a) * a * tiles_n + (test.large ? word : of_b) * b * tiles_m +
            (splits > 1 ? 2 * 4 * splits * m * n : 0) + of_c * m * n +
-           (pass == FORWARD ? 4 * m * n : 0) + // the bias
-           (test.large ? (4 + word) * packed : 0);
+           (pass == FORWARD ? 4 * bias * n : 0) + (test.large ? (4 + word) * packed : 0);
 }
 
 // All passes of a convolution move exactly the floor; whole tiles have whole sectors and no
@@ -362,6 +362,7 @@ static void hopper_counts(void) {
 
 int main(int argc, char **argv) {
     static const struct case_family families[] = {{"gemm", gemm},
+                                                  {"acts", acts},
                                                   {"conv", conv},
                                                   {"large", large},
                                                   {"counts", counts},
@@ -369,5 +370,5 @@ int main(int argc, char **argv) {
                                                   {"hopper", hopper},
                                                   {"hopper_edges", hopper_edges},
                                                   {"hopper_counts", hopper_counts}};
-    return case_main(argc, argv, families, 8);
+    return case_main(argc, argv, families, 9);
 }

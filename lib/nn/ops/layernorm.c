@@ -82,11 +82,12 @@ static void gelu_shape(struct nn_model *m, struct nn_layer *l) {
 }
 
 static void gelu_forward(const struct nn_call *c) {
-    LAYER_DO(c, c->y_store, gelu_forward, layer_elements(c->layer, c->n), c->x[0], c->y);
+    if (!c->y_made)
+        LAYER_DO(c, c->y_store, gelu_forward, layer_elements(c->layer, c->n), c->x[0], c->y);
 }
 
 static void gelu_backward(const struct nn_call *c) {
-    if (c->dx[0])
+    if (c->dx[0] && !c->dy_made)
         LAYER_DO(c, c->y_store, gelu_backward, layer_elements(c->layer, c->n), c->x[0], c->dy,
                  c->dx[0]);
 }

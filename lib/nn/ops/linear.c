@@ -73,6 +73,7 @@ static void linear_forward(const struct nn_call *c) {
                           .alpha = linear_scale(c),
                           .bias = c->param[1],
                           .relu = c->layer->act == NN_ACT_RELU,
+                          .gelu = c->gelu_y,
                           .a_store = c->x_store[0],
                           .c_store = c->y_store};
     bool joins = c->x[1] && (c->y_store == KERNEL_BF16 || c->k->remote) && !c->layer->act;
@@ -93,10 +94,11 @@ static void linear_residual(const struct nn_call *c) {
     LAYER_DO(c, c->y_store, add, count, c->dy, c->dx[1], c->dx[1]);
 }
 
-// With a fused ReLU dy is masked in place first; no later pass reads it.
+// With a fused ReLU dy is masked in place first, unless the product behind has done so; no later
+// pass reads it.
 static void linear_backward(const struct nn_call *c) {
     int in = linear_fan_in(c), out = c->layer->c, rows = linear_rows(c);
-    if (c->layer->act)
+    if (c->layer->act && !c->dy_made)
         LAYER_DO(c, c->y_store, relu_backward, (size_t)rows * (size_t)out, c->y, c->dy, c->dy);
     struct gemm_args w = {.type = c->type,
                           .m = out,
@@ -131,6 +133,8 @@ static void linear_backward(const struct nn_call *c) {
                           .ldc = in,
                           .alpha = linear_scale(c),
                           .beta = c->dx_add[0] ? 1 : 0,
+                          .relu_of = c->dx_relu ? c->x[0] : NULL,
+                          .gelu_of = c->gelu_x,
                           .a_store = c->y_store,
                           .c_store = c->x_store[0]};
     c->k->gemm(c->ctx, &x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations that are computed again: the bits of a run that keeps them, in every mode; plans in
 // which each reader finds its tensors; and a plan with a mistake is found out.
+#include "nn/layer.h"
 #include "nn/memory_plan.h"
 #include "nn/recompute.h"
 #include "nn/stage.h"
@@ -18,17 +19,49 @@ static void build(const char *name, int size) {
 
 // ---- plans ----
 
+// With activations that products make, too, and without.
 static int check(const struct nn_model *m, int slots, bool recompute, size_t *bytes) {
-    const struct memory_plan_spec spec = {4, 4, true, slots, recompute, 0};
+    int bad = 0;
+    for (int acts = 1; acts >= 0; acts--) {
+        const struct memory_plan_spec spec = {4, 4, true, slots, recompute, 0, acts};
+        struct memory_plan p;
+        struct err e;
+        memory_plan_make(&p, m, &spec);
+        int r = memory_plan_verify(&p, m, &spec, &e);
+        if (r < 0)
+            diag("%s, %d slots, acts %d: %s", model.text, slots, acts, e.text);
+        bad += r < 0;
+        *bytes = p.bytes + (size_t)slots * p.kept_bytes;
+        memory_plan_free(&p);
+    }
+    return bad;
+}
+
+// Activations that products make: the layers are `forward` and `backward`. A plan in which the
+// output of one of them may lie over what the product still reads is found out.
+static void test_acts(const char *name, int forward, int backward) {
+    struct memory_plan_spec spec = {4, 4, true, 1, false, 0, true};
     struct memory_plan p;
     struct err e;
-    memory_plan_make(&p, m, &spec);
-    int r = memory_plan_verify(&p, m, &spec, &e);
-    if (r < 0)
-        diag("%s, %d slots: %s", model.text, slots, e.text);
-    *bytes = p.bytes + (size_t)slots * p.kept_bytes;
+    int found[2] = {0}, late = 0;
+    build(name, 32);
+    memory_plan_make(&p, &model, &spec);
+    for (int i = 0; i < model.layers; i++)
+        found[0] += p.layer[i].acts_forward, found[1] += p.layer[i].acts_backward;
+    is_int(found[0], forward, "%s: products that make GELU", name);
+    is_int(found[1], backward, "%s: products that make a gradient in front of them", name);
     memory_plan_free(&p);
-    return r;
+    spec.training = spec.acts = false;
+    memory_plan_make(&p, &model, &spec);
+    for (int i = 2; i < model.layers; i++) {
+        if (model.layer[i].op != &nn_op_gelu || model.layer[i - 1].op != &nn_op_linear)
+            continue;
+        p.layer[i].acts_forward = true;
+        late += memory_plan_verify(&p, &model, &spec, &e) < 0;
+        p.layer[i].acts_forward = false;
+    }
+    is_int(late, forward, "%s: GELU over the operand of its product is found", name);
+    memory_plan_free(&p);
 }
 
 // A whole model, and its stages.
@@ -172,6 +205,10 @@ int main(void) {
     test_plans("linformer", 64, 12, 0.5);
     test_plans("airbench", 32, 3, 0.95);
     test_plans("mlp(hidden=32,32,32)", 8, 0, 1);
+    test_acts("vit(dim=16,depth=3,heads=2,mlp=4,patch=8)", 3, 3);
+    test_acts("linformer(dim=16,depth=2,heads=2,mlp=4,patch=8,keys=4)", 2, 2);
+    test_acts("mlp(hidden=32,32,32)", 0, 3);
+    test_acts("airbench", 0, 0);
     test_mistakes("resnet18", 32);
     test_mistakes("vit_tiny(patch=8)", 32);
     test_runs();
