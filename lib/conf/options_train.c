@@ -450,7 +450,7 @@ static const struct option_row rows[] = {
      .help =
          "Type of the factors in matrix products and convolutions. bf16 rounds them to "
          "bfloat16; sums, weights, statistics, optimizer and checkpoints stay float32. On "
-         "processors with AMX, and on GPUs but T4, all models but linformer also keep "
+         "processors with AMX, and on GPUs but T4, models also keep "
          "activations in bfloat16. "
          "bf16 is faster on processors with AMX, and on AMD's with AVX512-BF16 but for networks of "
          "3x3 convolutions. tf32 is for GPUs from A100 and A10G on: float32 with ten bits of "

@@ -40,14 +40,14 @@ struct nn_op {
     const char *name;
     // Shape of the output and the layer's parameters, from the record and its inputs' records.
     void (*shape)(struct nn_model *m, struct nn_layer *l);
-    size_t (*workspace)(const struct nn_call *c);                        // bytes; NULL: none
-    size_t (*saved_bytes)(const struct nn_layer *l, int n, size_t real); // NULL: none
+    size_t (*workspace)(const struct nn_call *c); // bytes; NULL: none
+    // Bytes from forward to backward, where x and y are kept in `store`; NULL: none.
+    size_t (*saved_bytes)(const struct nn_layer *l, int n, size_t real, enum kernel_type store);
     // Multiplications for one sample on the way forward; NULL: one for each weight and position.
     int64_t (*products)(const struct nn_layer *l);
     void (*forward)(const struct nn_call *c);
     void (*backward)(const struct nn_call *c);  // NULL: no gradient flows (the input)
     unsigned (*uses)(const struct nn_layer *l); // enum nn_use: what backward reads; NULL: nothing
-    bool reals;                                 // its tensors can only be reals
     bool mixes;    // in[0] and the output can be kept in different types
     unsigned adds; // enum nn_use: inputs whose gradient backward can add to
     // Input whose gradient may take the place of dy, or -1.

@@ -140,7 +140,7 @@ static void plan_saved(struct planner *p, int i) {
     struct nn_place *at = &p->plan->layer[i];
     if (!l->op->saved_bytes)
         return;
-    size_t bytes = l->op->saved_bytes(l, p->n, p->real);
+    size_t bytes = l->op->saved_bytes(l, p->n, p->real, layer_store(p->m, i, p->store));
     add_block(p, bytes, i, p->training && !at->again ? p->back[i] : i, &at->saved);
     if (at->again)
         add_block(p, bytes, p->again[i], p->back[i], &at->saved_back);

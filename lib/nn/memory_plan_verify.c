@@ -31,7 +31,9 @@ static size_t bytes_of(const struct check *c, enum tensor_kind kind, int layer) 
     if (kind != SAVED)
         return layer_store_bytes(layer_elements(l, c->s->n), c->s->real_bytes,
                                  layer_store(c->m, layer, c->s->store));
-    return l->op->saved_bytes ? l->op->saved_bytes(l, c->s->n, c->s->real_bytes) : 0;
+    return l->op->saved_bytes ? l->op->saved_bytes(l, c->s->n, c->s->real_bytes,
+                                                   layer_store(c->m, layer, c->s->store))
+                              : 0;
 }
 
 static struct tensor tensor_at(const struct check *c, enum tensor_kind kind, int layer,

@@ -260,13 +260,13 @@ int model_linformer(struct nn_model *m, const char *name, int in, int heads, int
     return append(m, &l, name);
 }
 
-// Whether some layer can only have reals, or has the images or the logits, which are reals, in a
-// place where it does not mix types.
+// Whether some layer has the images or the logits, which are reals, in a place where it does not
+// mix types.
 static bool has_reals(const struct nn_model *m) {
     for (int i = 1; i < m->layers; i++) {
         const struct nn_layer *l = &m->layer[i];
         bool last = i == m->layers - 1;
-        if (l->op->reals || ((last || l->in[0] == 0) && !l->op->mixes))
+        if ((last || l->in[0] == 0) && !l->op->mixes)
             return true;
         for (int s = 1; s < l->ins; s++)
             if (last || l->in[s] == 0)

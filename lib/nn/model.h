@@ -103,7 +103,7 @@ struct nn_model {
     size_t stat_elements;
     size_t param_count; // numbers that are trained
     int classes;
-    bool reals;                       // the tensors of some layer can only be reals
+    bool reals;                       // all tensors, since some layer cannot mix types
     int whiten;                       // layer whose weights come from the data (whiten.h); 0: none
     struct train_model_spec spec;     // of model_build
     char text[TRAIN_MODEL_BYTES_MAX]; // the same as text

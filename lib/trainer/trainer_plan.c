@@ -151,11 +151,11 @@ static void count_layers(struct plan *p) {
     for (int i = 0; i < t->model->layers; i++) {
         const struct nn_layer *l = &t->model->layer[i];
         struct plan_layer *to = &p->layer[i];
+        enum kernel_type store = layer_store(t->model, i, t->chunk[0].net.store);
         size_t saved =
-            l->op->saved_bytes ? l->op->saved_bytes(l, t->micro_batch, sizeof(float)) : 0;
+            l->op->saved_bytes ? l->op->saved_bytes(l, t->micro_batch, sizeof(float), store) : 0;
         layer_cost_of(t->model, i, &to->cost);
         size_t count = (size_t)to->cost.output * (size_t)t->micro_batch;
-        enum kernel_type store = layer_store(t->model, i, t->chunk[0].net.store);
         to->activation_bytes = (int64_t)(layer_store_bytes(count, sizeof(float), store) + saved);
     }
 }

@@ -31,6 +31,8 @@ same vit 1e-5 "${vit[@]}"
 # fast ones alone do.
 cpu_only=(kernels=reference)
 same vit-bf16 1e-3 "${vit[@]}" dtype=bf16
+linformer=('model=linformer(dim=16,depth=1,heads=2,mlp=2,patch=4,keys=2)' batch=8 lr=0.02)
+same linformer-bf16 1e-3 "${linformer[@]}" dtype=bf16
 cpu_only=()
 # Processors have no tf32, so float judges it. A product is off by 2^-10 at most, about 1e-3; batch
 # norm of few numbers makes more of it, also of small steps.
@@ -76,7 +78,7 @@ like "$(cat tf32.t4/out)" 'dtype is tf32, which needs .* and GPU 0 is emulated .
     'tf32: the refusal names the GPU'
 ok 'tf32: the refusals come before any file' test ! -e tf32.cpu/dttrain-output -a \
     ! -e tf32.t4/dttrain-output
-same linformer 1e-5 'model=linformer(dim=16,depth=1,heads=2,mlp=2,patch=4,keys=2)' batch=8 lr=0.02
+same linformer 1e-5 "${linformer[@]}"
 
 # ---- a GPU of 9.0 has products of its own -------------------------------------------------------
 # hopper DTYPE BOUND PRODUCT MAPS: this product is in the graph of a step, and the losses are right;

@@ -57,6 +57,8 @@ updates linformer-adamw 4 "model=$linformer,keys=21)" batch=75 optimizer=adamw l
 # processor has none: there test_nn_step compares those of a ResNet with the reference kernels.
 updates bf16-mlp 6 "${mlp[@]}" dtype=bf16 optimizer=sgd lr=0.05 momentum=0.9
 updates bf16-vit 1 "model=$vit" dtype=bf16 batch=75 optimizer=sgd lr=0.05 momentum=0
+updates bf16-linformer 1 "model=$linformer,keys=5)" dtype=bf16 batch=75 optimizer=sgd lr=0.05 \
+    momentum=0
 if grep -qw avx512_bf16 /proc/cpuinfo; then
     updates bf16-resnet 2 model=resnet18 stem=imagenet batch=40 dtype=bf16 optimizer=sgd lr=0.02 \
         momentum=0

@@ -31,7 +31,9 @@ static int64_t attention_products(const struct nn_layer *l) {
     return 2 * layer_rows(l, 1) * layer_rows(l, 1) * l->c;
 }
 
-static size_t attention_saved_bytes(const struct nn_layer *l, int n, size_t real) {
+static size_t attention_saved_bytes(const struct nn_layer *l, int n, size_t real,
+                                    enum kernel_type store) {
+    (void)store;
     return (size_t)layer_rows(l, n) * (size_t)l->as.attention.heads * real;
 }
 

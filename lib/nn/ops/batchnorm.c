@@ -35,7 +35,9 @@ static size_t batchnorm_workspace(const struct nn_call *c) {
     return c->k->batchnorm_workspace(c->ctx, batchnorm_rows(c), c->layer->c);
 }
 
-static size_t batchnorm_saved_bytes(const struct nn_layer *l, int n, size_t real) {
+static size_t batchnorm_saved_bytes(const struct nn_layer *l, int n, size_t real,
+                                    enum kernel_type store) {
+    (void)store;
     (void)n;
     return 2 * (size_t)l->c * real;
 }

@@ -18,7 +18,9 @@ static size_t layernorm_workspace(const struct nn_call *c) {
     return c->k->layernorm_workspace(c->ctx, layer_rows(c->layer, c->n), c->layer->c);
 }
 
-static size_t layernorm_saved_bytes(const struct nn_layer *l, int n, size_t real) {
+static size_t layernorm_saved_bytes(const struct nn_layer *l, int n, size_t real,
+                                    enum kernel_type store) {
+    (void)store;
     return 2 * (size_t)layer_rows(l, n) * real;
 }
 

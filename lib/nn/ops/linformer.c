@@ -29,24 +29,37 @@ static void linformer_shape(struct nn_model *m, struct nn_layer *l) {
     }
 }
 
-// Parts of what is kept; elements. Queries lie in front of the projected keys and values, as the
-// kernel wants them, and so do their gradients, for which there is room from the start.
+// Parts of what is kept; bytes. All but lse, which is reals, are of the layer's type of storage.
+// Queries lie in front of the projected keys and values, as the kernel wants them, and so do their
+// gradients, for which there is room from the start.
 struct linformer_parts {
-    size_t qkv, side[SIDES], lse, dqkv, count;
+    size_t number; // bytes of one in memory
+    size_t qkv, side[SIDES], lse, dqkv, all;
 };
 
-static struct linformer_parts parts_of(const struct nn_layer *l, int n) {
+static struct linformer_parts parts_of(const struct nn_layer *l, int n, size_t real,
+                                       enum kernel_type store) {
+    enum { ALIGN = 64 };
     size_t rows = (size_t)layer_rows(l, n), width = (size_t)l->c;
-    size_t qkv = rows * width + 2 * (size_t)n * (size_t)l->as.attention.keys * width;
-    struct linformer_parts p = {.side = {qkv, qkv + rows * width}};
-    p.lse = p.side[VALUES] + rows * width;
-    p.dqkv = p.lse + rows * (size_t)l->as.attention.heads;
-    p.count = p.dqkv + qkv;
+    struct linformer_parts p = {.number = layer_store_bytes(1, real, store)};
+    size_t qkv = (rows + 2 * (size_t)n * (size_t)l->as.attention.keys) * width * p.number;
+    size_t bytes[] = {qkv, rows * width * p.number, rows * width * p.number,
+                      rows * (size_t)l->as.attention.heads * real, qkv};
+    size_t *const begin[] = {&p.qkv, &p.side[KEYS], &p.side[VALUES], &p.lse, &p.dqkv};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        *begin[i] = p.all;
+        p.all += (bytes[i] + ALIGN - 1) / ALIGN * ALIGN;
+    }
     return p;
 }
 
-static size_t linformer_saved_bytes(const struct nn_layer *l, int n, size_t real) {
-    return parts_of(l, n).count * real;
+static size_t linformer_saved_bytes(const struct nn_layer *l, int n, size_t real,
+                                    enum kernel_type store) {
+    return parts_of(l, n, real, store).all;
+}
+
+static struct linformer_parts parts_of_call(const struct nn_call *c) {
+    return parts_of(c->layer, c->n, c->k->real_bytes, c->y_store);
 }
 
 // Three products with square weights; keys and values to fewer of them; scores and their sums.
@@ -62,7 +75,8 @@ static struct attention_shape attention_of(const struct nn_call *c) {
                                     .heads = l->as.attention.heads,
                                     .d = l->c / l->as.attention.heads,
                                     .keys = l->as.attention.keys,
-                                    .type = c->type};
+                                    .type = c->type,
+                                    .store = c->y_store};
 }
 
 static size_t larger(size_t a, size_t b) {
@@ -80,23 +94,25 @@ static size_t linformer_workspace(const struct nn_call *c) {
     return larger(most, c->k->gemm_workspace(c->ctx, c->type, s.t, s.keys, width));
 }
 
-static void *at(const struct nn_call *c, size_t element) {
-    return (char *)c->saved + element * c->k->real_bytes;
+static void *at(const struct nn_call *c, size_t offset) {
+    return (char *)c->saved + offset;
 }
 
 // Row 0 of the projected keys or values of an image; its rows are 2 * width apart.
 static void *projected(const struct nn_call *c, size_t qkv, int image, int side) {
     const struct nn_layer *l = c->layer;
     size_t row = ((size_t)image * (size_t)l->as.attention.keys) * 2 + (size_t)side;
-    return at(c, qkv + ((size_t)layer_rows(l, c->n) + row) * (size_t)l->c);
+    size_t element = ((size_t)layer_rows(l, c->n) + row) * (size_t)l->c;
+    return at(c, qkv + element * parts_of_call(c).number);
 }
 
 static void *of_image(const struct nn_call *c, size_t part, int image) {
-    return at(c, part + (size_t)image * layer_elements(c->layer, 1));
+    size_t element = (size_t)image * layer_elements(c->layer, 1);
+    return at(c, part + element * parts_of_call(c).number);
 }
 
 static void linformer_forward(const struct nn_call *c) {
-    struct linformer_parts p = parts_of(c->layer, c->n);
+    struct linformer_parts p = parts_of_call(c);
     struct attention_shape s = attention_of(c);
     int width = c->layer->c;
     void *const out[] = {at(c, p.qkv), at(c, p.side[KEYS]), at(c, p.side[VALUES])};
@@ -104,6 +120,7 @@ static void linformer_forward(const struct nn_call *c) {
         struct gemm_args g = {
             .type = c->type, .m = c->n * s.t, .n = width, .k = width, .trans_b = 1, .alpha = 1};
         g.a = c->x[0], g.lda = width, g.b = c->param[i], g.ldb = width, g.c = out[i], g.ldc = width;
+        g.a_store = c->x_store[0], g.c_store = s.store;
         c->k->gemm(c->ctx, &g);
     }
     for (int i = 0; i < SIDES * c->n; i++) {
@@ -111,8 +128,8 @@ static void linformer_forward(const struct nn_call *c) {
         struct gemm_args g = {
             .type = c->type, .m = s.keys, .n = width, .k = s.t, .trans_a = 1, .alpha = 1};
         g.a = c->param[PROJ_K + side], g.lda = s.keys;
-        g.b = of_image(c, p.side[side], image), g.ldb = width;
-        g.c = projected(c, p.qkv, image, side), g.ldc = 2 * width;
+        g.b = of_image(c, p.side[side], image), g.ldb = width, g.b_store = s.store;
+        g.c = projected(c, p.qkv, image, side), g.ldc = 2 * width, g.c_store = s.store;
         c->k->gemm(c->ctx, &g);
     }
     c->k->attention_forward(c->ctx, &s, at(c, p.qkv), c->y, at(c, p.lse));
@@ -121,23 +138,23 @@ static void linformer_forward(const struct nn_call *c) {
 // Through the projection of keys or values. With K' = P' K and its gradient G: dP += K G', and
 // dK = P G takes the place of K.
 static void unproject(const struct nn_call *c, int side, int image) {
-    struct linformer_parts p = parts_of(c->layer, c->n);
+    struct linformer_parts p = parts_of_call(c);
     struct attention_shape s = attention_of(c);
     int width = c->layer->c;
     void *plain = of_image(c, p.side[side], image), *grad = projected(c, p.dqkv, image, side);
     struct gemm_args d = {
         .type = c->type, .m = s.t, .n = s.keys, .k = width, .trans_b = 1, .alpha = 1};
-    d.a = plain, d.lda = width, d.b = grad, d.ldb = 2 * width;
+    d.a = plain, d.lda = width, d.b = grad, d.ldb = 2 * width, d.a_store = d.b_store = s.store;
     d.c = c->dparam[PROJ_K + side], d.ldc = s.keys, d.beta = image || c->dparam_add ? 1 : 0;
     c->k->gemm(c->ctx, &d);
     struct gemm_args x = {.type = c->type, .m = s.t, .n = width, .k = s.keys, .alpha = 1};
     x.a = c->param[PROJ_K + side], x.lda = s.keys, x.b = grad, x.ldb = 2 * width;
-    x.c = plain, x.ldc = width;
+    x.c = plain, x.ldc = width, x.b_store = x.c_store = s.store;
     c->k->gemm(c->ctx, &x);
 }
 
 static void linformer_backward(const struct nn_call *c) {
-    struct linformer_parts p = parts_of(c->layer, c->n);
+    struct linformer_parts p = parts_of_call(c);
     struct attention_shape s = attention_of(c);
     int width = c->layer->c, rows = c->n * s.t;
     c->k->attention_backward(c->ctx, &s, at(c, p.qkv), c->y, at(c, p.lse), c->dy, at(c, p.dqkv));
@@ -148,13 +165,15 @@ static void linformer_backward(const struct nn_call *c) {
         struct gemm_args w = {
             .type = c->type, .m = width, .n = width, .k = rows, .trans_a = 1, .alpha = 1};
         w.a = grad[i], w.lda = width, w.b = c->x[0], w.ldb = width;
+        w.a_store = s.store, w.b_store = c->x_store[0];
         w.c = c->dparam[i], w.ldc = width, w.beta = c->dparam_add ? 1 : 0;
         c->k->gemm(c->ctx, &w);
         if (!c->dx[0])
             continue;
         struct gemm_args x = {.type = c->type, .m = rows, .n = width, .k = width, .alpha = 1};
-        x.a = grad[i], x.lda = width, x.b = c->param[i], x.ldb = width;
+        x.a = grad[i], x.lda = width, x.b = c->param[i], x.ldb = width, x.a_store = s.store;
         x.c = c->dx[0], x.ldc = width, x.beta = i != TO_Q || c->dx_add[0] ? 1 : 0;
+        x.c_store = c->x_store[0];
         c->k->gemm(c->ctx, &x);
     }
 }
@@ -172,6 +191,5 @@ const struct nn_op nn_op_linformer = {.name = "linformer",
                                       .forward = linformer_forward,
                                       .backward = linformer_backward,
                                       .uses = linformer_uses,
-                                      .reals = true,
                                       .adds = NN_USE_X0,
                                       .in_place = layer_never_in_place};

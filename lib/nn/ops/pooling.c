@@ -20,7 +20,9 @@ static struct pool2d_shape maxpool_of(const struct nn_call *c) {
                                  .store = c->y_store};
 }
 
-static size_t maxpool_saved_bytes(const struct nn_layer *l, int n, size_t real) {
+static size_t maxpool_saved_bytes(const struct nn_layer *l, int n, size_t real,
+                                  enum kernel_type store) {
+    (void)store;
     (void)real;
     return layer_elements(l, n);
 }

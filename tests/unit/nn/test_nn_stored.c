@@ -207,7 +207,8 @@ static void test_plan(const char *text) {
     is_int(bad, 0, "%s: every pass finds its tensors", text);
 }
 
-// Networks of a layer that only has reals, and of products in float, keep reals.
+// Networks whose images or logits are in a layer that does not mix types, and those of products in
+// float, keep reals.
 static void test_reals(void) {
     struct network net;
     build("vit(dim=24,depth=1,heads=2,patch=8)");
@@ -220,10 +221,15 @@ static void test_reals(void) {
     open_net(&net, &c);
     is_int(net.store, KERNEL_FLOAT, "a rank that agreed on reals keeps them");
     network_close(&net);
-    build("linformer(dim=24,depth=1,heads=2,patch=8)");
+    model_begin(&model);
+    struct err e;
+    int at = model_maxpool(&model, "pool", model_input(&model, 32, 32, 3), 2, 2, 0);
+    model_linear(&model, "fc", at, CLASSES, false);
+    if (model_end(&model, &e) < 0)
+        bail_out("%s", e.text);
     c = config_of(&model, &kernels_reference, KERNEL_KEEP_ALWAYS);
     open_net(&net, &c);
-    is_int(net.store, KERNEL_FLOAT, "a model with a layer of reals keeps reals");
+    is_int(net.store, KERNEL_FLOAT, "a model that pools its images keeps reals");
     network_close(&net);
 }
 
@@ -236,6 +242,8 @@ int main(void) {
         double memory, apart, backends;
     } cases[] = {{"mlp(hidden=40,24,16)", 0.99, 0.05, 0.02},
                  {"vit(dim=24,depth=2,heads=2,patch=8)", 0.65, 0.05, 0.02},
+                 {"linformer(dim=24,depth=2,heads=2,patch=8,keys=5)", 0.65, 0.05, 0.02},
+                 {"linformer(dim=40,depth=1,heads=1,patch=4,keys=16,pool=mean)", 0.65, 0.05, 0.02},
                  {"resnet18(stem=cifar,width=8)", 0.55, 0.4, 0.3},
                  {"resnet50(stem=imagenet,width=8)", 0.6, 0, 0.1},
                  {"airbench(width=8)", 0.55, 0.5, 0.02}};
