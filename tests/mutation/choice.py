@@ -47,15 +47,17 @@ SCRIPTS = {
     "provider": ["up_kept"] + OPERATOR[3:] + ["use_plan"] + OVER_SSH + AWS,
     "run": TRAINS + ["use_logs", "use_exec", "train_call_off", "train_setup", "train_result_names",
                      "train_up_inputs", "use_unread"] + INPUTS,
+    "run/inputs": ["train_objects", "train_renew", "train_objects_fanout"],
+    "run/results": ["train_outputs_s3"],
     "node": TRAINS + PUSHES + ["use_stop"] + ARCHIVES, "xfer": PUSHES + OVER_SSH + INPUTS[:1],
     "content": PUSHES + ARCHIVES[:1] + INPUTS, "remote": PUSHES[:1] + OVER_SSH + [
-        "up_kept", "up_names", "aws_plan"],
+        "up_kept", "up_names", "aws_plan", "push_login"],
     "agent": NODES + TRAINS[:1] + AGENTS, "rendezvous": NODES + TRAINS[:1] + AGENTS,
     "worker": NODES + TRAINS[:1] + ["train_sagemaker", "dtrun_watch"],
     "launch": ["use_environment"] + NODES + TRAINS[:1] + ["train_sagemaker"],
     "tcpstore": NODES[1:], "copies": ["train_redeal"], "aws": AWS + ["up_kept"], "terraform": AWS,
     "nn": ["train_pipeline"], "trainer": ["train_pipeline", "use_bench", "train_results"],
-    "comm": ["use_bench"], "data": ["use_data_index", "train_resume"],
+    "comm": ["use_bench"], "data": ["use_data_index", "train_resume", "train_stream"],
     "stream": STREAMS, "object": ["use_unread"] + STREAMS[:1] + OBJECTS,
     "cmd/dtdata": STREAMS[:1] + OBJECTS,
 }
@@ -109,7 +111,8 @@ def scripts_of(path, layer):
         if runs and runs.search(text):
             found.append((len(text), name))
     found = [name for _, name in sorted(found)[:COMMAND_SCRIPTS_MAX]]
-    return list(dict.fromkeys(named + found + SCRIPTS.get(layer, [])))
+    inner = SCRIPTS.get(folder_of(path), [])
+    return list(dict.fromkeys(named + found + inner + SCRIPTS.get(layer, [])))
 
 
 def tests_of(path, tests, users):
