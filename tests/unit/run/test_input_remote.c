@@ -38,7 +38,46 @@ static const char *again(const char *old, const char *now) {
     return o ? "" : arena_strdup(&a, e.text);
 }
 
+// Members that a line lacks, sizes at their bound, and what a manifest gets of each object.
+static void test_lines(void) {
+    const struct input_remote *r = list("{}\n" END);
+    ok(!r->folder && r->ends_ms == 0 && r->count == 0, "a header may be empty");
+    r = list(HEAD LINE("x", "0", "e", ID1) END "no JSON\n");
+    is_int((int)r->count, 1, "an object may be empty, and the end is the end");
+    is_str(r->header, HEAD, "the header is kept as it is");
+    ok(strstr(refusal(""), "cut off") && strstr(refusal(HEAD), "cut off"), "a list needs its end");
+    ok(refusal("no JSON\n" END)[0] && refusal(HEAD "no JSON\n" END)[0], "a line has to be JSON");
+    ok(strstr(refusal(HEAD "{\"path\":\"x\",\"id\":\"" ID1 "\"}\n" END), "is none"),
+       "an object needs a size");
+    struct manifest *m = manifest_new();
+    struct input_remote all = {.folder = false};
+    struct err e = {0};
+    ok(input_remote_parse(&a, HEAD LINE("y", "3", "e", ID1) LINE("x", "5", "e", ID2) END, &all, m,
+                          &e) == 0,
+       "a manifest may have the objects: %s", e.text);
+    ok(m->count == 2 && m->entries[0].kind == MANIFEST_FILE && m->entries[0].hashed,
+       "each object is a file of the manifest with a hash");
+    is_int((int)m->entries[0].mode, 0644, "a file of the manifest can be read by all");
+    ok(m->entries[0].size == 3 && m->entries[0].hash[0] == 0x11 &&
+           strcmp(m->entries[0].source, "s3://b/y") == 0,
+       "a file of the manifest has the size, the id and the name of its object");
+    ok(strcmp(all.objects[0].path, "x") == 0 && all.objects[0].id[31] == 0x22,
+       "objects are sorted by their paths");
+    manifest_free(m);
+    struct strbuf line = {0};
+    input_remote_numbered_line("{\"a\":1}\n", 3, &line);
+    is_str(strbuf_cstr(&line), "{\"index\":3,\"a\":1}\n", "a line has its number in front");
+    strbuf_fini(&line);
+    ok(input_remote_is("s3://b") && input_remote_is("https://b") && !input_remote_is("http://b") &&
+           !input_remote_is("/s3://b"),
+       "two schemes are remote");
+    ok(again(HEAD "{\"path\":\"x\",\"size\":1,\"id\":\"" ID1 "\"}\n" END,
+             HEAD LINE("x", "1", "e", ID2) END)[0],
+       "an ETag that is new makes another object");
+}
+
 int main(void) {
+    test_lines();
     const struct input_remote *r = list(HEAD LINE("y", "3", "e", ID1) LINE("x", "5", "e", ID2) END);
     const struct input_remote_object *o = input_remote_find(r, "x");
     ok(r->folder && r->ends_ms == 9 && r->count == 2, "a list of two objects");
