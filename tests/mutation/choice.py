@@ -41,12 +41,13 @@ SCRIPTS = {
     "convert": ["use_import"],
     "protocol": ["use_environment"] + TRAINS[:1] + NODES, "channel": NODES,
     "cluster": ["use_plan", "up_kept"] + OPERATOR + TRAINS[:1],
-    "lifecycle": ["up_kept"] + OPERATOR + AWS[1:], "ui": OPERATOR[:4] + ["up_kept"] + PUSHES[:1],
+    "lifecycle": ["up_kept"] + OPERATOR + AWS[1:], "ui": OPERATOR[:4] + ["up_kept"] + PUSHES[:1] + [
+        "train_run_terminal"],
     "fleet": PUSHES[:1] + OVER_SSH + ARCHIVES[:1] + OPERATOR[3:] + TRAINS,
     "follow": ["use_logs", "train_results", "use_watch"],
     "provider": ["up_kept"] + OPERATOR[3:] + ["use_plan"] + OVER_SSH + AWS,
     "run": TRAINS + ["use_logs", "use_exec", "train_call_off", "train_setup", "train_result_names",
-                     "train_up_inputs", "use_unread"] + INPUTS,
+                     "train_up_inputs", "use_unread"] + INPUTS + ["train_plan"],
     "run/inputs": ["train_objects", "train_renew", "train_objects_fanout"],
     "run/results": ["train_outputs_s3"],
     "node": TRAINS + PUSHES + ["use_stop"] + ARCHIVES, "xfer": PUSHES + OVER_SSH + INPUTS[:1],
@@ -56,9 +57,9 @@ SCRIPTS = {
     "worker": NODES + TRAINS[:1] + ["train_sagemaker", "dtrun_watch"],
     "launch": ["use_environment"] + NODES + TRAINS[:1] + ["train_sagemaker"],
     "tcpstore": NODES[1:], "copies": ["train_redeal"], "aws": AWS + ["up_kept"], "terraform": AWS,
-    "nn": ["train_pipeline"], "trainer": ["train_pipeline", "use_bench", "train_results"],
-    "comm": ["use_bench"], "data": ["use_data_index", "train_resume", "train_stream"],
-    "stream": STREAMS, "object": ["use_unread"] + STREAMS[:1] + OBJECTS,
+    "nn": ["train_pipeline"], "comm": ["use_bench"],
+    "trainer": ["train_pipeline", "use_bench", "train_results", "train_plan"], "data": [
+        "use_data_index", "train_resume", "train_stream"], "stream": STREAMS, "object": ["use_unread"] + STREAMS[:1] + OBJECTS,
     "cmd/dtdata": STREAMS[:1] + OBJECTS,
 }
 GPU_TESTS = {"kernels/cuda/": ("tests/gpu/test_cuda_",),
