@@ -59,7 +59,8 @@ SCRIPTS = {
     "tcpstore": NODES[1:], "copies": ["train_redeal"], "aws": AWS + ["up_kept"], "terraform": AWS,
     "nn": ["train_pipeline"], "comm": ["use_bench"],
     "trainer": ["train_pipeline", "use_bench", "train_results", "train_plan"], "data": [
-        "use_data_index", "train_resume", "train_stream"], "stream": STREAMS, "object": ["use_unread"] + STREAMS[:1] + OBJECTS,
+        "use_data_index", "train_resume", "train_stream"],
+    "stream": STREAMS, "object": ["use_unread"] + STREAMS[:1] + OBJECTS,
     "cmd/dtdata": STREAMS[:1] + OBJECTS,
 }
 GPU_TESTS = {"kernels/cuda/": ("tests/gpu/test_cuda_",),
