@@ -288,6 +288,13 @@ size_t str_utf8(const unsigned char *p, size_t left) {
     return 0;
 }
 
+bool str_is_utf8(const char *s) {
+    size_t left = strlen(s), n = 1;
+    for (; left > 0 && n > 0; s += n, left -= n)
+        n = str_utf8((const unsigned char *)s, left);
+    return n > 0;
+}
+
 // Characters that control a terminal: C0, DEL, C1, and bidirectional overrides.
 static bool drives_terminal(const unsigned char *p, size_t n) {
     if (n == 1)

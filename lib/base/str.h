@@ -65,6 +65,7 @@ size_t str_split(struct arena *a, const char *s, char sep, char ***parts);
 char *str_shell_quote(struct arena *a, const char *s);
 // Bytes of the well-formed UTF-8 sequence (RFC 3629) at p, of which `left` > 0 bytes exist; else 0.
 size_t str_utf8(const unsigned char *p, size_t left);
+bool str_is_utf8(const char *s);
 // Formats one character at s, of which `left` > 0 bytes exist, in a form safe for a terminal:
 // control characters, bidirectional overrides and invalid UTF-8 become \n, \r or \xNN; tabs are
 // kept. A NUL becomes \x00. Returns the number of bytes consumed.

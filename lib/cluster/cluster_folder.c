@@ -43,6 +43,9 @@ void cluster_close(struct cluster *c) {
 }
 
 int cluster_create(struct cluster *c, struct err *e) {
+    if (!str_is_utf8(c->dir)) // the records of nodes and runs have paths
+        return err_set(e, ERR_CONFIG, "the path of this folder is not UTF-8: '%s' (try: rename it)",
+                       str_printable(c->arena, c->dir, strlen(c->dir)));
     c->made |= file_is_absent(c->dir);
     if (file_make_dirs(c->dir, 0700, e) < 0 || file_make_dirs(c->runs_dir, 0700, e) < 0)
         return -1;

@@ -207,6 +207,28 @@ static int check_parallel(const struct run_start *l, struct err *e) {
     return 0;
 }
 
+static int refuse_text(struct arena *a, const char *where, const char *text, struct err *e) {
+    return err_set(e, ERR_CONFIG, "%s: '%s' is not UTF-8, as records of runs are", where,
+                   str_printable(a, text, strlen(text)));
+}
+
+// Job and record are text: a program would get other bytes than those that were given.
+static int check_text(const struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
+    for (size_t i = 0; i < l->run.command_count; i++)
+        if (!str_is_utf8(l->run.command[i]))
+            return refuse_text(a, "the command", l->run.command[i], e);
+    for (int i = 0; i < l->spec.env_count; i++)
+        if (!str_is_utf8(l->spec.env[i].value))
+            return refuse_text(a, l->spec.env[i].name, l->spec.env[i].value, e);
+    if (!str_is_utf8(c->setup.run))
+        return refuse_text(a, config_where(c, "setup.run"), c->setup.run, e);
+    return str_is_utf8(l->run.output_dir)
+               ? 0
+               : refuse_text(a, config_where(c, "outputs.dir"), l->run.output_dir, e);
+}
+
 static void warn_of_launcher(const struct run_start *l) {
     const struct run *r = &l->run;
     const char *launcher = r->native ? NULL : run_start_launcher(r->command, r->command_count);
@@ -248,7 +270,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
         return -1;
     warn_of_launcher(l);
     fill_spec(l);
-    if (digest_key_read(s, l->digest_key, e) < 0)
+    if (check_text(l, e) < 0 || digest_key_read(s, l->digest_key, e) < 0)
         return -1;
     run_start_settings(l);
     return task_env(l, e);

@@ -88,6 +88,15 @@ lgs logs
 EOF
 says 2 '--gpus: unknown flag \(did you mean .--nproc-per-node.\?\)' dtctl train --gpus 8
 says 2 'after --: the name of the program is empty \(is a variable not set\?\)' dtctl train -- ''
+for words in '--env A=x -- true' '-- echo x' '--shell x' '--hp a=x -- true' '--output x -- true'; do
+    says 2 "'.*\\\\xff' is not UTF-8, as records of runs are" dtctl train ${words//x/$'x\xff'}
+done
+mkdir $'dir\xff'
+cd $'dir\xff' || exit 1
+says 2 "the path of this folder is not UTF-8: '.*dir\\\\xff/.dtctl/default' \(try: rename" \
+    dtctl train -- true
+cd .. || exit 1
+is "$(echo dir*/.dtctl)" 'dir*/.dtctl' 'a refused folder gets no file'
 run dtctl --version
 is "$status $out" "0 $(dtctl version)" '--version prints the version'
 run dtctl train --dry-run --nproc_per_node=2 -- true

@@ -160,6 +160,12 @@ static void test_human(void) {
                (long long)times[i].ms);
 }
 
+static void test_whole_text(void) {
+    ok(str_is_utf8("") && str_is_utf8("ok \xc3\xbc") && !str_is_utf8("\xc3") &&
+           !str_is_utf8("ok\xff") && !str_is_utf8("\xed\xa0\x80"),
+       "a text of well-formed characters is UTF-8");
+}
+
 static void test_words(void) {
     struct arena a = {0};
     static const char *const verbs[] = {"up", "status", "train", "down", NULL};
@@ -311,11 +317,12 @@ static void test_utf8(void) {
 }
 
 int main(void) {
-    test_utf8();
+    test_whole_text();
     test_err();
     test_arena();
     test_strbuf();
     test_numbers();
+    test_utf8();
     test_words();
     test_human();
     test_hash();
