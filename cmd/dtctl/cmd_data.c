@@ -90,7 +90,9 @@ static void begin(struct data *d, const char *operation, const char *row) {
 }
 
 static void end(struct data *d, int result, const char *words) {
-    progress_end(&d->progress, 0, result == 0, words);
+    progress_end(&d->progress, 0, result == 0, result == 0 ? words : "the error follows");
+    // In plain style the error is enough.
+    d->progress.rows[0].reported |= result != 0 && d->s->screen->style == SCREEN_PLAIN;
     progress_fini(&d->progress, clock_mono_ms());
 }
 
@@ -215,7 +217,7 @@ static int inspect(struct data *d, const char *source, struct err *e) {
             err_clear(e);
             continue;
         }
-        end(d, result, result == 0 ? "read" : "failed");
+        end(d, result, "read");
         if (result < 0)
             return -1;
         show_json(d->s, source, split, &n);
@@ -258,7 +260,7 @@ static int pack_pixels(struct data *d, const char *source, const char *to, struc
                     "a .dtpack file holds one part: this is train; the other one: --split test");
     begin(d, "pack", split_names[split]);
     int result = data_pack_pixels(&c, to, &p, e);
-    end(d, result, result == 0 ? "written" : "failed");
+    end(d, result, "written");
     if (result == 0)
         show_packed(d->s, to, split, &p);
     return result;
@@ -279,7 +281,7 @@ static int pack_shards(struct data *d, const char *source, const char *to, struc
             err_clear(e);
             continue;
         }
-        end(d, result, result == 0 ? "written" : "failed");
+        end(d, result, "written");
         if (result < 0)
             return -1;
         show_packed(d->s, dir, split, &p);
@@ -301,7 +303,7 @@ static int make_index(struct data *d, const char *dir, struct err *e) {
     begin(d, "index", dir);
     int result = input_remote_is(dir) ? index_bucket(d->s, dir, on_progress, d, &x, e)
                                       : data_index(dir, on_progress, d, &x, e);
-    end(d, result, result == 0 ? "written" : "failed");
+    end(d, result, "written");
     if (result < 0)
         return -1;
     screen_event(&text, &j, "data-indexed");
@@ -329,7 +331,7 @@ static int make_shapes(struct data *d, const char *dir, struct err *e) {
     struct json_out j;
     begin(d, "make-shapes", dir);
     int result = data_make_shapes(&t, on_progress, d, e);
-    end(d, result, result == 0 ? "made" : "failed");
+    end(d, result, "made");
     if (result < 0)
         return -1;
     screen_event(&text, &j, "data-made");

@@ -71,6 +71,9 @@ says 2 'error: hosts.list is empty: name your hosts there .*--host' \
 ok 'a refused command makes no folder' test ! -e .dtctl/none
 says 2 "behind '--' \(try: dtctl train -- python3 'a b.py'\)" dtctl train python3 'a b.py'
 says 2 "behind '--' \(try: dtctl ssh node0 -- hostname\)" dtctl ssh node0 hostname
+run dtctl data inspect absent
+is "$err" "dtctl: error: data set 'absent' does not exist; the built-in one is called shapes" \
+    'a data set that is not there has one line'
 for verb in stop logs fetch report path status; do
     says 2 "argument 1 of '$verb' is empty \(is a variable not set\?\)" dtctl "$verb" ''
 done
