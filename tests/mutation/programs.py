@@ -78,7 +78,9 @@ def command_of(name, program):
     if name not in GPU_PROGRAMS:
         return [program]
     if "_cuda_" not in name:
-        return ["env", "LD_LIBRARY_PATH=" + os.path.join(BUILD, "gpu"), program]
+        # The stand-in for NCCL is in the folder of the program that make links.
+        return ["bash", "-c", 'cp "$1" /tmp/gpu.$$; LD_LIBRARY_PATH=$0 /tmp/gpu.$$; s=$?; '
+                'rm /tmp/gpu.$$; exit $s', os.path.join(BUILD, "gpu"), program]
     again = ' && CASE_CAPABILITY=90 "$0" "$1" ' + HOPPER if name.endswith("_product") else ""
     return ["bash", "-c", 'export EMU_SEED=7; "$0" "$1"' + again, program, GPU_PTX]
 
