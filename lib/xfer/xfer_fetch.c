@@ -66,11 +66,12 @@ static void on_tick(struct xfer *x) {
 
 static void warn_of_strays(const struct fetch *f) {
     const struct receive *r = &f->receive;
+    if (!r->strays)
+        return;
     const struct manifest_entry *n = &r->m->entries[r->stray_first];
-    if (r->strays)
-        log_warn("left out links that lead out of the folder",
-                 "node=%s count=%zu first=\"%s\" target=\"%s\"", f->x.node, r->strays, n->path,
-                 n->target);
+    log_warn("left out links that lead out of the folder",
+             "node=%s count=%zu first=\"%s\" target=\"%s\"", f->x.node, r->strays, n->path,
+             n->target);
 }
 
 // Works in steps; the loop runs between two steps.

@@ -197,6 +197,19 @@ static void test_whole(const struct manifest *m) {
     reopen();
 }
 
+static void test_empty(void) {
+    struct manifest *none = manifest_new();
+    struct node_end n = {0};
+    struct xfer_fetch_spec spec = spec_of("empty");
+    begin(&spec);
+    fetch_all(&n, none);
+    is_int(end_err.code, ERR_NONE, "a node may have no file: %s", end_err.text);
+    is_uint(last.files_all, 0, "nothing is counted");
+    close_end(&n);
+    reopen();
+    manifest_free(none);
+}
+
 static void test_again(const struct manifest *m) {
     struct node_end n = {0};
     struct xfer_fetch_spec spec = spec_of("fetched");
@@ -364,6 +377,7 @@ int main(void) {
     struct manifest *m = scan("src");
     node_link = fake_link(loop, NULL, NULL);
     test_whole(m);
+    test_empty();
     test_again(m);
     test_cut(m);
     test_refusals();
