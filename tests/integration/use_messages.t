@@ -92,6 +92,7 @@ EOF
 says 2 '--gpus: unknown flag \(did you mean .--nproc-per-node.\?\)' dtctl train --gpus 8
 says 2 'after --: the name of the program is empty \(is a variable not set\?\)' dtctl train -- ''
 for words in '--env A=x -- true' '-- echo x' '--shell x' '--hp a=x -- true' '--output x -- true'; do
+    # shellcheck disable=SC2086 # words
     says 2 "'.*\\\\xff' is not UTF-8, as records of runs are" dtctl train ${words//x/$'x\xff'}
 done
 mkdir $'dir\xff'
