@@ -257,13 +257,25 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
 
 // ---- the environment ----------------------------------------------------------------------------
 
+// As python -u, which torchrun starts its scripts with: lines are seen when they are printed, and a
+// worker that is killed has lost none.
+static void add_unbuffered(struct run_start *l) {
+    static const char name[] = "PYTHONUNBUFFERED";
+    const struct option_map *env = &l->context->config->env;
+    for (size_t i = 0; i < env->count; i++)
+        if (strcmp(env->items[i].name, name) == 0)
+            return;
+    if (!l->native)
+        l->spec.env[l->spec.env_count++] = (struct job_pair){name, "1"};
+}
+
 void run_start_env(struct run_start *l) {
     struct arena *a = l->context->arena;
     const struct config *c = l->context->config;
     const struct option_map *hp = &c->hyperparameters;
     struct job_spec *spec = &l->spec;
     spec->env = arena_new(a, struct job_pair,
-                          c->env.count + hp->count + 2 + c->job.after.count + TASK_VARIABLES_MORE);
+                          c->env.count + hp->count + 3 + c->job.after.count + TASK_VARIABLES_MORE);
     if (hp->count)
         spec->env[spec->env_count++] = (struct job_pair){"SM_HPS", run_sagemaker_values(a, hp)};
     for (size_t i = 0; i < hp->count; i++)
@@ -273,5 +285,6 @@ void run_start_env(struct run_start *l) {
         spec->env[spec->env_count++] =
             (struct job_pair){c->env.items[i].name, c->env.items[i].value};
     l->own_env_count = spec->env_count;
+    add_unbuffered(l);
     run_sagemaker_fill(l);
 }

@@ -47,6 +47,14 @@ like "$out" '\{"batch-size":32,"lr":3e-05,"name":"\\"q\\""\} 32' \
     'hyperparameters are in the environment'
 run dtctl train --nodes 1 --shell 'echo "all: $*"' --hp epochs=3
 like "$out" 'all: --epochs 3' 'a shell line has them as its arguments'
+
+# ---- lines of Python come when they are printed -------------------------------------------------
+run env -u PYTHONUNBUFFERED dtctl train --nodes 1 --shell 'echo "unbuffered: $PYTHONUNBUFFERED."'
+like "$out" 'unbuffered: 1\.' 'commands have PYTHONUNBUFFERED'
+run dtctl train --nodes 1 --env PYTHONUNBUFFERED= --shell 'echo "unbuffered: $PYTHONUNBUFFERED."'
+like "$out" 'unbuffered: \.' '[env] goes before it'
+
+# ---- a flag and the file -------------------------------------------------------------------------
 cat >hp.toml <<'E2'
 [hyperparameters]
 gamma = "0.7"
