@@ -93,7 +93,7 @@ static void test_plans(const char *name, int size, int blocks, double most) {
 
 // Each layer in turn: not computed again, or looked for at its first place.
 static void test_mistakes(const char *name, int size) {
-    const struct memory_plan_spec spec = {4, 4, true, 1, true, 0};
+    const struct memory_plan_spec spec = {4, 4, true, 1, true, 0, false};
     struct memory_plan p;
     struct err e;
     int again = 0, found = 0, moved = 0;
