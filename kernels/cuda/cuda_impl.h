@@ -18,6 +18,19 @@ static inline int cuda_is_bf16(enum kernel_type store) {
     return store == KERNEL_BF16;
 }
 
+// Whether all rows of these tensors are whole pairs of numbers, kept in bfloat16. Vectors of floats
+// are among them.
+static inline int cuda_pairs(enum kernel_type store, int columns, const void *const *tensors,
+                             size_t n) {
+    uintptr_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all |= (uintptr_t)tensors[i];
+    return cuda_is_bf16(store) && columns % 2 == 0 && all % (2 * sizeof(float)) == 0;
+}
+#define CUDA_PAIRS(store, columns, ...)                                                            \
+    cuda_pairs(store, columns, (const void *const[]){__VA_ARGS__},                                 \
+               sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *))
+
 // How many blocks of `each` cover n.
 static inline unsigned cuda_blocks(int64_t n, int64_t each) {
     return (unsigned)((n + each - 1) / each);

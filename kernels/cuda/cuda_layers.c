@@ -121,11 +121,17 @@ static struct pool_params pool_shape(const struct pool2d_shape *s) {
                                 .ow = kernel_conv_out(s->w, s->k, s->stride, s->pad)};
 }
 
+static void pool_launch(struct cuda_queue *q, enum cuda_kernel kernel, int64_t size, int pairs,
+                        void *params) {
+    cuda_enqueue(q, kernel, cuda_blocks(size, pairs ? 2 * CUDA_THREADS : CUDA_THREADS), 1, params);
+}
+
 void cuda_maxpool_forward(struct cuda_queue *q, const struct pool2d_shape *s, const void *x,
                           void *y, uint8_t *index) {
     struct pool_params p = pool_shape(s);
     p.x = x, p.y = y, p.index = index, p.size = (int64_t)s->n * p.oh * p.ow * p.c;
-    cuda_enqueue(q, CUDA_KERNEL_maxpool_forward, cuda_blocks(p.size, CUDA_THREADS), 1, &p);
+    p.pairs = CUDA_PAIRS(s->store, s->c, x, y, index);
+    pool_launch(q, CUDA_KERNEL_maxpool_forward, p.size, p.pairs, &p);
 }
 
 void cuda_maxpool_backward(struct cuda_queue *q, const struct pool2d_shape *s, const void *dy,
@@ -133,21 +139,24 @@ void cuda_maxpool_backward(struct cuda_queue *q, const struct pool2d_shape *s, c
     struct pool_params p = pool_shape(s);
     p.x = dy, p.y = dx, p.index = (uint8_t *)(uintptr_t)index;
     p.size = (int64_t)s->n * p.h * p.w * p.c;
-    cuda_enqueue(q, CUDA_KERNEL_maxpool_backward, cuda_blocks(p.size, CUDA_THREADS), 1, &p);
+    p.pairs = CUDA_PAIRS(s->store, s->c, dy, dx, index);
+    pool_launch(q, CUDA_KERNEL_maxpool_backward, p.size, p.pairs, &p);
 }
 
 void cuda_avgpool_forward(struct cuda_queue *q, enum kernel_type store, int n, int hw, int c,
                           const void *x, void *y) {
     struct average_params p = {.x = x, .y = y, .hw = hw, .c = c, .size = (int64_t)n * c};
     p.bf16 = cuda_is_bf16(store);
-    cuda_enqueue(q, CUDA_KERNEL_avgpool_forward, cuda_blocks(p.size, CUDA_THREADS), 1, &p);
+    p.pairs = CUDA_PAIRS(store, c, x, y);
+    pool_launch(q, CUDA_KERNEL_avgpool_forward, p.size, p.pairs, &p);
 }
 
 void cuda_avgpool_backward(struct cuda_queue *q, enum kernel_type store, int n, int hw, int c,
                            const void *dy, void *dx) {
     struct average_params p = {.x = dy, .y = dx, .hw = hw, .c = c, .size = (int64_t)n * hw * c};
     p.bf16 = cuda_is_bf16(store);
-    cuda_enqueue(q, CUDA_KERNEL_avgpool_backward, cuda_blocks(p.size, CUDA_THREADS), 1, &p);
+    p.pairs = CUDA_PAIRS(store, c, dy, dx);
+    pool_launch(q, CUDA_KERNEL_avgpool_backward, p.size, p.pairs, &p);
 }
 
 // ---- loss and images --------------------------------------------------------------------------

@@ -27,6 +27,15 @@ size_t cuda_layernorm_workspace(int64_t rows, int cols) {
     return norm_bytes(cols);
 }
 
+// Fewer columns would leave some threads without pairs.
+#define NORM_PAIRS(store, columns, ...)                                                            \
+    ((columns) > ROW_COLUMNS && CUDA_PAIRS(store, columns, __VA_ARGS__))
+
+// Blocks for all columns of tensors.
+static unsigned norm_across(int columns, int pairs) {
+    return cuda_blocks(columns, pairs ? 2 * ROW_COLUMNS : ROW_COLUMNS);
+}
+
 static int norm_chunks(int64_t rows) {
     int64_t chunks = cuda_blocks(rows, CHUNK_ROWS_MIN);
     return chunks > CUDA_ROWS_OF_SUM ? CUDA_ROWS_OF_SUM : (int)chunks;
@@ -58,8 +67,9 @@ void cuda_bias_backward(struct cuda_queue *q, enum kernel_type store, int64_t ro
                               .chunk_rows = cuda_blocks(rows, chunks ? chunks : 1),
                               .x = dy,
                               .bf16 = cuda_is_bf16(store),
+                              .pairs = NORM_PAIRS(store, cols, dy),
                               .partial = q->workspace};
-    cuda_enqueue(q, CUDA_KERNEL_column_sums, cuda_blocks(cols, ROW_COLUMNS), (unsigned)chunks, &p);
+    cuda_enqueue(q, CUDA_KERNEL_column_sums, norm_across(cols, p.pairs), (unsigned)chunks, &p);
     norm_total(q, rows, cols, db, NULL, accumulate);
 }
 
@@ -80,6 +90,8 @@ static struct batchnorm_params norm_forward(const struct batchnorm_args *a) {
         .y = a->y,
         .relu = a->relu,
         .bf16 = cuda_is_bf16(a->store),
+        .pairs = NORM_PAIRS(a->store, a->channels, a->x, a->residual, a->y, a->gamma, a->beta,
+                            a->running_mean, a->running_var, a->save_mean, a->save_invstd),
     };
 }
 
@@ -89,29 +101,29 @@ static int64_t norm_rows_of_block(int64_t rows) {
     return each > APPLY_ROWS ? each : APPLY_ROWS;
 }
 
-static void norm_apply(struct cuda_queue *q, enum cuda_kernel kernel, int64_t rows, int channels,
+static void norm_apply(struct cuda_queue *q, enum cuda_kernel kernel, int64_t rows, unsigned across,
                        int64_t *chunk_rows, void *params) {
     *chunk_rows = norm_rows_of_block(rows);
-    cuda_enqueue(q, kernel, cuda_blocks(channels, ROW_COLUMNS), cuda_blocks(rows, *chunk_rows),
-                 params);
+    cuda_enqueue(q, kernel, across, cuda_blocks(rows, *chunk_rows), params);
 }
 
 void cuda_batchnorm_forward_train(struct cuda_queue *q, const struct batchnorm_args *a) {
     struct batchnorm_params p = norm_forward(a);
-    unsigned columns = cuda_blocks(a->channels, ROW_COLUMNS);
+    unsigned across = norm_across(a->channels, p.pairs);
     p.chunks = norm_chunks(a->rows);
     p.chunk_rows = cuda_blocks(a->rows, p.chunks ? p.chunks : 1);
     p.partial = q->workspace;
     if (!p.chunks)
         return;
-    cuda_enqueue(q, CUDA_KERNEL_batchnorm_sums, columns, (unsigned)p.chunks, &p);
-    cuda_enqueue(q, CUDA_KERNEL_batchnorm_moments, columns, 1, &p);
-    norm_apply(q, CUDA_KERNEL_batchnorm_apply, a->rows, a->channels, &p.chunk_rows, &p);
+    cuda_enqueue(q, CUDA_KERNEL_batchnorm_sums, across, (unsigned)p.chunks, &p);
+    cuda_enqueue(q, CUDA_KERNEL_batchnorm_moments, norm_across(a->channels, 0), 1, &p);
+    norm_apply(q, CUDA_KERNEL_batchnorm_apply, a->rows, across, &p.chunk_rows, &p);
 }
 
 void cuda_batchnorm_forward_eval(struct cuda_queue *q, const struct batchnorm_args *a) {
     struct batchnorm_params p = norm_forward(a);
-    norm_apply(q, CUDA_KERNEL_batchnorm_eval, a->rows, a->channels, &p.chunk_rows, &p);
+    norm_apply(q, CUDA_KERNEL_batchnorm_eval, a->rows, norm_across(a->channels, p.pairs),
+               &p.chunk_rows, &p);
 }
 
 void cuda_batchnorm_backward(struct cuda_queue *q, const struct batchnorm_grad_args *a) {
@@ -131,12 +143,14 @@ void cuda_batchnorm_backward(struct cuda_queue *q, const struct batchnorm_grad_a
         .total = norm_totals(q, a->channels),
         .relu = a->relu,
         .bf16 = cuda_is_bf16(a->store),
+        .pairs = NORM_PAIRS(a->store, a->channels, a->x, a->y, a->dy, a->dx, a->dresidual, a->gamma,
+                            a->save_mean, a->save_invstd),
     };
+    unsigned across = norm_across(a->channels, p.pairs);
     p.chunk_rows = cuda_blocks(a->rows, p.chunks ? p.chunks : 1);
-    cuda_enqueue(q, CUDA_KERNEL_batchnorm_grad_sums, cuda_blocks(a->channels, ROW_COLUMNS),
-                 (unsigned)p.chunks, &p);
+    cuda_enqueue(q, CUDA_KERNEL_batchnorm_grad_sums, across, (unsigned)p.chunks, &p);
     norm_total(q, a->rows, a->channels, a->dbeta, a->dgamma, a->accumulate);
-    norm_apply(q, CUDA_KERNEL_batchnorm_grad_apply, a->rows, a->channels, &p.chunk_rows, &p);
+    norm_apply(q, CUDA_KERNEL_batchnorm_grad_apply, a->rows, across, &p.chunk_rows, &p);
 }
 
 void cuda_layernorm_forward(struct cuda_queue *q, const struct layernorm_args *a) {
@@ -153,6 +167,7 @@ void cuda_layernorm_forward(struct cuda_queue *q, const struct layernorm_args *a
         .save_invstd = a->save_invstd,
         .y = a->y,
         .bf16 = cuda_is_bf16(a->store),
+        .pairs = NORM_PAIRS(a->store, a->cols, a->x, a->residual, a->sum, a->y, a->gamma, a->beta),
     };
     cuda_enqueue(q, CUDA_KERNEL_layernorm_forward, cuda_blocks(a->rows, ROW_WARPS), 1, &p);
 }
@@ -172,9 +187,10 @@ void cuda_layernorm_backward(struct cuda_queue *q, const struct layernorm_grad_a
         .dx = a->dx,
         .partial = q->workspace,
         .bf16 = cuda_is_bf16(a->store),
+        .pairs = NORM_PAIRS(a->store, a->cols, a->x, a->dy, a->dsum, a->dx, a->gamma),
     };
     p.chunk_rows = cuda_blocks(a->rows, p.chunks ? p.chunks : 1);
-    cuda_enqueue(q, CUDA_KERNEL_layernorm_grad_sums, cuda_blocks(a->cols, ROW_COLUMNS),
+    cuda_enqueue(q, CUDA_KERNEL_layernorm_grad_sums, norm_across(a->cols, p.pairs),
                  (unsigned)p.chunks, &p);
     norm_total(q, a->rows, a->cols, a->dgamma, a->dbeta, a->accumulate);
     cuda_enqueue(q, CUDA_KERNEL_layernorm_grad_rows, cuda_blocks(a->rows, ROW_WARPS), 1, &p);

@@ -111,7 +111,7 @@ struct batchnorm_params {
     const float *gamma, *beta;
     float *running_mean, *running_var, *save_mean, *save_invstd;
     double *partial;
-    int relu, bf16;
+    int relu, bf16, pairs; // pairs: of columns, in bfloat16
 };
 
 struct batchnorm_grad_params {
@@ -123,7 +123,7 @@ struct batchnorm_grad_params {
     const float *gamma, *save_mean, *save_invstd;
     double *partial;
     const double *total;
-    int relu, bf16;
+    int relu, bf16, pairs;
 };
 
 struct column_params {
@@ -133,7 +133,7 @@ struct column_params {
     const void *x;
     double *partial, *total; // total: NULL when no kernel reads it
     float *first, *second;   // the sums; second may be NULL
-    int accumulate, bf16;
+    int accumulate, bf16, pairs;
 };
 
 struct layernorm_params {
@@ -144,7 +144,7 @@ struct layernorm_params {
     void *sum, *y;
     const float *gamma, *beta;
     float *save_mean, *save_invstd;
-    int bf16;
+    int bf16, pairs;
 };
 
 struct layernorm_grad_params {
@@ -155,7 +155,7 @@ struct layernorm_grad_params {
     void *dx;
     const float *gamma, *save_mean, *save_invstd;
     double *partial;
-    int bf16;
+    int bf16, pairs;
 };
 
 // q: n x t rows, k and v: n x keys rows, each of heads x d; rows lie q_pitch and kv_pitch numbers
@@ -184,7 +184,7 @@ struct tokens_params {
 struct pool_params {
     const void *x;
     void *y;
-    int bf16;
+    int bf16, pairs; // pairs: of channels, in bfloat16
     uint8_t *index;
     int h, w, c, k, stride, pad, oh, ow;
     int64_t size;
@@ -193,7 +193,7 @@ struct pool_params {
 struct average_params {
     const void *x;
     void *y;
-    int bf16;
+    int bf16, pairs;
     int hw, c;
     int64_t size;
 };

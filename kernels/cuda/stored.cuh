@@ -36,6 +36,34 @@ __device__ __forceinline__ void write(bf16_word *y, int64_t i, float v) {
     y[i] = narrowed(v);
 }
 
+// So many neighbours at once, at a multiple of their bytes.
+template <class T, int PER> struct alignas(sizeof(T) * PER) neighbours { T v[PER]; };
+template <int PER, class T>
+__device__ __forceinline__ void read(float (&v)[PER], const T *x, int64_t i) {
+    neighbours<T, PER> n = *(const neighbours<T, PER> *)(x + i);
+    for (int k = 0; k < PER; k++)
+        v[k] = read(n.v, k);
+}
+template <int PER, class T>
+__device__ __forceinline__ void write(T *y, int64_t i, const float (&v)[PER]) {
+    neighbours<T, PER> n;
+    for (int k = 0; k < PER; k++)
+        write(n.v, k, v[k]);
+    *(neighbours<T, PER> *)(y + i) = n;
+}
+
+// Calls f with the type of a tensor, and the neighbours of a thread: of bfloat16 two, where that is
+// possible, as many bytes as of floats.
+#define OF_STORED(p, f, ...)                                                                       \
+    do {                                                                                           \
+        if (!(p).bf16)                                                                             \
+            f<float, 1>(__VA_ARGS__);                                                              \
+        else if ((p).pairs)                                                                        \
+            f<bf16_word, 2>(__VA_ARGS__);                                                          \
+        else                                                                                       \
+            f<bf16_word, 1>(__VA_ARGS__);                                                          \
+    } while (0)
+
 // Numbers of either type. Without `either` they are floats, whatever bf16 says.
 template <bool either> struct numbers {
     const char *at;
