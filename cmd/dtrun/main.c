@@ -8,6 +8,7 @@
 #include "launch/launch.h"
 #include "node_verbs.h"
 #include "scheduler_flags.h"
+#include "sys/file.h"
 #include "sys/proc.h"
 #include "verb.h"
 
@@ -57,7 +58,8 @@ static int describe(const struct option_set *set, const char *shell) {
         rc = render_completion(&text, set, &program, shell, &e);
     else
         render_help(&text, set, &program, 0);
-    fputs(strbuf_cstr(&text), stdout);
+    if (rc == 0)
+        rc = file_print(strbuf_cstr(&text), &e);
     strbuf_fini(&text);
     return rc < 0 ? fail(&e) : 0;
 }
@@ -137,7 +139,7 @@ static int run(int argc, char **argv, char *const *env) {
     if (launch.options.print_completion > 0)
         return describe(&set, render_shells[launch.options.print_completion - 1]);
     if (launch.options.version)
-        return printf("dtrun %s\n", DTCTL_VERSION) < 0;
+        return file_print("dtrun " DTCTL_VERSION "\n", &e) < 0 ? fail(&e) : 0;
     if (option_set_finish(&set, &e) < 0)
         return fail(&e), 2; // every error here is an error of usage
     int hold, turn = scheduler_flags_take_turn(&arena, &around, &hold, &e);

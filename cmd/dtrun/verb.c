@@ -3,6 +3,7 @@
 #include "verb.h"
 
 #include "conf/cli.h"
+#include "sys/file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +15,11 @@ static int fail(const struct verb *v, const struct err *e, int status) {
 
 static int print_help(const struct verb *v, const struct option_set *set) {
     struct strbuf text = {0};
+    struct err e;
     render_help(&text, set, v->program, 0);
-    fputs(strbuf_cstr(&text), stdout);
+    int r = file_print(strbuf_cstr(&text), &e);
     strbuf_fini(&text);
-    return 0;
+    return r < 0 ? fail(v, &e, 1) : 0;
 }
 
 int verb_main(const struct verb *v, int argc, const char *const *argv, char *const *env) {

@@ -142,8 +142,8 @@ static int plan(const struct train_config *options, const struct train_flags *fl
     if (read_env(&env, &config, options, a, e) < 0)
         return -1;
     int r = trainer_plan(&config, &request, &out, e);
-    if (r == 0 && (fputs(strbuf_cstr(&out), stdout) < 0 || fflush(stdout) != 0))
-        r = err_errno(e, ERR_SYS, "standard output");
+    if (r == 0)
+        r = file_print(strbuf_cstr(&out), e);
     strbuf_fini(&out);
     return r;
 }
@@ -196,18 +196,18 @@ static const struct render_program program = {
             "trains in one process and writes below dttrain-output/.",
 };
 
-static int print_help(const struct option_set *set) {
+static int print_help(const struct option_set *set, struct err *e) {
     struct strbuf text = {0};
     render_help(&text, set, &program, 0);
-    fputs(strbuf_cstr(&text), stdout);
+    int r = file_print(strbuf_cstr(&text), e);
     strbuf_fini(&text);
-    return 0;
+    return r;
 }
 
 static int print_devices(struct err *e) {
     struct strbuf out = {0};
     train_device_list(&out);
-    int r = file_write_all(STDOUT_FILENO, out.data, out.len, e);
+    int r = file_print(strbuf_cstr(&out), e);
     strbuf_fini(&out);
     return r;
 }
@@ -225,9 +225,9 @@ int main(int argc, char **argv) {
     int r = train_config_load(&options, &flags, &set, &a, argc - 1, (const char *const *)(argv + 1),
                               environ, &e);
     if (r == 0 && flags.help)
-        r = print_help(&set);
+        r = print_help(&set, &e);
     else if (r == 0 && flags.version)
-        puts("dttrain " DTCTL_VERSION);
+        r = file_print("dttrain " DTCTL_VERSION "\n", &e);
     else if (r == 0 && flags.devices)
         r = print_devices(&e);
     else if (r == 0 && flags.plan)

@@ -44,6 +44,12 @@ int file_write_all(int fd, const void *p, size_t len, struct err *e) {
     return write_fully(fd, p, len, -1, e);
 }
 
+int file_print(const char *text, struct err *e) {
+    if (file_write_all(STDOUT_FILENO, text, strlen(text), e) == 0 || errno == EPIPE)
+        return 0;
+    return err_wrap(e, "standard output");
+}
+
 int file_write_at(int fd, const void *p, size_t len, uint64_t offset, struct err *e) {
     return write_fully(fd, p, len, (off_t)offset, e);
 }

@@ -25,6 +25,8 @@ int file_read_piped(struct arena *a, const char *path, size_t bytes_max, char **
 int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e);
 int file_append(const char *path, const void *p, size_t len, struct err *e); // one write, O_APPEND
 int file_write_all(int fd, const void *p, size_t len, struct err *e);        // blocking fd
+// Writes to standard output. A reader that has gone is no error.
+int file_print(const char *text, struct err *e);
 int file_write_at(int fd, const void *p, size_t len, uint64_t offset, struct err *e);
 int file_read_all(int fd, void *p, size_t len, struct err *e);    // exactly len
 int file_make_dirs(const char *path, mode_t mode, struct err *e); // mkdir -p

@@ -38,6 +38,10 @@ refused '--rank: .*-7' 5 --rank=-7 --world 1
 run dtrun shard-range --help
 is "$status" 0 'there is help'
 like "$out" 'halves to the' 'the help says how it rounds'
-run bash -c 'dtrun shard-range 5 --rank 0 --world 1 >/dev/full'
-is "$status" 1 'a full disk is no success'
+for words in 'dtrun shard-range 5 --rank 0 --world 1' 'dtrun wait --help' 'dtrun --help' \
+    'dtrun --version' 'dtrun --print-completion bash' 'dttrain --help' 'dttrain --version' \
+    'dttrain --plan'; do
+    run bash -c "$words >/dev/full"
+    is "$status" 1 "$words: a full disk is no success"
+done
 done_testing
