@@ -250,7 +250,7 @@ static void check_nccl(struct findings *d, const char *node, const struct device
 static int check_devices(struct findings *d, struct fleet *f, struct err *e) {
     struct arena *a = d->context->arena;
     struct device_check *checks = arena_new(a, struct device_check, f->count + 1);
-    bool *failed = arena_new(a, bool, f->count + 1); // before, and reported
+    bool *failed = arena_new(a, bool, f->count); // before, and reported
     const char *first = "";
     int64_t gpus = 0;
     for (size_t i = 0; i < f->count; i++) {

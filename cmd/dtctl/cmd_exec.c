@@ -186,7 +186,7 @@ static void show_lines(struct screen *screen, const char *text, size_t len) {
 
 // As clush -b does: nodes with the same output share one header.
 static void show_folded(struct context *s, struct fleet *f, const struct exec_node *work) {
-    bool *shown = arena_new(s->arena, bool, f->count + 1);
+    bool *shown = arena_new(s->arena, bool, f->count);
     const char **names = arena_new(s->arena, const char *, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         size_t same = 0;

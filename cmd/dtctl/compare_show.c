@@ -76,7 +76,7 @@ static const struct metric_point *point_of(const struct metric_figure *m, size_t
 static void add_metric(const struct comparison *c, struct side_table *t, const char *name) {
     struct arena *a = c->context->arena;
     enum metric_goal goal = goal_of(c, name);
-    double *values = arena_new(a, double, c->count + 1);
+    double *values = arena_new(a, double, c->count);
     for (size_t p = 0; p < POINT_COUNT; p++) {
         const char **cells = cells_new(c);
         for (size_t i = 0; i < c->count; i++) {
@@ -123,7 +123,7 @@ static void add_figures(const struct comparison *c, struct side_table *t) {
     side_table_add(t, "ranks", ranks);
     side_table_add(t, "restarts", restarts);
     for (size_t k = 0; k < COMPARE_RESULTS; k++) {
-        double *values = arena_new(a, double, c->count + 1);
+        double *values = arena_new(a, double, c->count);
         const char **cells = cells_new(c);
         bool any = false;
         for (size_t i = 0; i < c->count; i++) {

@@ -226,7 +226,7 @@ static void explain_lost(struct fleet_node *n, const char *state, bool *gone) {
 }
 
 const bool *aws_lease_gone(struct fleet *f, const struct inventory *inv) {
-    bool *gone = arena_new(f->context->arena, bool, inv->count + 1);
+    bool *gone = arena_new(f->context->arena, bool, inv->count);
     struct aws_found found = {0};
     struct err e = {0};
     if (fleet_failures(f) == 0)

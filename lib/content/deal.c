@@ -92,7 +92,7 @@ static void fill_shares(struct deal *d) {
     for (size_t i = 0; i < d->count; i++)
         d->shares[d->owner[i]].count++;
     for (size_t n = 0; n < d->nodes; n++) {
-        d->shares[n].items = arena_new(d->arena, size_t, d->shares[n].count + 1);
+        d->shares[n].items = arena_new(d->arena, size_t, d->shares[n].count);
         d->shares[n].count = 0;
     }
     for (size_t i = 0; i < d->count; i++) {
@@ -104,7 +104,7 @@ static void fill_shares(struct deal *d) {
 // Repeats the first items of the order that the node does not have yet.
 static void pad(struct deal *d, size_t node, size_t most) {
     struct deal_share *share = &d->shares[node];
-    size_t *items = arena_new(d->arena, size_t, most + 1);
+    size_t *items = arena_new(d->arena, size_t, most);
     if (share->count)
         memcpy(items, share->items, share->count * sizeof *items);
     share->items = items;
@@ -139,7 +139,7 @@ size_t deal_items(struct arena *a, const struct manifest *m,
                   size_t **entries) {
     size_t count = 0;
     *items = arena_new(a, struct deal_item, m->count + 1);
-    *entries = arena_new(a, size_t, m->count + 1);
+    *entries = arena_new(a, size_t, m->count);
     for (size_t i = 0; i < m->count; i++) {
         const struct manifest_entry *n = &m->entries[i];
         if (n->kind == MANIFEST_FOLDER || (is_left_out && is_left_out(n)))

@@ -368,7 +368,7 @@ static int bring_shares(struct input_redeal *d, struct err *e) {
 // Leaves what fewer nodes have than are to keep it.
 static void leave_rare(struct input_redeal *d, struct wants *w, struct arena *a, int holders) {
     size_t count = 0;
-    w->holders = arena_new(a, int, w->count + 1);
+    w->holders = arena_new(a, int, w->count);
     (void)visit_all(d, w);
     for (size_t i = 0; i < w->count; i++)
         if (w->holders[i] < holders)

@@ -141,7 +141,7 @@ static int take_list(struct state_receiver *r, struct err *e) {
     struct disk_contents s = {0};
     int rc = generation_decode(r->list.data, r->list.len, &r->manifest, e);
     if (rc == 0) {
-        r->wanted = arena_new(&r->arena, size_t, r->manifest->count + 1);
+        r->wanted = arena_new(&r->arena, size_t, r->manifest->count);
         add_known(&a, &s, r->folder);
     }
     for (size_t i = 0; rc == 0 && i < r->manifest->count; i++)

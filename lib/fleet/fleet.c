@@ -476,7 +476,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
 int fleet_each_resumed_of(struct fleet *f, const char *operation, fleet_start *start,
                           size_t at_once, struct err *e) {
     struct arena *a = f->context->arena;
-    bool *failed_before = arena_new(a, bool, f->count + 1);
+    bool *failed_before = arena_new(a, bool, f->count);
     void **work = arena_new(a, void *, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         failed_before[i] = f->nodes[i].failed;

@@ -123,6 +123,6 @@ static int drop_next(struct fleet_node *n, struct err *e) {
 }
 
 int fleet_kept_drop(struct fleet *f, const struct kept *items, struct err *e) {
-    struct drop d = {items, arena_new(f->context->arena, size_t, f->count + 1)};
+    struct drop d = {items, arena_new(f->context->arena, size_t, f->count)};
     return each(f, &d, drop_next, e);
 }

@@ -190,7 +190,7 @@ static bool was_never_up(const struct inventory_node *n) {
 
 // Per node of the fleet.
 static const bool *gone_of(struct down *d, const size_t *indices, size_t count) {
-    bool *gone = arena_new(d->context->arena, bool, count + 1);
+    bool *gone = arena_new(d->context->arena, bool, count);
     if (!d->provider->gone)
         return gone;
     const bool *all = d->provider->gone(&d->fleet, &d->inv);

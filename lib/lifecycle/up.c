@@ -212,7 +212,7 @@ static int settle(struct context *s, struct fleet *f, const struct provider_made
 // them.
 static void open_made(struct fleet *f, struct context *s, const struct provider_made *m) {
     struct inventory *inv = m->inv;
-    size_t *ready = arena_new(s->arena, size_t, inv->count + 1), count = 0;
+    size_t *ready = arena_new(s->arena, size_t, inv->count), count = 0;
     for (size_t i = 0; i < inv->count; i++) {
         if (provider_made_failed(m, inv->nodes[i].name))
             inv->nodes[i].dtrun = "";

@@ -24,7 +24,7 @@ struct boot_progress *boot_progress_open(struct context *s, const char *const *n
     p->context = s;
     p->count = count;
     p->names = arena_new(s->arena, const char *, count + 1);
-    p->nodes = arena_new(s->arena, struct boot_progress_node, count + 1);
+    p->nodes = arena_new(s->arena, struct boot_progress_node, count);
     p->started_ms = clock_mono_ms();
     for (size_t i = 0; i < count; i++) {
         p->names[i] = names[i];

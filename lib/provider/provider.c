@@ -46,7 +46,7 @@ const struct provider *provider_at(size_t i) {
 
 const bool *provider_gone(struct fleet *f, const struct inventory *inv) {
     const struct provider *p = provider_named(inv->provider);
-    return p && p->gone ? p->gone(f, inv) : arena_new(f->context->arena, bool, inv->count + 1);
+    return p && p->gone ? p->gone(f, inv) : arena_new(f->context->arena, bool, inv->count);
 }
 
 static int64_t add_costs(struct context *s, const struct inventory *inv, int64_t ms, bool spent) {

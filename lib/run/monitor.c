@@ -115,7 +115,7 @@ static bool all_gone(const struct follow *f) {
 static bool *find_gone(struct attention *a) {
     struct follow *f = &a->follow;
     struct context *s = f->context;
-    bool *gone = arena_new(s->arena, bool, f->count + 1);
+    bool *gone = arena_new(s->arena, bool, f->count);
     struct err why = {0};
     for (size_t i = 0; i < f->count; i++) {
         struct follow_node *n = &f->nodes[i];

@@ -86,9 +86,9 @@ int rank_nodes_find(struct context *s, struct inventory *inv, const char *run,
                     struct err *e) {
     struct fleet f;
     struct node_runs runs = {0};
-    bool *chosen = arena_new(s->arena, bool, inv->count + 1);
+    bool *chosen = arena_new(s->arena, bool, inv->count);
     const char *id = NULL;
-    *indices = arena_new(s->arena, size_t, inv->count + 1);
+    *indices = arena_new(s->arena, size_t, inv->count);
     *count = 0;
     if (run && cluster_find_run(&s->cluster, run, &id, e) < 0)
         return -1;

@@ -77,7 +77,7 @@ static int enough(const struct run_start *l, const struct fleet *f, struct err *
 int run_start_agents(struct run_start *l, struct fleet *f, struct err *e) {
     struct run_start_agent *all =
         arena_new(l->context->arena, struct run_start_agent, f->count + 1);
-    l->ports = arena_new(l->context->arena, int, f->count + 1);
+    l->ports = arena_new(l->context->arena, int, f->count);
     l->agents = all;
     for (size_t i = 0; i < f->count; i++) {
         all[i].launch = l;

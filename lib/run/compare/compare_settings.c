@@ -209,7 +209,7 @@ void compare_settings_rows(struct arena *a, const struct compare_settings *runs,
                            struct compare_row **rows, size_t *row_count) {
     struct name_map by_name = {0};
     struct compare_row *out = NULL;
-    bool *unknown = arena_new(a, bool, count + 1), *is_new = NULL;
+    bool *unknown = arena_new(a, bool, count), *is_new = NULL;
     size_t n = 0, room = 0, new_room = 0;
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < runs[i].count; k++) {

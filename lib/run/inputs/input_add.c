@@ -130,7 +130,7 @@ static int deal_files(struct run_start *l, struct run_start_input *in, struct er
 static void count_samples(struct run_start *l, struct run_start_input *in, size_t node,
                           const struct input_samples *s, const struct deal_share *deal) {
     struct arena *a = l->context->arena;
-    uint64_t *bytes = arena_new(a, uint64_t, in->manifest->count + 1);
+    uint64_t *bytes = arena_new(a, uint64_t, in->manifest->count);
     for (size_t i = 0; i < deal->count; i++)
         bytes[s->samples[deal->items[i]].entry] += s->samples[deal->items[i]].bytes;
     for (size_t i = 0; i < in->manifest->count; i++)

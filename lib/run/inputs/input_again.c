@@ -117,7 +117,7 @@ static int read_objects(struct input_again_node *x, struct err *e) {
     x->files = manifest_new();
     if (make_list(x, e) < 0)
         return -1;
-    bool *known = arena_new(&x->files->arena, bool, x->files->count + 1);
+    bool *known = arena_new(&x->files->arena, bool, x->files->count);
     memset(known, true, x->files->count * sizeof *known);
     x->list = (struct input_remote_list){
         .input = &x->input, .files = x->files, .came = known, .count = x->files->count};

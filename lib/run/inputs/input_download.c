@@ -101,7 +101,7 @@ int input_remote_send_parts(struct run_start *l, struct fleet *f, const size_t *
 
 // Objects of which each node has its own part.
 static int send_own(struct run_start *l, struct fleet *f, struct err *e) {
-    size_t *parts = arena_new(l->context->arena, size_t, f->count + 1);
+    size_t *parts = arena_new(l->context->arena, size_t, f->count);
     for (size_t i = 0; i < f->count; i++)
         parts[i] = i;
     int result = input_remote_send_parts(l, f, parts, e);

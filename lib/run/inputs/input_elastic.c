@@ -123,7 +123,7 @@ struct manifest *input_elastic_share(const struct run_start_input *in, size_t no
     struct deal_item *items;
     size_t *entries, count = deal_items(&a, m, NULL, &items, &entries);
     struct deal_share *shares = arena_new(&a, struct deal_share, nodes);
-    bool *mine = arena_new(&a, bool, m->count + 1);
+    bool *mine = arena_new(&a, bool, m->count);
     struct deal_rule rule = input_add_rule(in);
     struct manifest *share = manifest_new();
     for (size_t i = 0; i < m->count; i++)

@@ -73,9 +73,9 @@ static void add_line(struct input_fanout *s, size_t node, size_t entry, bool kno
 // Splits what is unread among the nodes that can read. False: nothing is unread, or none can.
 static bool split_unread(struct input_fanout *s, const struct fleet *f, struct arena *a) {
     size_t count = 0, total = s->files->count, readers = 0;
-    uint64_t *sizes = arena_new(a, uint64_t, total + 1);
-    size_t *entries = arena_new(a, size_t, total + 1), *owners = arena_new(a, size_t, total + 1);
-    bool *reads = arena_new(a, bool, f->count + 1);
+    uint64_t *sizes = arena_new(a, uint64_t, total);
+    size_t *entries = arena_new(a, size_t, total), *owners = arena_new(a, size_t, total);
+    bool *reads = arena_new(a, bool, f->count);
     for (size_t n = 0; n < f->count; n++) {
         reads[n] = !f->nodes[n].failed && !s->lists[n].why.code;
         readers += reads[n];
@@ -166,7 +166,7 @@ static int share(struct run_start *l, struct fleet *f, struct err *e) {
     struct transfer_totals totals = {0};
     bool any = false;
     for (size_t n = 0; n < f->count; n++) {
-        peers[n].lacks = arena_new(a, bool, s->files->count + 1);
+        peers[n].lacks = arena_new(a, bool, s->files->count);
         s->lists[n].tolerant = false;
     }
     int result = fleet_share_manifest(f, "share", s->files, "", peers, &totals, e);
@@ -198,7 +198,7 @@ int input_fanout_send(struct run_start *l, struct fleet *f, struct err *e) {
     if (manifest_sort(s->files, e) < 0)
         return -1;
     qsort(s->objects, s->files->count, sizeof *s->objects, by_path);
-    s->came = arena_new(a, bool, s->files->count + 1);
+    s->came = arena_new(a, bool, s->files->count);
     s->lists = arena_new(a, struct input_remote_list, f->count + 1);
     s->nodes = f->count;
     for (size_t n = 0; n < f->count; n++)

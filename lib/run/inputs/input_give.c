@@ -25,7 +25,7 @@ static struct xfer_peers *make_givers(struct arena *a, const struct fleet *f,
                                       const struct manifest *m) {
     struct xfer_peers *peers = arena_new(a, struct xfer_peers, f->count + 1);
     for (size_t n = 0; n < f->count; n++)
-        peers[n] = (struct xfer_peers){.lacks = arena_new(a, bool, m->count + 1), .gives = true};
+        peers[n] = (struct xfer_peers){.lacks = arena_new(a, bool, m->count), .gives = true};
     return peers;
 }
 
@@ -78,7 +78,7 @@ int input_give_shares(struct run_start *l, struct fleet *f, struct manifest *con
                       struct xfer_peers *peers, struct err *e) {
     struct arena a = {0};
     struct manifest *lacked = manifest_new();
-    uint64_t *bytes = arena_new(&a, uint64_t, f->count + 1);
+    uint64_t *bytes = arena_new(&a, uint64_t, f->count);
     int rc = 0;
     if (l->results && fleet_can_share(f))
         rc = list_lacks(&a, f, all, peers, lacked, e);

@@ -56,7 +56,7 @@ static struct manifest *delivered(struct run_start *l, const struct run_start_in
     struct manifest *all = manifest_new(), *out = manifest_new();
     const char *below = input_lists_folder(&a, in);
     bool learns = in->remote && !in->elastic; // input_elastic.c has the hashes of its own
-    bool *known = arena_new(&a, bool, in->manifest->count + 1);
+    bool *known = arena_new(&a, bool, in->manifest->count);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < in->manifest->count; i++)
         rc = manifest_append(all, &in->manifest->entries[i], e);

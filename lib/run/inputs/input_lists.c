@@ -24,7 +24,7 @@ static int64_t find(const struct manifest *m, const char *path) {
 size_t input_lists_number(struct run_start *l, struct run_start_input *in, size_t entry) {
     size_t count = 0;
     if (!in->numbers) {
-        in->numbers = arena_new(l->context->arena, size_t, in->manifest->count + 1);
+        in->numbers = arena_new(l->context->arena, size_t, in->manifest->count);
         for (size_t i = 0; i < in->manifest->count; i++) {
             in->numbers[i] = count;
             count += in->manifest->entries[i].kind != MANIFEST_FOLDER;

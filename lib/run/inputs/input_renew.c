@@ -45,7 +45,7 @@ static struct input_renew_list *list_of(struct input_renew *r, const char *name)
     struct input_renew_list *l = arena_new(a, struct input_renew_list, 1);
     l->renew = r;
     l->name = arena_strdup(a, name);
-    l->asks = arena_new(a, bool, r->follow->count + 1);
+    l->asks = arena_new(a, bool, r->follow->count);
     l->next = r->lists;
     r->lists = l;
     return l;

@@ -160,7 +160,7 @@ int input_samples_write(struct context *c, const struct input_samples *s,
                         const char *dir, const char *below, struct manifest *to, struct err *e) {
     struct arena a = {0};
     int result = 0;
-    size_t *numbers = arena_new(&a, size_t, share->count + 1);
+    size_t *numbers = arena_new(&a, size_t, share->count);
     for (size_t i = 0; i < share->count; i++)
         numbers[i] = share->items[i];
     qsort(numbers, share->count, sizeof *numbers, by_number);

@@ -22,7 +22,7 @@ void input_split(const uint64_t *sizes, size_t count, const bool *readers, size_
                  size_t *owners) {
     struct arena a = {0};
     struct item *items = arena_new(&a, struct item, count + 1);
-    uint64_t *bytes = arena_new(&a, uint64_t, nodes + 1);
+    uint64_t *bytes = arena_new(&a, uint64_t, nodes);
     for (size_t i = 0; i < count; i++)
         items[i] = (struct item){sizes[i], i};
     qsort(items, count, sizeof *items, largest_first);

@@ -111,7 +111,7 @@ static int add_file(struct run_start *l, struct run_start_stream *x, struct run_
     char hex[HASH_HEX_BYTES];
     struct json_out j;
     if (!in->files)
-        in->files = arena_new(l->context->arena, int64_t, in->manifest->count + 1);
+        in->files = arena_new(l->context->arena, int64_t, in->manifest->count);
     if (!in->files[at]) { // numbers of files begin with 0, and those kept here with 1
         int64_t number = input_source_add(&l->sources, &l->source_count, entry, e);
         if (number < 0)

@@ -279,7 +279,7 @@ static int put_together_here(struct fleet *f, struct run *run, const struct coll
 
 // Nodes of the last round by rank, then the others.
 static const size_t *order_nodes(struct fleet *f, const struct run_history *history) {
-    size_t *order = arena_new(f->context->arena, size_t, f->count + 1), count = 0;
+    size_t *order = arena_new(f->context->arena, size_t, f->count), count = 0;
     for (int last = 1; last >= 0; last--)
         for (size_t i = 0; i < f->count; i++)
             if ((history->nodes[i].round == history->round) == last)

@@ -104,7 +104,7 @@ static int start(struct fleet_node *n, struct err *e) {
 int work_left_ask(struct fleet *f, const struct run *run, int rank0, struct work_left *out,
                   struct err *e) {
     struct ask ask = {run, rank0, out};
-    *out = (struct work_left){.gone = arena_new(f->context->arena, bool, f->count + 1)};
+    *out = (struct work_left){.gone = arena_new(f->context->arena, bool, f->count)};
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].work = &ask;
     int result = fleet_each(f, NULL, start, e);
