@@ -157,7 +157,9 @@ static void test_failures(void) {
          "no"},
         {125, ERR_FAILED, "no", "node n1: the agent failed with status 125; it said: no"},
         {128, ERR_FAILED, "\x1b[1m", "node n1: the agent failed with status 128; it said: "},
-        {93, ERR_FAILED, "", "node n1: the agent failed with status 93; it said: nothing"},
+        {93, ERR_FAILED, "",
+         "node n1: its login shell ended with status 93 and said nothing; may this login run "
+         "commands? (try: ssh n1 true)"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin(false);
