@@ -91,6 +91,8 @@ struct agent {
     struct log_times log_times;
     struct host_sampler sampler;
 
+    struct deferred status_due; // agent_status.c
+
     // the end
     bool over, coordinator_idle;
     int exit_status;
@@ -189,5 +191,6 @@ void agent_stream_close(struct agent *a); // the server ends
 // agent_status.c
 void agent_set_state(struct agent *a, enum node_state state, const char *reason);
 void agent_write_status(struct agent *a);
+void agent_write_status_soon(struct agent *a); // once, after this batch of callbacks
 
 #endif

@@ -366,7 +366,7 @@ static void on_exited(struct workers *w, const struct worker *x) {
     record_exit(a, x);
     if (a->config->run_dir)
         log_times_note(x);
-    agent_write_status(a);
+    agent_write_status_soon(a);
     if (!caused && agent_notice_takes(a, x))
         return;
     if (!caused && !worker_succeeded(x) && !a->stop_requested && !a->over) {

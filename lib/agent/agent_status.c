@@ -113,6 +113,17 @@ void agent_write_status(struct agent *a) {
     strbuf_fini(&text);
 }
 
+static void write_due(struct deferred *d) {
+    agent_write_status(container_of(d, struct agent, status_due));
+}
+
+// Each write has every worker, so hundreds of workers that exit at once would keep the agent from
+// its heartbeats for seconds if each exit had a write of its own.
+void agent_write_status_soon(struct agent *a) {
+    if (!a->status_due.loop)
+        loop_defer(a->loop, &a->status_due, write_due);
+}
+
 void agent_set_state(struct agent *a, enum node_state state, const char *reason) {
     a->state = state;
     if (reason != a->reason)

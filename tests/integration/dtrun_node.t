@@ -115,6 +115,38 @@ ok 'no restart left: the run fails everywhere' wait_for 10 state_is 1 failed
 is "$(events 0 failed | field exit_status)" 1 'the run failed with exit status 1'
 like "$(events 1 failed)" 'rank 1 on n1 ended with 1' 'every node has the reason'
 
+# ---- many workers exit at once  -----------------------------------------------------------------
+many=60
+exec 8>gate 9>gate.0
+flock 8 && flock 9
+start 1 1 0 nproc=$many -- 'echo $$ >"$FOLDER/pid.$RANK"
+    flock -s "$FOLDER/gate" true; [ "$RANK" != 0 ] || exec flock -s "$FOLDER/gate.0" true'
+ok 'many workers run' wait_for 20 has_event 0 workers-started
+others_dead() {
+    local n
+    for ((n = 1; n < many; n++)); do
+        [ -e "pid.$n" ] && ! alive "$(cat "pid.$n")" || return 1
+    done
+}
+written() { sed -n 's/^wchar: //p' "/proc/${agents[0]}/io"; }
+exits_are() { [ "$(events 0 worker-exited | wc -l)" = "$1" ]; }
+kill -STOP "${agents[0]}"
+before=$(written)
+flock -u 8
+ok 'all but one exit while the agent stands still' wait_for 20 others_dead
+kill -CONT "${agents[0]}"
+ok 'the agent records each exit' wait_for 10 exits_are $((many - 1))
+exits_shown() {
+    [ "$(node 0 status --run run-1 | grep -o '"state":"exited"' | wc -l)" = "$1" ]
+}
+ok 'the status shows each exit' wait_for 5 exits_shown $((many - 1))
+size=$(stat -c %s n0/runs/run-1/status.json) records=$(stat -c %s n0/runs/run-1/events.jsonl)
+ok 'exits that come together are one change of the status' \
+    test $(($(written) - before)) -lt $((records + 10 * size))
+flock -u 9
+ok 'the run finishes' wait_for 10 state_is 0 finished
+exec 8>&- 9>&-
+
 # ---- stop ---------------------------------------------------------------------------------------
 start 2 2 0 nproc=2 -- "$sleeper exec sleep 600"
 wait_for 10 has_event 1 workers-started
