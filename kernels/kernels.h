@@ -125,6 +125,10 @@ struct batchnorm_args {
     void *y;              // rows x channels; may be x (in evaluation only) or residual
     int relu;
     enum kernel_type store; // of x, residual and y
+    int x_sums; // not 0, in training: conv2d_forward_sums made x, with so many rows in a sum, and
+                // no op has been enqueued since then
+    int stats_kept; // in training, where conv2d_sums is not NULL: save_mean and save_invstd are
+                    // there, and running statistics stay as they are
 };
 
 // Gradient of batchnorm_forward_train. dz = dy, or dy where y > 0 when relu is set.
@@ -347,6 +351,11 @@ struct kernel_backend {
     // y = conv(x, w) + bias (bias: o elements or NULL), then ReLU when relu is set.
     void (*conv2d_forward)(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                            const void *w, const void *bias, int relu, void *y);
+    // NULL where no convolution leaves sums of y for the batch norm behind it. Of how many rows
+    // each is; 0: this shape leaves none. forward_sums is conv2d_forward of the others.
+    int (*conv2d_sums)(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
+    void (*conv2d_forward_sums)(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                                const void *w, const void *bias, void *y);
     // dy[n][oh][ow][o], w[o][kh][kw][c] -> dx[n][h][w][c]. accumulate lets a residual join add
     // without another pass.
     void (*conv2d_backward_data)(struct kernel_ctx *ctx, const struct conv2d_shape *s,

@@ -24,6 +24,23 @@ KERNEL batchnorm_sums(const batchnorm_params p) {
     OF_STORED(p, sums, p);
 }
 
+// The same of sums of tiles, sums[tiles][2][channels], about the column's first number.
+KERNEL batchnorm_tiles(const batchnorm_params p) {
+    numbers<true> x(p.x, p.bf16);
+    int column = column_of_thread();
+    float pivot = column < p.channels ? x[column] : 0.0f;
+    int64_t tiles = (p.rows + p.tile_rows - 1) / p.tile_rows;
+    sum_chunk<1>(tiles, p.channels, p.chunk_rows, p.partial,
+                 [&](int64_t tile, int c, float(&a)[1], float(&b)[1]) {
+                     const float *sums = p.sums + tile * 2 * p.channels + c;
+                     int64_t row = tile * p.tile_rows;
+                     float n = min((int64_t)p.tile_rows, p.rows - row);
+                     float d = x[row * p.channels + c] - pivot, sum = sums[0];
+                     a[0] += fmaf(n, d, sum);
+                     b[0] += fmaf(d, fmaf(n, d, 2.0f * sum), sums[p.channels]);
+                 });
+}
+
 // partial[chunks][2][channels] -> save_mean, save_invstd, running_mean, running_var[channels]
 KERNEL batchnorm_moments(const batchnorm_params p) {
     double sum, square;

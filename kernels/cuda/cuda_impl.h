@@ -52,11 +52,21 @@ struct product_tiles {
 // workspace.
 void cuda_product_run(struct cuda_queue *q, enum cuda_kernel kernel, const struct product_tiles *by,
                       int times, void *params, struct product_out *o);
+// Where a convolution leaves its sums: behind what the batch norm needs itself.
+static inline float *cuda_sums(const struct cuda_queue *q, int channels) {
+    return (float *)((char *)q->workspace + cuda_batchnorm_workspace(0, channels));
+}
+// Bytes of the workspace in front of a convolution's packed operands: its splits, or its sums.
+size_t cuda_conv2d_front(const struct conv2d_shape *s);
+
 // Large tiles (cuda_large.c). false: they are not for this shape, type or device.
 bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_params *p);
 bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const struct conv2d_shape *s,
                      struct conv_params *p, int times);
-// Bytes of packed operands, behind the first CUDA_WORKSPACE_BYTES_MIN of the workspace.
+bool cuda_large_conv_is(const struct cuda_queue *q, enum cuda_product product,
+                        const struct conv2d_shape *s);
+// Bytes of packed operands, behind the first CUDA_WORKSPACE_BYTES_MIN of the workspace, or behind
+// cuda_conv2d_front.
 size_t cuda_large_gemm_bytes(enum kernel_type type, int m, int n, int k);
 size_t cuda_large_conv_bytes(const struct conv2d_shape *s);
 

@@ -319,11 +319,16 @@ bool cuda_large_gemm(struct cuda_queue *q, enum kernel_type type, struct gemm_pa
     return true;
 }
 
+bool cuda_large_conv_is(const struct cuda_queue *q, enum cuda_product product,
+                        const struct conv2d_shape *s) {
+    return q->capability >= CUDA_LARGE_CAPABILITY && conv_is_large(s, product);
+}
+
 bool cuda_large_conv(struct cuda_queue *q, enum cuda_product product, const struct conv2d_shape *s,
                      struct conv_params *p, int times) {
     const struct large_type *t = &types[s->type];
-    size_t used = CUDA_WORKSPACE_BYTES_MIN;
-    if (q->capability < CUDA_LARGE_CAPABILITY || !conv_is_large(s, product))
+    size_t used = cuda_conv2d_front(s);
+    if (!cuda_large_conv_is(q, product, s))
         return false;
     struct operands m = conv_operands(t, s, product);
     m.a.bf16 = p->a_bf16, m.b.bf16 = p->b_bf16;

@@ -85,6 +85,7 @@
     X(hopper, conv_weight_hopper_half)                                                             \
     X(hopper, conv_weight_hopper_tf32)                                                             \
     X(batchnorm, batchnorm_sums)                                                                   \
+    X(batchnorm, batchnorm_tiles)                                                                  \
     X(batchnorm, batchnorm_moments)                                                                \
     X(batchnorm, batchnorm_apply)                                                                  \
     X(batchnorm, batchnorm_eval)                                                                   \
@@ -204,6 +205,9 @@ size_t cuda_attention_workspace(const struct attention_shape *s);
 void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a);
 void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
                          const void *w, const void *bias, int relu, void *y);
+int cuda_conv2d_sums(const struct cuda_queue *q, const struct conv2d_shape *s);
+void cuda_conv2d_forward_sums(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
+                              const void *w, const void *bias, void *y);
 void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *s, const void *dy,
                                const void *w, void *dx, int accumulate);
 void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,

@@ -107,17 +107,31 @@ static void norm_apply(struct cuda_queue *q, enum cuda_kernel kernel, int64_t ro
     cuda_enqueue(q, kernel, across, cuda_blocks(rows, *chunk_rows), params);
 }
 
+// save_mean and save_invstd: from all of x, or from sums of tiles.
+static void norm_statistics(struct cuda_queue *q, const struct batchnorm_args *a,
+                            struct batchnorm_params *p) {
+    int64_t rows = a->x_sums ? cuda_blocks(a->rows, a->x_sums) : a->rows; // or tiles
+    p->chunks = norm_chunks(rows);
+    p->chunk_rows = cuda_blocks(rows, p->chunks);
+    p->partial = q->workspace;
+    p->sums = cuda_sums(q, a->channels), p->tile_rows = a->x_sums;
+    unsigned single = norm_across(a->channels, 0);
+    if (a->x_sums)
+        cuda_enqueue(q, CUDA_KERNEL_batchnorm_tiles, single, (unsigned)p->chunks, p);
+    else
+        cuda_enqueue(q, CUDA_KERNEL_batchnorm_sums, norm_across(a->channels, p->pairs),
+                     (unsigned)p->chunks, p);
+    cuda_enqueue(q, CUDA_KERNEL_batchnorm_moments, single, 1, p);
+}
+
 void cuda_batchnorm_forward_train(struct cuda_queue *q, const struct batchnorm_args *a) {
     struct batchnorm_params p = norm_forward(a);
-    unsigned across = norm_across(a->channels, p.pairs);
-    p.chunks = norm_chunks(a->rows);
-    p.chunk_rows = cuda_blocks(a->rows, p.chunks ? p.chunks : 1);
-    p.partial = q->workspace;
-    if (!p.chunks)
+    if (!a->rows)
         return;
-    cuda_enqueue(q, CUDA_KERNEL_batchnorm_sums, across, (unsigned)p.chunks, &p);
-    cuda_enqueue(q, CUDA_KERNEL_batchnorm_moments, norm_across(a->channels, 0), 1, &p);
-    norm_apply(q, CUDA_KERNEL_batchnorm_apply, a->rows, across, &p.chunk_rows, &p);
+    if (!a->stats_kept)
+        norm_statistics(q, a, &p);
+    norm_apply(q, CUDA_KERNEL_batchnorm_apply, a->rows, norm_across(a->channels, p.pairs),
+               &p.chunk_rows, &p);
 }
 
 void cuda_batchnorm_forward_eval(struct cuda_queue *q, const struct batchnorm_args *a) {

@@ -43,6 +43,7 @@ struct product_out {
     int act;           // enum cuda_act
     const float *bias; // or NULL
     float *partial;    // NULL with one split
+    float *sums;       // NULL; or with one split, of a convolution: see struct batchnorm_params
     int64_t size;      // elements of one split
     int m, n, k, ldc;
     int splits, k_split; // terms of a split: a multiple of CUDA_TILE_K
@@ -101,6 +102,8 @@ struct conv_params {
 };
 
 // A sum over rows is made in chunks of rows: partial[chunk][2][columns], then total[2][columns].
+// sums[tile][2][channels]: of the numbers of so many rows of x, less those of the tile's first row,
+// and of the squares of that. A chunk then has tiles in place of rows.
 struct batchnorm_params {
     int64_t rows;
     int channels, chunks;
@@ -110,6 +113,8 @@ struct batchnorm_params {
     void *y;
     const float *gamma, *beta;
     float *running_mean, *running_var, *save_mean, *save_invstd;
+    const float *sums;
+    int tile_rows;
     double *partial;
     int relu, bf16, pairs; // pairs: of columns, in bfloat16
 };

@@ -11,23 +11,39 @@ size_t cuda_gemm_workspace(enum kernel_type type, int m, int n, int k) {
     return CUDA_WORKSPACE_BYTES_MIN + cuda_large_gemm_bytes(type, m, n, k);
 }
 
+static int64_t conv_pixels(const struct conv2d_shape *s) { // of y
+    return (int64_t)s->n * kernel_conv_out(s->h, s->kh, s->stride, s->pad) *
+           kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+}
+
+size_t cuda_conv2d_front(const struct conv2d_shape *s) {
+    enum { ALIGN = 256 };
+    size_t tiles = cuda_blocks(conv_pixels(s), CUDA_TILE);
+    size_t bytes = cuda_batchnorm_workspace(0, s->o) + tiles * 2 * (size_t)s->o * sizeof(float);
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return bytes > CUDA_WORKSPACE_BYTES_MIN ? bytes : CUDA_WORKSPACE_BYTES_MIN;
+}
+
 size_t cuda_conv2d_workspace(const struct conv2d_shape *s) {
-    return CUDA_WORKSPACE_BYTES_MIN + cuda_large_conv_bytes(s);
+    return cuda_conv2d_front(s) + cuda_large_conv_bytes(s);
 }
 
 static const struct product_tiles small_tiles = {CUDA_TILE, CUDA_TILE_K, CUDA_THREADS,
                                                  CUDA_PRODUCT_SHARED};
 
+static int splits_of(int64_t tiles, int side, int terms) {
+    int64_t most = CUDA_WORKSPACE_BYTES_MIN / ((int64_t)side * side * SPLIT_BYTES),
+            splits = tiles ? most / tiles : 1;
+    if (splits > terms / SPLIT_TERMS_MIN)
+        splits = terms / SPLIT_TERMS_MIN;
+    return splits > 1 ? (int)splits : 1;
+}
+
 static void product_plan(struct cuda_queue *q, struct product_out *o, int times,
                          const struct product_tiles *by, unsigned grid[3]) {
     grid[0] = cuda_blocks(o->m, by->side);
     grid[1] = cuda_blocks(o->n, by->side);
-    int64_t tiles = (int64_t)grid[0] * grid[1] * times,
-            most = CUDA_WORKSPACE_BYTES_MIN / ((int64_t)by->side * by->side * SPLIT_BYTES),
-            splits = tiles ? most / tiles : 1;
-    if (splits > o->k / SPLIT_TERMS_MIN)
-        splits = o->k / SPLIT_TERMS_MIN;
-    o->splits = splits > 1 ? (int)splits : 1;
+    o->splits = splits_of((int64_t)grid[0] * grid[1] * times, by->side, o->k);
     o->k_split = (int)cuda_blocks(cuda_blocks(o->k, o->splits), by->depth) * by->depth;
     o->partial = o->splits > 1 ? q->workspace : NULL;
     grid[2] = (unsigned)(o->splits * times);
@@ -154,12 +170,34 @@ static void conv_launch(struct cuda_queue *q, enum cuda_product product,
     run_small(q, product, s->type, times, p, &p->out);
 }
 
-void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
-                         const void *w, const void *bias, int relu, void *y) {
+static struct conv_params conv_forward(const struct conv2d_shape *s, const void *x, const void *w,
+                                       const void *bias, void *y) {
     struct conv_params p = conv_shape(s, CUDA_FORWARD, x, w, y, 0);
-    p.out.bias = bias, p.out.relu = relu;
+    p.out.bias = bias;
     p.out.m = s->n * p.oh * p.ow, p.out.n = s->o, p.out.k = s->kh * s->kw * s->c;
     p.out.size = (int64_t)p.out.m * p.out.n;
+    return p;
+}
+
+void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
+                         const void *w, const void *bias, int relu, void *y) {
+    struct conv_params p = conv_forward(s, x, w, bias, y);
+    p.out.relu = relu;
+    conv_launch(q, CUDA_FORWARD, s, &p, 1);
+}
+
+int cuda_conv2d_sums(const struct cuda_queue *q, const struct conv2d_shape *s) {
+    int side = cuda_large_conv_is(q, CUDA_FORWARD, s) ? CUDA_LARGE_TILE : CUDA_TILE;
+    int64_t tiles = (int64_t)cuda_blocks(conv_pixels(s), side) * cuda_blocks(s->o, side);
+    return splits_of(tiles, side, s->kh * s->kw * s->c) == 1 ? side : 0;
+}
+
+void cuda_conv2d_forward_sums(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
+                              const void *w, const void *bias, void *y) {
+    struct conv_params p = conv_forward(s, x, w, bias, y);
+    assert(cuda_conv2d_sums(q, s));
+    assert(cuda_conv2d_front(s) <= q->workspace_bytes);
+    p.out.sums = cuda_sums(q, s->o);
     conv_launch(q, CUDA_FORWARD, s, &p, 1);
 }
 

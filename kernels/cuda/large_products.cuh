@@ -11,32 +11,39 @@
 typedef tile_place<SIDE> large_place;
 
 // Through shared memory, half of the rows at a time, so that stores fill whole sectors. f gives the
-// row of the result for a row of the product; below 0: there is none.
-template <class Type, class F>
+// row of the result for a row of the product; below 0: there is none. SUMS: where o has room for
+// them.
+template <class Type, bool SUMS, class F>
 __device__ __forceinline__ void put_large(const large_sum &sum, const product_out &o,
                                           const large_place &at, F f) {
     float(*half)[SUM_PITCH] = (float(*)[SUM_PITCH])dynamic_shared;
+    int column = at.column + threadIdx.x;
+    tile_sums sums;
     for (int h = 0; h < 2; h++) {
         __syncthreads(); // nothing in shared memory is needed any more
         sum.half_to(half, h);
         __syncthreads(); // the half is there
-        if (at.column + threadIdx.x >= o.n)
+        if (column >= o.n)
             continue;
 #pragma unroll 2
         for (int r = 0; r < WARP; r++) {
             int64_t to = f(at.row + h * WARP + r);
-            if (to >= 0)
-                put<Type::kept, NO_ACT>(o, at.split, to, at.column + threadIdx.x,
-                                        half[r][threadIdx.x]);
+            if (to < 0)
+                continue;
+            float v = put<Type::kept, NO_ACT>(o, at.split, to, column, half[r][threadIdx.x]);
+            if (SUMS && o.sums)
+                sums.add(h * WARP + r, v);
         }
     }
+    if (SUMS && o.sums && column < o.n)
+        sums.leave(o, column);
 }
 
 // Rows of the product are those of the result.
-template <class Type>
+template <class Type, bool SUMS>
 __device__ __forceinline__ void put_rows(const large_sum &sum, const product_out &o,
                                          const large_place &at) {
-    put_large<Type>(sum, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
+    put_large<Type, SUMS>(sum, o, at, [&](int row) -> int64_t { return row < o.m ? row : -1; });
 }
 
 // The numbers that a matrix needs beside its sums are read for so many rows at once.
@@ -146,7 +153,7 @@ template <class Type> __device__ __forceinline__ void conv_forward_large(const c
     large_run<Type>(t, large_patches<BYTES>(p, at.row),
                     packed_by_terms<BYTES>(p.b, p.out.k, at.column, p.out.n, at.k),
                     tap_counter<BYTES>(at.k, p.c, p.kw), at.k_end - at.k);
-    put_rows<Type>(t, p.out, at);
+    put_rows<Type, true>(t, p.out, at);
 }
 
 template <class Type> __device__ __forceinline__ void conv_data_large(const conv_params &p) {
@@ -158,7 +165,7 @@ template <class Type> __device__ __forceinline__ void conv_data_large(const conv
     large_sum t = {};
     large_run<Type>(t, large_gradients<BYTES>(p, f, at.row), large_filters<BYTES>(p, f, at.column),
                     tap_counter<BYTES>(at.k, p.o, f.taps_x), at.k_end - at.k);
-    put_large<Type>(t, p.out, at, [&](int row) -> int64_t {
+    put_large<Type, false>(t, p.out, at, [&](int row) -> int64_t {
         if (row >= f.rows(p))
             return -1;
         int y = row / f.rows_x % f.rows_y * p.stride + f.y, x = row % f.rows_x * p.stride + f.x;
@@ -178,6 +185,6 @@ template <class Type> __device__ __forceinline__ void conv_weight_large(const co
         large_run<Type>(t, packed_by_terms<4>(p.a, whole_stages<4>(p.out.k), at.row, p.out.m, at.k),
                         large_patches_by_terms(p, at.column, at.k, at.k_end), no_taps(),
                         at.k_end - at.k);
-    put_rows<Type>(t, p.out, at);
+    put_rows<Type, false>(t, p.out, at);
 }
 #endif

@@ -164,15 +164,43 @@ struct patches_by_rows { // row: (ky, kx, channel) of x; term: an output positio
 
 typedef tile_place<TILE> product_place;
 
-template <int ACTS, class Product>
+// Where a number of a tile is in shared memory. The rows of a warp are two neighbours, or the next
+// but one: their numbers meet no bank twice.
+__device__ __forceinline__ int tile_place_of(int row, int column) {
+    return row * TILE + (column ^ (row ^ row / 2) % 2 * 16);
+}
+static_assert(TILE * TILE * sizeof(float) <= CUDA_PRODUCT_SHARED, "what the host asks for");
+
+__device__ __forceinline__ void sum_tile(const product_out &o, const product_place &at,
+                                         const float *tile) {
+    int column = threadIdx.x, rows = o.m - at.row;
+    __syncthreads(); // the tile is there
+    if (column >= TILE || at.column + column >= o.n)
+        return;
+    tile_sums sums;
+#pragma unroll 8
+    for (int r = 0; r < TILE; r++)
+        if (r < rows)
+            sums.add(r, tile[tile_place_of(r, column)]);
+    sums.leave(o, at.column + column);
+}
+
+// SUMS: where o has room for them.
+template <int ACTS, bool SUMS, class Product>
 __device__ __forceinline__ void put_all(Product &t, const product_out &o, const product_place &at) {
+    float *tile = (float *)dynamic_shared;
     t.end();
 #pragma unroll
     for (int e = 0; e < 16; e++) {
         int row = at.row + t.row(e), column = at.column + t.column(e);
-        if (row < o.m && column < o.n)
-            put<Product::kept, ACTS>(o, at.split, row, column, t.sum[e / 4][e % 4]);
+        if (row >= o.m || column >= o.n)
+            continue;
+        float v = put<Product::kept, ACTS>(o, at.split, row, column, t.sum[e / 4][e % 4]);
+        if (SUMS && o.sums)
+            tile[tile_place_of(t.row(e), t.column(e))] = v;
     }
+    if (SUMS && o.sums)
+        sum_tile(o, at, tile);
 }
 
 template <class Product> __device__ __forceinline__ void gemm(const gemm_params &p) {
@@ -195,7 +223,7 @@ template <class Product> __device__ __forceinline__ void gemm(const gemm_params 
     else
         product_run(t, by_terms(a, p.lda, at.row, o.m, at.k, at.k_end),
                     by_rows(b, p.ldb, at.column, o.n, at.k, at.k_end), terms);
-    put_all<RELU_ACT>(t, o, at);
+    put_all<RELU_ACT, false>(t, o, at);
 }
 
 template <class Product> __device__ __forceinline__ void conv_forward(const conv_params &p) {
@@ -205,7 +233,7 @@ template <class Product> __device__ __forceinline__ void conv_forward(const conv
     product_run(t, patches_by_terms<Product::kept>(p, at.row, at.k, at.k_end),
                 matrix_by_terms<false>(w, p.out.k, at.column, p.out.n, at.k, at.k_end),
                 at.k_end - at.k);
-    put_all<NO_ACT>(t, p.out, at);
+    put_all<NO_ACT, true>(t, p.out, at);
 }
 
 template <class Product> __device__ __forceinline__ void conv_data(const conv_params &p) {
@@ -234,7 +262,7 @@ template <class Product> __device__ __forceinline__ void conv_weight(const conv_
     numbers<Product::kept> dy(p.a, p.a_bf16);
     product_run(t, matrix_by_rows<Product::kept>(dy, p.o, at.row, p.out.m, at.k, at.k_end),
                 patches_by_rows<Product::kept>(p, at.column, at.k, at.k_end), at.k_end - at.k);
-    put_all<NO_ACT>(t, p.out, at);
+    put_all<NO_ACT, false>(t, p.out, at);
 }
 
 #if __CUDA_ARCH__ >= 800

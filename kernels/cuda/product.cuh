@@ -365,8 +365,9 @@ template <int ACTS> __device__ __forceinline__ bool is_grad(const product_out &o
 }
 
 // v: the sum, `from` and the bias; x: the number beside where the act is a derivative.
+// The number as it is in memory then.
 template <bool kept, int ACTS>
-__device__ __forceinline__ void finish(const product_out &o, int64_t at, float v, float x) {
+__device__ __forceinline__ float finish(const product_out &o, int64_t at, float v, float x) {
     numbers<kept> c(o.c, o.bf16), beside(o.beside, o.bf16);
     if (ACTS >= RELU_ACT && o.act == CUDA_ACT_RELU_GRAD)
         v = x > 0.0f ? v : 0.0f;
@@ -379,11 +380,13 @@ __device__ __forceinline__ void finish(const product_out &o, int64_t at, float v
         else
             beside.put(at, x * gelu.share);
     }
-    c.put(at, o.relu && v < 0.0f ? 0.0f : v);
+    v = o.relu && v < 0.0f ? 0.0f : v;
+    c.put(at, v);
+    return c.rounded(v);
 }
 
 template <bool kept, int ACTS>
-__device__ __forceinline__ void finish_sum(const product_out &o, int64_t at, int column,
+__device__ __forceinline__ float finish_sum(const product_out &o, int64_t at, int column,
                                            float sum) {
     float v = o.alpha * sum, x = 0.0f;
     if (o.beta != 0.0f)
@@ -392,16 +395,31 @@ __device__ __forceinline__ void finish_sum(const product_out &o, int64_t at, int
         x = numbers<kept>(o.beside, o.bf16)[at];
     if (o.bias)
         v += o.bias[column];
-    finish<kept, ACTS>(o, at, v, x);
+    return finish<kept, ACTS>(o, at, v, x);
 }
 
-// row is that of the result: rows of a tile may lie elsewhere. kept: that may be in bfloat16.
+// row is that of the result: rows of a tile may lie elsewhere. kept: that may be in bfloat16. The
+// number as it is in memory, unless it is a split's.
 template <bool kept, int ACTS>
-__device__ __forceinline__ void put(const product_out &o, int split, int64_t row, int column,
-                                    float sum) {
-    if (o.partial)
-        o.partial[split * o.size + row * o.n + column] = sum;
-    else
-        finish_sum<kept, ACTS>(o, row * o.ldc + column, column, sum);
+__device__ __forceinline__ float put(const product_out &o, int split, int64_t row, int column,
+                                     float sum) {
+    if (!o.partial)
+        return finish_sum<kept, ACTS>(o, row * o.ldc + column, column, sum);
+    return o.partial[split * o.size + row * o.n + column] = sum;
 }
+
+// Of a column of a tile, what product_out.sums has. Rows come in their order.
+struct tile_sums {
+    float first, sum, square;
+    __device__ __forceinline__ void add(int row, float v) {
+        if (row == 0)
+            first = v, sum = square = 0.0f;
+        float d = v - first;
+        sum += d, square = fmaf(d, d, square);
+    }
+    __device__ __forceinline__ void leave(const product_out &o, int column) const {
+        float *to = o.sums + (int64_t)blockIdx.x * 2 * o.n + column;
+        to[0] = sum, to[o.n] = square;
+    }
+};
 #endif

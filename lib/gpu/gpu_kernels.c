@@ -126,6 +126,15 @@ static void conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s,
     cuda_conv2d_forward(&gpu_context_of(ctx)->queue, s, x, w, bias, relu, y);
 }
 
+static int conv2d_sums(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    return cuda_conv2d_sums(&((const struct gpu_context *)(const void *)ctx)->queue, s);
+}
+
+static void conv2d_forward_sums(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                                const void *w, const void *bias, void *y) {
+    cuda_conv2d_forward_sums(&gpu_context_of(ctx)->queue, s, x, w, bias, y);
+}
+
 static void conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s,
                                  const void *dy, const void *w, void *dx, int accumulate) {
     cuda_conv2d_backward_data(&gpu_context_of(ctx)->queue, s, dy, w, dx, accumulate);
@@ -336,6 +345,8 @@ const struct kernel_backend gpu_kernels = {
     .attention_workspace = attention_workspace,
     .gemm = gemm,
     .conv2d_forward = conv2d_forward,
+    .conv2d_sums = conv2d_sums,
+    .conv2d_forward_sums = conv2d_forward_sums,
     .conv2d_backward_data = conv2d_backward_data,
     .conv2d_backward_weight = conv2d_backward_weight,
     .bias_backward = bias_backward,

@@ -28,6 +28,10 @@ struct nn_call {
     bool y_made, dy_made, dx_relu;
     void *gelu_y;
     const void *gelu_x;
+    // How many rows are in each of the sums that are left for a batch norm (nn_op.sums): of y, of
+    // x[0]. 0: none.
+    int y_sums, x_sums;
+    bool stats_kept; // saved has what forward saves (memory_plan.h)
     void *param[NN_LAYER_PARAMS_MAX], *dparam[NN_LAYER_PARAMS_MAX]; // and their gradients
     bool dparam_add;            // add to the gradients (micro-batches)
     void *stat_mean, *stat_var; // running statistics
@@ -45,6 +49,9 @@ struct nn_op {
     size_t (*saved_bytes)(const struct nn_layer *l, int n, size_t real, enum kernel_type store);
     // Multiplications for one sample on the way forward; NULL: one for each weight and position.
     int64_t (*products)(const struct nn_layer *l);
+    // Of how many rows of y forward leaves a sum each, for a batch norm right behind; 0: this shape
+    // leaves none. NULL: no shape does.
+    int (*sums)(const struct nn_call *c);
     void (*forward)(const struct nn_call *c);
     void (*backward)(const struct nn_call *c);  // NULL: no gradient flows (the input)
     unsigned (*uses)(const struct nn_layer *l); // enum nn_use: what backward reads; NULL: nothing

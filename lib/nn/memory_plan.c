@@ -18,7 +18,7 @@ struct planner {
     int n;
     size_t real;
     enum kernel_type store;
-    bool training, split, acts;
+    bool training, split, acts, sums;
     struct recompute_layer *rerun;
     int *again, *back; // when a layer runs again, and when its backward does
     struct memory_plan_block *block;
@@ -108,6 +108,16 @@ static void join_forward(struct planner *p, int i) {
                        layer_store(p->m, i, p->store) == layer_store(p->m, i - 1, p->store);
 }
 
+// A batch norm that runs again has the statistics of its first time, so that it has its bits, too.
+static void join_sums(struct planner *p, int i) {
+    const struct nn_layer *l = &p->m->layer[i];
+    struct nn_place *at = &p->plan->layer[i];
+    if (!p->sums || !p->training || l->op != &nn_op_batchnorm)
+        return;
+    at->sums = l->in[0] == i - 1 && l[-1].op == &nn_op_conv;
+    at->stats_kept = at->again;
+}
+
 // The layer behind is the only reader, and its gradient goes where that of the activation's input
 // is. A block that ends with GELU would run again too late.
 static void join_backward(struct planner *p, int i) {
@@ -141,8 +151,9 @@ static void plan_saved(struct planner *p, int i) {
     if (!l->op->saved_bytes)
         return;
     size_t bytes = l->op->saved_bytes(l, p->n, p->real, layer_store(p->m, i, p->store));
-    add_block(p, bytes, i, p->training && !at->again ? p->back[i] : i, &at->saved);
-    if (at->again)
+    bool twice = at->again && !at->stats_kept;
+    add_block(p, bytes, i, p->training && !twice ? p->back[i] : i, &at->saved);
+    if (twice)
         add_block(p, bytes, p->again[i], p->back[i], &at->saved_back);
 }
 
@@ -239,10 +250,10 @@ static void hand_out(struct planner *p, int least) {
         struct nn_place *at = &p->plan->layer[i];
         if (p->training && i >= least)
             at->gradient = p->block[p->gradient_block[i]].offset;
-        if (at->again)
-            continue;
-        at->output_back = at->output;
-        at->saved_back = at->saved;
+        if (!at->again)
+            at->output_back = at->output;
+        if (!at->again || at->stats_kept)
+            at->saved_back = at->saved;
     }
 }
 
@@ -259,6 +270,7 @@ void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
                         .training = s->training,
                         .split = s->slots > 1,
                         .acts = s->acts,
+                        .sums = s->sums,
                         .rerun = arena_new(&a, struct recompute_layer, layers),
                         .again = arena_new(&a, int, layers),
                         .back = arena_new(&a, int, layers),
@@ -269,7 +281,7 @@ void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,
     make_timeline(&p);
     for (int i = 0; i < m->layers; i++) {
         if (i > 0)
-            join_forward(&p, i);
+            join_forward(&p, i), join_sums(&p, i);
         plan_output(&p, i);
         plan_saved(&p, i);
     }

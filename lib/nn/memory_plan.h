@@ -47,6 +47,9 @@ struct nn_place {
     // front, this output. backward: of the layer behind, the gradient of what is activated here, in
     // the place of that of the output.
     bool acts_forward, acts_backward;
+    // Where the spec has `sums`. sums: the convolution in front leaves sums for this batch norm, if
+    // its shape does. stats_kept: what a batch norm saves lives on from its first time.
+    bool sums, stats_kept;
     enum nn_hand hand[NN_INS_MAX];
     size_t apart[NN_INS_MAX]; // where NN_HAND_APART writes
 };
@@ -66,6 +69,7 @@ struct memory_plan_spec {
     bool recompute;         // blocks run forward again in backward (recompute.h)
     enum kernel_type store; // in which outputs and gradients are kept
     bool acts;              // products make activations, too (kernel_backend.gemm_acts)
+    bool sums;              // convolutions leave sums (kernel_backend.conv2d_sums)
 };
 // memory_plan_free ends it.
 void memory_plan_make(struct memory_plan *plan, const struct nn_model *m,

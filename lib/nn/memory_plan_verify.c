@@ -92,7 +92,10 @@ static void run_forward(struct check *c, int i, bool back) {
         if (turn == 0) {
             if (!place[i].acts_forward)
                 put(c, OUTPUT, i, back ? place[i].output_back : place[i].output);
-            put(c, SAVED, i, back ? place[i].saved_back : place[i].saved);
+            if (back && place[i].stats_kept)
+                get(c, SAVED, i, place[i].saved_back);
+            else
+                put(c, SAVED, i, back ? place[i].saved_back : place[i].saved);
             if (i + 1 < c->m->layers && place[i + 1].acts_forward)
                 put(c, OUTPUT, i + 1, back ? place[i + 1].output_back : place[i + 1].output);
         }

@@ -52,6 +52,7 @@ static void make_plans(const struct network *net, enum kernel_type store, bool r
                                     .real_bytes = net->k->real_bytes,
                                     .store = store,
                                     .acts = net->k->gemm_acts,
+                                    .sums = net->k->conv2d_sums != NULL,
                                     .training = true,
                                     .slots = net->slots,
                                     .recompute = recompute};
@@ -130,6 +131,18 @@ static void add_acts(const struct network *net, const struct memory_plan *p, int
     c->gelu_x = c->dx_relu ? NULL : at_offset(net, p, output_of(&at[-2], back));
 }
 
+// Of how many rows layer i leaves a sum each; 0: none.
+static int sums_of(const struct network *net, const struct memory_plan *p, int i, int n) {
+    const struct nn_layer *l = &net->model->layer[i];
+    const struct nn_call c = {.k = net->k,
+                              .ctx = net->ctx,
+                              .layer = l,
+                              .input = &net->model->layer[l->in[0]],
+                              .n = n,
+                              .type = net->type};
+    return i + 1 < net->model->layers && p->layer[i + 1].sums ? l->op->sums(&c) : 0;
+}
+
 // Everything a layer's functions need, from the plan that is in use.
 // back: on the way back, with tensors that were computed again.
 static struct nn_call call_of(struct network *net, int i, int n, enum network_mode mode,
@@ -158,6 +171,9 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
             c.dx[s] = at_offset(net, p, hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
     }
     add_acts(net, p, i, back, &c);
+    c.stats_kept = back && p->layer[i].stats_kept;
+    c.y_sums = back ? 0 : sums_of(net, p, i, n);
+    c.x_sums = back || i == 0 ? 0 : sums_of(net, p, i - 1, n);
     c.dy = c.training && i > 0 ? at_offset(net, p, p->layer[i].gradient) : NULL;
     for (int s = 0; s < l->params; s++) {
         c.param[s] = at_element(net, net->params, m->param[l->param + s].begin);

@@ -25,6 +25,12 @@ cpu_only=()
 resnet18=('model=resnet18(stem=cifar,width=2)' batch=8 lr=0.002)
 vit=('model=vit(dim=16,depth=2,heads=2,mlp=2,patch=4)' batch=4 lr=0.02)
 same resnet18 1e-4 "${resnet18[@]}"
+ok 'resnet18-again: activations are computed again' train resnet18-again on_gpu \
+    env EMU_GRAPH_REPORT=2 "$cuda" -- "${resnet18[@]}" recompute=blocks
+ok 'resnet18-again: convolutions leave sums for the batch norms behind them' \
+    grep -q 'kernel batchnorm_tiles$' resnet18-again/out
+is "$(losses resnet18-again)" "$(losses resnet18.gpu)" \
+    'resnet18-again: the losses are the same to the last bit'
 same resnet50 1e-3 'model=resnet50(stem=cifar,width=2)' batch=8 lr=0.0001
 same vit 1e-5 "${vit[@]}"
 # In bf16 kernels for GPUs also keep activations in it, and so does the reference; of processors

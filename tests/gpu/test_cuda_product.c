@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM and convolution of kernels/cuda: shapes, types, what is kept in bfloat16, sizes of tiles,
 // and the bytes that are moved.
-#include "tests/gpu/act_cases.h"
+#include "tests/gpu/sum_cases.h"
 
 static void gemm(void) {
     static const int shapes[][3] = {{1, 1, 1},     {5, 3, 7},    {64, 64, 16}, {65, 70, 33},
@@ -363,6 +363,8 @@ static void hopper_counts(void) {
 int main(int argc, char **argv) {
     static const struct case_family families[] = {{"gemm", gemm},
                                                   {"acts", acts},
+                                                  {"sums", sums},
+                                                  {"sum_counts", sum_counts},
                                                   {"conv", conv},
                                                   {"large", large},
                                                   {"counts", counts},
@@ -370,5 +372,5 @@ int main(int argc, char **argv) {
                                                   {"hopper", hopper},
                                                   {"hopper_edges", hopper_edges},
                                                   {"hopper_counts", hopper_counts}};
-    return case_main(argc, argv, families, 9);
+    return case_main(argc, argv, families, 11);
 }

@@ -66,6 +66,7 @@ static void batchnorm_forward(const struct nn_call *c) {
     }
     a.save_mean = c->saved;
     a.save_invstd = batchnorm_invstd(c);
+    a.x_sums = c->x_sums, a.stats_kept = c->stats_kept;
     c->k->batchnorm_forward_train(c->ctx, &a);
 }
 

@@ -56,7 +56,15 @@ static size_t conv_workspace(const struct nn_call *c) {
 
 static void conv_forward(const struct nn_call *c) {
     struct conv2d_shape s = conv_of(c);
-    c->k->conv2d_forward(c->ctx, &s, c->x[0], c->param[0], c->param[1], 0, c->y);
+    if (c->y_sums)
+        c->k->conv2d_forward_sums(c->ctx, &s, c->x[0], c->param[0], c->param[1], c->y);
+    else
+        c->k->conv2d_forward(c->ctx, &s, c->x[0], c->param[0], c->param[1], 0, c->y);
+}
+
+static int conv_sums(const struct nn_call *c) {
+    struct conv2d_shape s = conv_of(c);
+    return c->k->conv2d_sums(c->ctx, &s);
 }
 
 static size_t conv_weights(const struct conv2d_shape *s) {
@@ -85,6 +93,7 @@ static unsigned conv_uses(const struct nn_layer *l) {
 const struct nn_op nn_op_conv = {.name = "conv",
                                  .shape = conv_shape,
                                  .workspace = conv_workspace,
+                                 .sums = conv_sums,
                                  .forward = conv_forward,
                                  .backward = conv_backward,
                                  .uses = conv_uses,

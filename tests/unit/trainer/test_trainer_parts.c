@@ -106,8 +106,8 @@ static void test_plan(void) {
     }
     ok(good, "200 random tensors: none overlaps another that is alive");
     struct memory_plan p;
-    const struct memory_plan_spec train = {64, 4, true, 1, false, 0, false},
-                                  eval = {64, 4, false, 1, false, 0, false};
+    const struct memory_plan_spec train = {64, 4, true, 1, false, 0, false, false},
+                                  eval = {64, 4, false, 1, false, 0, false, false};
     static const char *const stems[] = {"imagenet", "cifar"};
     for (int i = 0; i < 2; i++) {
         build("resnet18", stems[i], 32);

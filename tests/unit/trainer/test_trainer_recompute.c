@@ -23,7 +23,7 @@ static void build(const char *name, int size) {
 static int check(const struct nn_model *m, int slots, bool recompute, size_t *bytes) {
     int bad = 0;
     for (int acts = 1; acts >= 0; acts--) {
-        const struct memory_plan_spec spec = {4, 4, true, slots, recompute, 0, acts};
+        const struct memory_plan_spec spec = {4, 4, true, slots, recompute, 0, acts, acts};
         struct memory_plan p;
         struct err e;
         memory_plan_make(&p, m, &spec);
@@ -40,7 +40,7 @@ static int check(const struct nn_model *m, int slots, bool recompute, size_t *by
 // Activations that products make: the layers are `forward` and `backward`. A plan in which the
 // output of one of them may lie over what the product still reads is found out.
 static void test_acts(const char *name, int forward, int backward) {
-    struct memory_plan_spec spec = {4, 4, true, 1, false, 0, true};
+    struct memory_plan_spec spec = {4, 4, true, 1, false, 0, true, true};
     struct memory_plan p;
     struct err e;
     int found[2] = {0}, late = 0;
@@ -62,6 +62,28 @@ static void test_acts(const char *name, int forward, int backward) {
     }
     is_int(late, forward, "%s: GELU over the operand of its product is found", name);
     memory_plan_free(&p);
+}
+
+// Batch norms right behind a convolution, which leaves sums for them: in training alone, and where
+// convolutions do so. With `again` all of those that run again keep their statistics.
+static void test_sums(const char *name, int want) {
+    build(name, 32);
+    for (int mode = 0; mode < 4; mode++) {
+        bool again = mode == 1, training = mode != 2, does = mode != 3;
+        const struct memory_plan_spec spec = {4, 4, training, 1, again, 0, true, does};
+        struct memory_plan p;
+        int sums = 0, bad = 0;
+        memory_plan_make(&p, &model, &spec);
+        for (int i = 0; i < model.layers; i++) {
+            const struct nn_place *at = &p.layer[i];
+            bool norm = model.layer[i].op == &nn_op_batchnorm, kept = norm && at->again && does;
+            sums += at->sums;
+            bad += at->stats_kept != kept || (kept && at->saved_back != at->saved);
+        }
+        is_int(sums, training && does ? want : 0, "%s, mode %d: sums for batch norms", name, mode);
+        is_int(bad, 0, "%s, mode %d: statistics of the first time are kept", name, mode);
+        memory_plan_free(&p);
+    }
 }
 
 // A whole model, and its stages.
@@ -93,7 +115,7 @@ static void test_plans(const char *name, int size, int blocks, double most) {
 
 // Each layer in turn: not computed again, or looked for at its first place.
 static void test_mistakes(const char *name, int size) {
-    const struct memory_plan_spec spec = {4, 4, true, 1, true, 0, false};
+    const struct memory_plan_spec spec = {4, 4, true, 1, true, 0, false, false};
     struct memory_plan p;
     struct err e;
     int again = 0, found = 0, moved = 0;
@@ -209,6 +231,10 @@ int main(void) {
     test_acts("linformer(dim=16,depth=2,heads=2,mlp=4,patch=8,keys=4)", 2, 2);
     test_acts("mlp(hidden=32,32,32)", 0, 3);
     test_acts("airbench", 0, 0);
+    test_sums("resnet18", 17);
+    test_sums("resnet50", 49);
+    test_sums("airbench", 3);
+    test_sums("mlp(hidden=32,32,32)", 0);
     test_mistakes("resnet18", 32);
     test_mistakes("vit_tiny(patch=8)", 32);
     test_runs();
