@@ -71,7 +71,10 @@ static void act_case(struct gemm_args a, enum act act, bool apart, const char *w
     act_want(a, act, x, want, size);
     cuda_gemm(&test.queue, &device);
     case_tensor(a.c_store, device.c, want, size, n, roundings(a.k + 3 + 12) + once, what);
-    if (act == ACT_GELU) {
+    if (act != ACT_GELU) {
+        const void *beside = act == ACT_RELU_OF ? device.relu_of : device.gelu_of;
+        case_tensor(a.c_store, beside, x, NULL, n, 0, what);
+    } else {
         float *c = device_numbers(a.c_store, device.c, n), *y = host_bytes(n * sizeof *y);
         REFERENCE(gelu_forward, n, c, y);
         case_tensor(a.c_store, device.gelu, y, host_absolute(c, n), n, roundings(8), what);
@@ -81,7 +84,7 @@ static void act_case(struct gemm_args a, enum act act, bool apart, const char *w
 
 // Small and large tiles, each with all terms in a block and with splits, which a further kernel
 // adds. Small tiles alone have GELU apart.
-static void acts(void) {
+static void acts_of_all(void) {
     static const int shapes[][3] = {{65, 70, 33}, {3, 66, 130}, {130, 136, 96}, {129, 131, 131}};
     char name[WHAT_BYTES], what[2 * WHAT_BYTES];
     for (int i = 0; i < 4 * ACTS * (types() + 1); i++) {
@@ -101,6 +104,14 @@ static void acts(void) {
         act_case(a, (enum act)act, apart, what);
         is_int(test.flat, apart, "%s: kernels beside the product", what);
     }
+}
+
+static void acts(void) {
+    acts_of_all();
+    test.no_maps = 1; // the same products without tensor maps
+    if (device_capability() == CUDA_HOPPER_CAPABILITY)
+        acts_of_all();
+    test.no_maps = 0;
     // Both operands, c and what is beside it are moved once. A thread reads the bias of its column.
     enum { M = 128, N = 256, K = 64, TILE = 128 };
     for (int act = 0; act < ACTS && device_capability() >= 80; act++) {

@@ -14,7 +14,8 @@ static int types(void) {
     return device_capability() >= CUDA_TF32_CAPABILITY_MIN ? KERNEL_TYPES : KERNEL_TF32;
 }
 
-// With `no_number` the first element of a has all bits of its fraction, which must not be rounded.
+// With `no_number` that row of a, counted from 1, has no numbers: all bits of their fractions are
+// set, which must not be rounded.
 static void gemm_with(struct gemm_args a, int no_number, const char *what) {
     size_t na = (size_t)(a.trans_a ? a.k : a.m) * (size_t)a.lda, nc = (size_t)a.m * (size_t)a.ldc;
     size_t nb = (size_t)(a.trans_b ? a.n : a.k) * (size_t)a.ldb;
@@ -22,8 +23,8 @@ static void gemm_with(struct gemm_args a, int no_number, const char *what) {
     float *ha = host_tensor(a.a_store, na), *hb = host_tensor(a.b_store, nb);
     float *hc = host_tensor(a.c_store, nc), *from = a.from ? host_tensor(a.c_store, nc) : hc;
     float *bias = a.bias ? host_random((size_t)a.n) : NULL;
-    if (no_number)
-        memcpy(ha, &(uint32_t){0x7fffffff}, sizeof *ha);
+    for (int i = 0; no_number && i < a.k; i++)
+        memcpy(&ha[(no_number - 1) * a.lda + i], &(uint32_t){0x7fffffff}, sizeof *ha);
     struct gemm_args device = a, size;
     int kept = a.ldc != a.n || (a.beta != 0 && !a.from); // something of what c has
     device.a = device_tensor(a.a_store, ha, na), device.b = device_tensor(a.b_store, hb, nb);
