@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resources with the tags of a cluster are found, also when AWS lists what is gone or refuses a
 // part of the search. Terraform is a script of the test.
-#include "tests/unit/aws/sweep_cluster.h"
+#include "tests/unit/aws/cluster_fake.h"
 
 static const char *missing(const char *type, const char *id) {
     return problem(

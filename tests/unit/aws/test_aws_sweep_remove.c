@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resources that were found are removed, those apart that are to be kept or that the state records.
 // Terraform is a script of the test.
-#include "tests/unit/aws/sweep_cluster.h"
+#include "tests/unit/aws/cluster_fake.h"
 
 #include <fcntl.h>
 #include <pwd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster of provider aws whose Terraform is a script, for the tests of the sweep.
-#ifndef DTCTL_TESTS_UNIT_AWS_SWEEP_CLUSTER_H
-#define DTCTL_TESTS_UNIT_AWS_SWEEP_CLUSTER_H
+// A cluster of provider aws whose Terraform is a script.
+#ifndef DTCTL_TESTS_UNIT_AWS_CLUSTER_FAKE_H
+#define DTCTL_TESTS_UNIT_AWS_CLUSTER_FAKE_H
 
 #include "aws/aws_cluster.h"
 #include "tests/unit/said.h"
@@ -35,13 +35,13 @@ static void begin(void) {
     context.interrupt = 0;
 }
 
-static const char *outputs(const char *items) {
+TAP_UNUSED static const char *outputs(const char *items) {
     return arena_printf(
         &a, "{\"type\":\"outputs\",\"outputs\":{\"found\":{\"sensitive\":false,\"value\":[%s]}}}\n",
         items);
 }
 
-static const char *problem(const char *summary, const char *detail) {
+TAP_UNUSED static const char *problem(const char *summary, const char *detail) {
     return arena_printf(&a,
                         "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\","
                         "\"summary\":\"%s\",\"detail\":\"%s\"}}\n",
@@ -49,7 +49,7 @@ static const char *problem(const char *summary, const char *detail) {
 }
 
 // A member of the variables of an apply, as text.
-static const char *variable(int number, const char *name) {
+TAP_UNUSED static const char *variable(int number, const char *name) {
     const char *text = fake_text(arena_printf(&a, "vars-%d", number));
     struct json *j = NULL;
     struct err e = {0};
@@ -71,7 +71,7 @@ static const char *variable(int number, const char *name) {
     return all;
 }
 
-static const char *ids(const struct aws_gone *g) {
+TAP_UNUSED static const char *ids(const struct aws_gone *g) {
     char *all = arena_strdup(&a, "");
     for (size_t i = 0; i < g->count; i++)
         all = arena_printf(&a, "%s%s%s", all, i ? " " : "", g->ids[i]);
