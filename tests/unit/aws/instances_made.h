@@ -5,7 +5,7 @@
 #ifndef DTCTL_TESTS_UNIT_AWS_INSTANCES_MADE_H
 #define DTCTL_TESTS_UNIT_AWS_INSTANCES_MADE_H
 
-#include "provider/boot_progress.h"
+#include "tests/unit/aws/boot_rows.h"
 #include "tests/unit/aws/cluster_fake.h"
 
 #define UP      "infra: apply -json -auto-approve -input=false -parallelism=30 -lock-timeout=0s"
@@ -15,35 +15,12 @@
 #define OPTIONS "operator_cidrs = ['198.51.100.7/32']\n"
 #define LOG     ".dtctl/c/terraform/terraform.log"
 
-static struct strbuf rows;
 static struct boot_progress phases;
 static struct boot_progress_node progress_nodes[2];
 static struct inventory before, now;
 static struct inventory_node old_nodes[2];
 
-// ---- in place of the rows -----------------------------------------------------------------------
-
-void boot_progress_show(struct boot_progress *p) {
-    (void)p;
-    strbuf_adds(&rows, "show\n");
-}
-
-void boot_progress_hide(struct boot_progress *p) {
-    (void)p;
-    strbuf_adds(&rows, "hide\n");
-}
-
-void boot_progress_reach(struct boot_progress *p, size_t node, enum boot_phase phase) {
-    p->nodes[node].at_ms[phase] = 0;
-    strbuf_addf(&rows, "%zu: phase %d\n", node, (int)phase);
-}
-
-void boot_progress_say(struct boot_progress *p, size_t node, const char *words) {
-    (void)p;
-    strbuf_addf(&rows, "%zu: %s\n", node, words);
-}
-
-// ---- what Terraform says ------------------------------------------------------------------------
+// ---- texts of Terraform ------------------------------------------------------------------------
 
 #define NODE(n, more)                                                                              \
     "[[node]]\\nroot = \\\".dtctl\\\"\\naddress = \\\"10.0.0." n "\\\"\\nname = \\\"node" n        \
@@ -93,7 +70,7 @@ TAP_UNUSED static void start(const char *options, size_t nodes) {
         fake_terraform_says(arena_printf(&a, "apply-%d", i), "", 9); // no more are expected
     unlink(cluster.terraform.vars_path);
     terraform_set_clean(&cluster.terraform);
-    strbuf_clear(&rows);
+    strbuf_clear(&boot_rows);
     for (size_t i = 0; i < 2; i++) {
         old_nodes[i] = (struct inventory_node){.name = i ? "node1" : "node0",
                                                .instance_id = i ? "i-1" : "i-0",

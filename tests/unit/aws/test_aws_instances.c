@@ -14,13 +14,13 @@ static void test_made(void) {
                      HOOK("apply_start", "aws_key_pair", "null", "create")
                          HOOK("apply_complete", "aws_instance", "1", "create")
                              HOOK("apply_start", "aws_instance", "0", "delete")
-                                 HOOK("apply_complete", "aws_instance", "0", "delete")
-                                     HOOK("apply_start", "aws_instance", "null", "create")
+                                 HOOK("apply_start", "aws_instance", "null", "create")
+                                     HOOK("apply_complete", "aws_instance", "0", "delete")
                                          HOOK("apply_start", "aws_instance", "0", "create") MADE,
          0);
     is_int(make(), 0, "two nodes are made: %s", error.text);
     is_str(fake_terraform_calls(), NEW, "the first apply asks whether the name is free");
-    is_str(strbuf_cstr(&rows),
+    is_str(strbuf_cstr(&boot_rows),
            "0: network, keys and groups exist\n1: network, keys and groups exist\n"
            "1: phase 0\n0: network, keys and groups exist\n1: phase 1\n"
            "0: waiting for the end of its old instance\n0: network, keys and groups exist\n"
@@ -92,7 +92,7 @@ static void test_zones(void) {
            "us-east-1a, on-demand: refused (capacity, InsufficientInstanceCapacity); trying "
            "us-east-1b, on-demand\n",
            "the user reads of each refusal");
-    has_str(strbuf_cstr(&rows), "hide\nshow\nhide\nshow\nhide\nshow\n",
+    has_str(strbuf_cstr(&boot_rows), "hide\nshow\nhide\nshow\nhide\nshow\n",
             "the rows make room for the words");
     ok(has_vars(), "the variables are those of the nodes");
     start("subnet = 'subnet-12345678'\nfallback = ['spot', 'on-demand']\n", 0);
@@ -291,7 +291,7 @@ int main(void) {
     test_stopped();
     test_taken();
     test_rules();
-    strbuf_fini(&rows);
+    strbuf_fini(&boot_rows);
     close_all();
     return done_testing();
 }

@@ -150,6 +150,13 @@ static void test_undone(void) {
     says(1, REFUSED("api error UnauthorizedOperation: no"), 1);
     is_int(make(), -1, "a further node is refused before anything is made");
     is_str(fake_terraform_calls(), UP "\n", "nothing is taken back");
+    start("", 0);
+    says(1,
+         HOOK("apply_start", "aws_ami", "null", "read")
+             REFUSED("api error UnauthorizedOperation: no"),
+         1);
+    is_int(make(), -1, "a new cluster is refused when AWS was only asked");
+    is_str(fake_terraform_calls(), NEW, "nothing is destroyed then");
     start("", 1);
     says(1, REFUSED("something else"), 1);
     is_int(make(), -1, "a further node fails without a code");
@@ -236,7 +243,7 @@ static void test_ending(void) {
            "remedy=\"start it there, or dtctl up --replace node0\"\n"
            "AWS is still ending node1 (i-1); a new one is created after that\n",
            "the user reads of both nodes");
-    is_str(strbuf_cstr(&rows), "hide\nshow\n", "the rows make room for the words");
+    is_str(strbuf_cstr(&boot_rows), "hide\nshow\n", "the rows make room for the words");
     start("", 1);
     says(1, MADE_OF(BOTH, FACTS(FACT("0", "stopping") "," FACT("1", "running"))), 0);
     is_int(make(), 0, "instances that run, or stop, are left alone: %s", error.text);
@@ -281,7 +288,7 @@ int main(void) {
     test_duplicate();
     test_ending();
     test_replaced();
-    strbuf_fini(&rows);
+    strbuf_fini(&boot_rows);
     close_all();
     return done_testing();
 }
