@@ -68,8 +68,6 @@ static void connect_again(struct timer *t);
 
 static void finish(struct node *n, const struct err *e) {
     struct boot *b = n->boot;
-    if (n->done)
-        return;
     n->done = true;
     b->busy--;
     timer_stop(&n->timer);
@@ -98,8 +96,6 @@ static void fail(struct node *n, const struct err *why) {
 // True when a retry may help: no answer yet, or a login refused while users are being created.
 static bool may_try_again(struct node *n, const struct err *e) {
     int64_t now = clock_mono_ms();
-    if (now >= n->boot->deadline_ms)
-        return false;
     if (e->code == ERR_AUTH) {
         n->login_refused_ms = n->login_refused_ms ? n->login_refused_ms : now;
         return now - n->login_refused_ms < AWS_BOOT_LOGIN_MS_MAX;
@@ -121,9 +117,7 @@ static void again_or_fail(struct node *n, const struct err *e) {
 
 static void on_down(struct transport_link *l, void *ctx, const struct err *e) {
     (void)l;
-    struct node *n = ctx;
-    if (!n->done)
-        again_or_fail(n, e);
+    again_or_fail(ctx, e);
 }
 
 // ---- the host key -------------------------------------------------------------------------------
@@ -134,7 +128,7 @@ static void on_rotated(void *ctx, const struct transport_result *r) {
     struct err e = {0};
     void *blob;
     size_t len;
-    if (n->done || r->end.how == TRANSPORT_LOST) // on_down starts over
+    if (r->end.how == TRANSPORT_LOST) // on_down starts over
         return;
     char *key = arena_strndup(a, r->out, r->out_len);
     key[strcspn(key, "\r\n")] = 0;
@@ -187,7 +181,7 @@ static void judge(struct node *n, const struct transport_result *r, struct err *
 static void on_waited(void *ctx, const struct transport_result *r) {
     struct node *n = ctx;
     struct err e = {0};
-    if (n->done || r->end.how == TRANSPORT_LOST)
+    if (r->end.how == TRANSPORT_LOST)
         return;
     judge(n, r, &e);
     if (e.code) {
