@@ -42,11 +42,17 @@ static struct inventory_node old_nodes[2];
     "{\"mode\":\"" mode "\",\"type\":\"" type                                                      \
     "\",\"name\":\"x\",\"instances\":[{\"attributes\":{" attributes "}}]}"
 #define STATE(resources) "{\"version\":4,\"resources\":[" resources "]}"
+#define OFFERINGS        "aws_ec2_instance_type_offerings"
 #define ZONES                                                                                      \
     RESOURCE("managed", "aws_subnet", "\"id\":\"s\",\"availability_zone\":\"us-east-1a\"")         \
-    "," RESOURCE(                                                                                  \
-        "data", "aws_ec2_instance_type_offerings",                                                 \
-        "\"id\":\"o\",\"locations\":[\"us-east-1a\",7,\"us-east-1b\",\"us-east-1-atl-1a\"]")
+    "," RESOURCE("data", OFFERINGS, "\"id\":\"n\"") "," RESOURCE(                                  \
+        "data", "aws_other",                                                                       \
+        "\"id\":\"o\",\"locations\":[\"us-east-1f\"]") "," RESOURCE("data",                        \
+                                                                    "aws_ec2_instance_type_"       \
+                                                                    "offerings",                   \
+                                                                    "\"id\":\"o\",\"locations\":[" \
+                                                                    "\"us-east-1a\",7,\"us-east-"  \
+                                                                    "1b\",\"us-east-1-atl-1a\"]")
 
 static void fill(size_t nodes) {
     cluster.vars.cluster = "c";

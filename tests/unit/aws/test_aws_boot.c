@@ -350,6 +350,35 @@ static void test_again(void) {
     fake_free_all();
 }
 
+// A login is lost while the node makes its key.
+static void test_lost_key(void) {
+    static const struct step steps[] = {
+        {WAIT, 0, 0, ""},    {UP, 0, 0, ""},   {EXIT, 0, 0, READY}, {LOST, 0, ERR_NET, "reset"},
+        {WAIT, 0, 1000, ""}, {WAIT, 0, 0, ""}, {UP, 0, 0, ""},      {EXIT, 0, 0, READY},
+        {EXIT, 0, 0, KEY},   {END, 0, 0, ""}};
+    begin();
+    is_int(boot(1, steps), 0, "the node becomes ready: %s", error.text);
+    ok(!nodes[0].failed, "the loss is no failure");
+    is_str(info[0].host_key, KEY, "the second key counts");
+    fake_free_all();
+}
+
+// A node that has failed keeps its reason while others still boot.
+static void test_two(void) {
+    static const struct step steps[] = {{WAIT, 0, 0, ""},
+                                        {DOWN, 0, ERR_HOSTKEY, "another key"},
+                                        {WAIT, 0, 900000, ""},
+                                        {WAIT, 0, 0, ""},
+                                        {END, 0, 0, ""}};
+    begin();
+    is_int(boot(2, steps), 0, "the wait ends");
+    is_str(nodes[0].err.text, "another key", "the first node has its reason");
+    is_str(nodes[1].err.text,
+           "it did not answer in 15:00 (aws.boot_timeout): the login has not ended",
+           "the second node has its own reason");
+    fake_free_all();
+}
+
 static void test_limits(void) {
     static const struct {
         int64_t limit_ms;
@@ -408,6 +437,8 @@ int main(void) {
     test_long_log();
     test_keys();
     test_again();
+    test_lost_key();
+    test_two();
     test_limits();
     test_stop();
     said_close(&screen);

@@ -107,6 +107,26 @@ static void test_zones(void) {
            "the zone has no name");
 }
 
+// AWS may have more zones than are tried.
+static void test_many_zones(void) {
+    const char *list = "\"us-east-1Z\"";
+    for (int i = 0; i < 32; i++)
+        list = arena_printf(&a, "%s,\"us-east-1%c\"", list, 'a' + i % 26);
+    start("", 0);
+    fake_terraform_says(
+        "state-infra",
+        arena_printf(&a,
+                     "{\"version\":4,\"resources\":[{\"mode\":\"data\",\"type\":"
+                     "\"aws_ec2_instance_type_offerings\",\"name\":\"x\",\"instances\":["
+                     "{\"attributes\":{\"id\":\"o\",\"locations\":[%s]}}]}]}",
+                     list),
+        0);
+    says(1, FULL, 1);
+    says(2, MADE, 0);
+    is_int(make(), 0, "33 zones are no error: %s", error.text);
+    is_str(tried(2), "us-east-1Z on-demand", "the first one is tried");
+}
+
 static void test_event(void) {
     start("zones = ['us-east-1d', 'us-east-1e']\n", 0);
     screen.style = SCREEN_JSON;
@@ -147,6 +167,7 @@ static void test_group(void) {
         {"efa = 'off'\n", STATE(GROUP "," TYPE("1")), "us-east-1d on-demand outside", 2},
         {"placement_group = 'on'\n", STATE(GROUP), NULL, 2},
         {"", STATE(TYPE("1")), NULL, 2},
+        {"", STATE(GROUP "," RESOURCE("data", "aws_ec2_instance_type", "\"id\":\"t\"")), NULL, 1},
         {"", "no state", NULL, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -284,6 +305,7 @@ int main(void) {
     test_made();
     test_no_inventory();
     test_zones();
+    test_many_zones();
     test_event();
     test_group();
     test_ranks();
