@@ -35,11 +35,11 @@ static int destroy(struct aws_cluster *c, struct err *e) {
     return err_wrap(e, "instances may still run and cost money");
 }
 
-static size_t costly(const struct aws_found *found) {
-    size_t n = 0;
+static bool costly(const struct aws_found *found) {
+    bool costs = false;
     for (size_t i = 0; i < found->count; i++)
-        n += aws_sweep_costs(&found->items[i]);
-    return n;
+        costs |= aws_sweep_costs(&found->items[i]);
+    return costs;
 }
 
 // Leftovers that cost nothing do not fail `down`; gc finds them later.
@@ -79,7 +79,7 @@ static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept,
         }
         *swept += found->count;
     }
-    if (costly(found) == 0)
+    if (!costly(found))
         return leave(c, found);
     return err_set(e, ERR_FAILED,
                    "%s %s and %zu others are still there after %d rounds; see the EC2 console "

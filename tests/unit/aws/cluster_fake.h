@@ -16,7 +16,8 @@ static struct aws_gone gone;
 static struct aws_found found;
 static struct err error;
 
-#define APPLY "sweep: apply -json -auto-approve -input=false -parallelism=30"
+#define COMMON "apply -json -auto-approve -input=false -parallelism=30"
+#define APPLY  "sweep: " COMMON
 
 static void load(const char *toml) {
     struct err e = {0};

@@ -8,7 +8,7 @@
 #include "tests/unit/aws/boot_rows.h"
 #include "tests/unit/aws/cluster_fake.h"
 
-#define UP      "infra: apply -json -auto-approve -input=false -parallelism=30 -lock-timeout=0s"
+#define UP      "infra: " COMMON " -lock-timeout=0s"
 #define NEW     UP " -var=new_cluster=true\n"
 #define AGAIN   UP " -refresh=false\n"
 #define UNDO    UP " -destroy -refresh=false\n"
