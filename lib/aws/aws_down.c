@@ -62,8 +62,10 @@ static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept,
     for (int round = 0; round < ROUNDS_MAX; round++) {
         if (aws_sweep_find(t, &wish, &c->gone, found, e) < 0)
             return err_wrap(e, "cannot check for leftovers");
-        if (found->count == 0)
-            return aws_sweep_remove(t, found, &c->gone, NULL, 0, e);
+        if (found->count == 0) {
+            aws_sweep_forget(t);
+            return 0;
+        }
         if (aws_shared_alone(c, &others, e) < 0)
             return -1;
         for (size_t i = 0; i < found->count; i++)
@@ -117,8 +119,8 @@ int aws_take_down(struct context *s, struct provider_down_result *out, struct er
     if (known && cluster_load(&s->cluster, &inv, e) < 0)
         return -1;
     out->spent_mils = known ? provider_spent_mils(s, &inv) : -1;
-    struct aws_found found = {0};
-    size_t swept = 0, orphans = 0;
+    struct aws_found found;
+    size_t swept, orphans;
     // Unrecorded resources are removed first, since they may block the removal of recorded ones.
     if (aws_cluster_open(c, s, e) < 0 || aws_sweep_orphans(c, &orphans, e) < 0 ||
         destroy(c, e) < 0 || verify(c, &found, &swept, e) < 0 || forget(c, e) < 0)

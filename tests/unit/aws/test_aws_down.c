@@ -132,8 +132,11 @@ static void test_leftovers(void) {
     is_str(fake_terraform_calls(), DESTROY FIND REMOVE FIND REMOVE FIND,
            "the search goes on until nothing is found");
     is_uint(result.swept, 3, "three leftovers count");
-    has_str(said(), "warning: removing an unrecorded resource kind=volume id=vol-1\n",
-            "the user reads of each");
+    is_str(said(),
+           ENDING "test: warning: removing an unrecorded resource kind=volume id=vol-1\n"
+                  "test: warning: removing an unrecorded resource kind=group id=g\n"
+                  "test: warning: removing an unrecorded resource kind=volume id=vol-2\n",
+           "the user reads of each");
     start();
     says(1, "", 0);
     for (int i = 2; i <= 6; i += 2) {
@@ -197,6 +200,14 @@ static void test_refused(void) {
             has_str(error.text, "removing leftovers: deleting: in use", "the error says why");
         is_int(fake_text(VARS) != NULL, cases[i].result != 0, "cluster %zu is known or not", i);
     }
+    start();
+    says(1, "", 0);
+    says(2, outputs(ITEM("group", "g")), 0);
+    for (int i = 3; i <= 4; i++)
+        says(i, problem(TERRAFORM_NOT_LOCKED, "Lock Info:\\n  ID: a1\\n  Who: ann@laptop\\n"), 1);
+    is_int(down(), -1, "another command works on the leftovers");
+    is_int(error.code, ERR_BUSY, "the cluster is busy");
+    ok(fake_text(VARS) != NULL, "the cluster stays known");
     start();
     says(1, "", 0);
     says(2, problem("x", "api error ExpiredToken: y"), 1);
