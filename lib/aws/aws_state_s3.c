@@ -229,7 +229,7 @@ static const char *one_line(struct arena *a, const char *words) {
             gap += sizeof frame - 1;
         if (gap == 0)
             strbuf_addc(&text, *p++);
-        else if (text.len && text.data[text.len - 1] != ' ')
+        else if (text.len && p[gap] && text.data[text.len - 1] != ' ')
             strbuf_addc(&text, ' ');
         p += gap;
     }
@@ -254,7 +254,9 @@ static bool explain(const struct context *s, const char *words, struct err *e) {
     if (!state[0])
         return false;
     aws_vars_split_s3(s->arena, state, &bucket, &folder);
-    const char *line = one_line(s->arena, words), *where = config_where(s->config, "aws.state");
+    static const char mark[] = "Error: "; // after lines about the progress of init
+    const char *from = strstr(words, mark), *where = config_where(s->config, "aws.state");
+    const char *line = one_line(s->arena, from ? from + sizeof mark - 1 : words);
     struct aws_refusal r = aws_refusal_of(s->arena, line);
     if (strstr(line, "bucket") && strstr(line, "does not exist"))
         err_set(e, ERR_CONFIG,
