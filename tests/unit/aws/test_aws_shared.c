@@ -10,10 +10,10 @@
 #define VARS     ".dtctl/c/terraform/infra/terraform.tfvars.json"
 #define KNOWN    ".dtctl/c/known_hosts"
 #define HOST_KEY "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
-#define INVENTORY                                                                                  \
-    "format = 1\nname = \"c\"\nprovider = \"aws\"\n[[node]]\nname = \"node0\"\n"                   \
-    "transport = \"ssh\"\nhost = \"198.51.100.1\"\naddress = \"10.0.0.1\"\nroot = \".dtctl\"\n"    \
-    "instance_id = \"i-0\"\n"
+#define NODE(n)                                                                                    \
+    "[[node]]\nname = \"node" n "\"\ntransport = \"ssh\"\nhost = \"198.51.100." n "\"\naddress = " \
+    "\"10.0.0.1\"\nroot = \".dtctl\"\ninstance_id = \"i-" n "\"\n"
+#define INVENTORY "format = 1\nname = \"c\"\nprovider = \"aws\"\n" NODE("0") NODE("1")
 
 static const char *login_key; // of this folder
 
@@ -40,10 +40,10 @@ static const char *state_of(const char *variables, const char *inventory, const 
     return all;
 }
 
-// Variables as the state has them: of one node, with public keys only.
+// Variables as the state has them: of two nodes, with public keys only.
 static const char *variables(const char *first_key, const char *expires, int64_t ttl_s) {
-    const char *names[] = {"node0"};
-    struct aws_vars_key keys[] = {{"", first_key}};
+    const char *names[] = {"node0", "node1"};
+    struct aws_vars_key keys[] = {{"", first_key}, {"", "ssh-ed25519 second"}};
     struct aws_vars v = {.cluster = "c",
                          .owner = "ann",
                          .region = "eu-west-1",
@@ -51,7 +51,7 @@ static const char *variables(const char *first_key, const char *expires, int64_t
                          .made = "m",
                          .expires = expires,
                          .ttl_s = ttl_s,
-                         .nodes = 1,
+                         .nodes = 2,
                          .names = names,
                          .keys = keys,
                          .ssh_public_key = login_key};
@@ -107,14 +107,15 @@ static void test_found(void) {
     is_str(said(), "cluster c is now as recorded in s3://bucket/team\n", "the user reads of it");
     is_str(opened_in, "eu-west-1", "Terraform works in the region");
     is_int(context.cluster.lock_fd, -1, "the folder is free again");
-    is_uint(now().count, 1, "the node is known");
+    is_uint(now().count, 2, "both nodes are known");
     is_str(now().nodes[0].launched, "2026-01-02T03:04:05.000Z",
            "the node began when its lease did");
     struct aws_vars v = {0};
     const char *text = fake_text(VARS);
     is_int(aws_vars_read(&a, text, strlen(text), &v, &error), 0, "the variables are here");
     is_str(v.owner, "ann", "the owner is whoever made the cluster");
-    is_str(v.keys[0].public_key, "", "the first key of a node of another folder is of no use");
+    for (int i = 0; i < 2; i++)
+        is_str(v.keys[i].public_key, "", "the first key of a node of another folder is of no use");
     said_clear();
     is_int(find(true), 0, "the cluster is found again: %s", error.text);
     is_str(said(), "", "the user reads nothing");
@@ -198,40 +199,51 @@ static void test_host_keys(void) {
     start();
     is_int(find(false), 0, "a command that needs no login needs no host key: %s", error.text);
     start();
-    fake_put(KNOWN, "198.51.100.1 " HOST_KEY "\n", 0600);
-    is_int(find(true), 0, "the node is in known_hosts: %s", error.text);
+    fake_put(KNOWN, "198.51.100.0 " HOST_KEY "\n", 0600);
+    is_int(find(true), -1, "the second node is not in known_hosts");
+    has_str(error.text, "node node1 was made from another folder", "the error names it");
+    start();
+    fake_put(KNOWN, "198.51.100.0,198.51.100.1 " HOST_KEY "\n", 0600);
+    is_int(find(true), 0, "both nodes are in known_hosts: %s", error.text);
     is_str(now().nodes[0].host_key, HOST_KEY, "the node has that key");
 }
 
 // This folder has made the node, so it has the private key of the first login.
 static void test_made_here(void) {
     static const struct {
-        const char *name, *private_key, *public_key, *first;
+        const char *name, *private_key, *public_key, *first, *second;
         bool here;
     } cases[] = {
-        {"node0", "private", "ssh-ed25519 first", "ssh-ed25519 first", true},
-        {"node0", "private", "ssh-ed25519 other", "ssh-ed25519 first", false},
-        {"node7", "private", "ssh-ed25519 first", "ssh-ed25519 first", false},
-        {"node0", "", "", "", false},
+        {"node0", "private", "ssh-ed25519 first", "ssh-ed25519 first", "node1", true},
+        {"node0", "private", "ssh-ed25519 first", "ssh-ed25519 first", "node7", false},
+        {"node0", "private", "ssh-ed25519 other", "ssh-ed25519 first", "node1", false},
+        {"node7", "private", "ssh-ed25519 first", "ssh-ed25519 first", "node1", false},
+        {"node0", "", "", "", "node1", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         start();
         pull(state_of(variables(cases[i].first, "2026-01-02T15:04:05Z", 43200), INVENTORY, ""));
-        const char *here = arena_printf(
-            &a,
-            "{\"cluster\":\"c\",\"region\":\"eu-west-1\",\"nodes\":1,\"node_names\":[\"%s\"],"
-            "\"bootstrap_host_keys\":[{\"private\":\"%s\",\"public\":\"%s\"}]}",
-            cases[i].name, cases[i].private_key, cases[i].public_key);
-        fake_put(VARS, here, 0600);
+        fake_put(VARS,
+                 arena_printf(&a,
+                              "{\"cluster\":\"c\",\"region\":\"eu-west-1\",\"nodes\":2,"
+                              "\"node_names\":[\"%s\",\"%s\"],\"bootstrap_host_keys\":["
+                              "{\"private\":\"%s\",\"public\":\"%s\"},"
+                              "{\"private\":\"also\",\"public\":\"ssh-ed25519 second\"}]}",
+                              cases[i].name, cases[i].second, cases[i].private_key,
+                              cases[i].public_key),
+                 0600);
         is_int(find(true), cases[i].here ? 0 : -1, "key %zu is known or not: %s", i, error.text);
         if (!cases[i].here)
             continue;
         struct aws_vars v = {0};
+        struct stat one, other;
         const char *text = fake_text(VARS);
         is_int(aws_vars_read(&a, text, strlen(text), &v, &error), 0, "the variables are anew");
-        is_str(v.keys[0].private_key, "private", "the private key stays");
-        struct stat one, other;
+        is_str(v.owner, "ann", "the owner is that of the state");
+        is_str(v.keys[0].private_key, "private", "the first private key stays");
+        is_str(v.keys[1].private_key, "also", "the second private key stays");
         must(stat(fake_in(VARS), &one) == 0);
+        is_int(one.st_mode & 0777, 0600, "the file is the user's alone");
         is_int(find(true), 0, "the cluster is found again");
         must(stat(fake_in(VARS), &other) == 0);
         is_int(other.st_ino, one.st_ino, "variables that are the same are not written");
