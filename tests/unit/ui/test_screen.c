@@ -154,6 +154,49 @@ static void others(void) {
     strbuf_fini(&b);
 }
 
+// Numbers between ESC [ and m: colours and styles stay, concealed text (8) becomes visible.
+static void styles(void) {
+    static const struct {
+        const char *numbers;
+        bool stays;
+    } cases[] = {
+        {"", true},
+        {"1", true},
+        {"8", false},
+        {"0;8", false},
+        {"8;1", false},
+        {"008", false},
+        {"18", true},
+        {"80", true},
+        {"1008", true},
+        {"10000000000000000008", true},
+        {";8", false},
+        {"38;5;8", true},
+        {"48;5;8", true},
+        {"38;5;1;8", false},
+        {"38;2;8;8;8", true},
+        {"48;2;8;8;8", true},
+        {"38;2;1;2;3;8", false},
+        {"38;8", true},
+        {"38;1;8", false},
+        {"39;8", false},
+        {"1;38;5;8;48;2;8;8;8", true},
+        {"00000000000000000000000000001", true},
+        {"000000000000000000000000000001", false},
+    };
+    struct strbuf b = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64], want[80];
+        int len = snprintf(text, sizeof text, "\x1b[%smx", cases[i].numbers);
+        snprintf(want, sizeof want, cases[i].stays ? "\x1b[%smx\x1b[0m" : "\\x1b[%smx",
+                 cases[i].numbers);
+        strbuf_clear(&b);
+        screen_foreign(&b, text, (size_t)len);
+        is_str(strbuf_cstr(&b), want, "style '%s' stays or not", cases[i].numbers);
+    }
+    strbuf_fini(&b);
+}
+
 static void bars_and_training(void) {
     struct follow_fixture f;
     struct monitor_view v;
@@ -243,6 +286,7 @@ int main(void) {
     events();
     one_remark_is_one_line();
     characters_have_widths();
+    styles();
     bars_and_training();
     return done_testing();
 }
