@@ -27,11 +27,11 @@ static const char STOPPED[] = "stopped; dtctl up continues, dtctl down removes w
 
 struct make {
     struct aws_cluster *c;
-    size_t attempts;
     struct boot_progress *phases;
     struct aws_tries tries;
     const char **further; // arguments of apply: instances to replace; NULL: none
     bool fresh;           // no node of this cluster was ever ready; everything may be moved
+    bool attempted;       // at least once
     bool begun;           // resources exist or were requested
     bool replaced_ending; // instances in state shutting-down were replaced
     const char *vars;     // the variables before the first attempt; NULL: none
@@ -297,9 +297,9 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     static const char *const first[] = {"-var=new_cluster=true", NULL};
     // After the first attempt the state is current; skip the refresh.
     static const char *const again[] = {"-refresh=false", NULL};
-    bool is_new = m->fresh && !c->has_before && m->attempts == 0;
-    const char *const *further = is_new ? first : m->further || !m->attempts ? m->further : again;
-    m->attempts++;
+    bool is_new = m->fresh && !c->has_before && !m->attempted;
+    const char *const *further = is_new ? first : m->further || !m->attempted ? m->further : again;
+    m->attempted = true;
     c->vars.zone = m->tries.zone;
     c->vars.purchase = m->tries.purchase;
     c->vars.outside_group = m->tries.outside;

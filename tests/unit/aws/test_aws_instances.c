@@ -2,6 +2,8 @@
 // Applies until all nodes exist: what is tried after each refusal, and what the user reads.
 #include "tests/unit/aws/instances_made.h"
 
+#include <sys/stat.h>
+
 // ---- all goes well ------------------------------------------------------------------------------
 
 static void test_made(void) {
@@ -250,6 +252,7 @@ static void test_stopped(void) {
     start("", 0);
     says(1, FULL, 128);
     is_int(make(), -1, "Terraform ends with a status of a shell");
+    has_str(error.text, "up: creating EC2 Instance: api error", "the failure is Terraform's");
     is_str(fake_terraform_calls(), NEW, "nothing else is tried then");
     start("", 0);
     context.interrupt = SIGINT;
@@ -291,6 +294,9 @@ static void test_rules(void) {
     is_int(make(), -1, "a setting of further nodes is refused");
     is_str(fake_text(".dtctl/c/terraform/infra/terraform.tfvars.json"), "{\"old\":1}",
            "the old variables are put back");
+    struct stat st;
+    must(stat(cluster.terraform.vars_path, &st) == 0);
+    is_int(st.st_mode & 0777, 0600, "the file is the user's alone");
     start("", 0);
     says(1,
          arena_printf(&a, "%s%s", HOOK("apply_start", "aws_vpc", "null", "create"),

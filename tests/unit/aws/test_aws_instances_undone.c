@@ -21,6 +21,12 @@ static const struct {
      "spot, then on-demand nodes of g6.xlarge: refused in us-east-1d (capacity, "
      "InsufficientInstanceCapacity): none; nothing is left of it; ",
      2},
+    {"zones = ['us-east-1d']\nfallback = ['spot', 'reservation', 'on-demand']\n"
+     "capacity_reservation = 'cr-12345678'\n",
+     FULL,
+     "spot, then reservation, then on-demand nodes of g6.xlarge: refused in us-east-1d (capacity, "
+     "InsufficientInstanceCapacity): none; nothing is left of it; ",
+     2},
     {"", FULL,
      "on-demand nodes of g6.xlarge: refused in us-east-1 (capacity, "
      "InsufficientInstanceCapacity): none; nothing is left of it; ",
