@@ -288,11 +288,11 @@ static void add_visible(struct strbuf *out, const char *p, size_t len, bool line
     for (size_t i = 0; i < len;) {
         char shown[STR_VISIBLE_BYTES_MAX];
         size_t n = colour_length(p + i, len - i);
-        if (n > 0) {
+        if (n) {
             strbuf_add(out, p + i, n);
             coloured = true;
             i += n;
-        } else if ((n = sequence_length(p + i, len - i, 'K')) > 0) {
+        } else if ((n = sequence_length(p + i, len - i, 'K'))) {
             i += n; // progress bars erase the rest of their line
         } else if (lines && p[i] == '\n') {
             strbuf_addc(out, p[i++]);

@@ -194,6 +194,12 @@ static void styles(void) {
         screen_foreign(&b, text, (size_t)len);
         is_str(strbuf_cstr(&b), want, "style '%s' stays or not", cases[i].numbers);
     }
+    strbuf_clear(&b);
+    screen_foreign(&b, "x\x1b[1m", 4);
+    is_str(strbuf_cstr(&b), "x\\x1b[1", "a style ends within the text");
+    strbuf_clear(&b);
+    screen_foreign(&b, "x\x1b[1K", 4);
+    is_str(strbuf_cstr(&b), "x\\x1b[1", "an erased line ends within the text");
     strbuf_fini(&b);
 }
 
