@@ -48,7 +48,7 @@ void report_find_slow(struct report_page *p) {
         }
         qsort(all, x->count, sizeof *all, by_value);
         slow.median_ms = (all[(x->count - 1) / 2] + all[x->count / 2]) / 2;
-        bool comparable = all[0] >= 0 && slow.ms > 0 && during; // every rank has enough values
+        bool comparable = all[0] >= 0 && during; // every rank has enough values
         free(all);
         if (comparable && slow.ms >= slow.median_ms * SLOW_FACTOR &&
             slow.ms * out->median_ms >= out->ms * slow.median_ms)

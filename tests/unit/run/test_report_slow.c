@@ -45,6 +45,7 @@ static void one_plot(void) {
         {{14000, 28000, 14000}, VALUES - 1, PLOT_TIME, -1, 0, 0},
         {{14000, 28000, 14000}, VALUES, PLOT_STEPS, -1, 0, 0},
         {{28000}, VALUES, PLOT_TIME, -1, 0, 0},
+        {{14000, 21000, 42000}, VALUES, PLOT_TIME, 12, 6000, 3000},
         {{14000, 21000}, VALUES, PLOT_TIME, 11, 3000, 2500},
         {{14000, 14000, 15400}, VALUES, PLOT_TIME, 12, 2200, 2000},
         {{14000, 14000, 15399}, VALUES, PLOT_TIME, -1, 0, 0},
@@ -67,6 +68,13 @@ static void one_plot(void) {
     curves[0][2].count--;
     find();
     is_str(page.slow.metric, NULL, "a rank with few values cannot be compared");
+    put(0, "loss", PLOT_TIME, few, VALUES);
+    for (int i = 0; i < 3; i++)
+        curves[0][i].last_place = curves[0][i].first_place;
+    run.times.rounds[0].started_ms = 0;
+    find();
+    is_str(page.slow.metric, NULL, "values that came at once say nothing");
+    run.times.rounds[0].started_ms = 5000;
 }
 
 // Of two metrics the one in which the ranks differ most counts.

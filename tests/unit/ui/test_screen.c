@@ -7,6 +7,9 @@
 #include "tests/unit/follow/follow_fixture.h"
 #include "tests/unit/ui/screen_check.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 static const char *const HOSTILE[] = {
     "\\u001b[2J\\u001b]0;x\\u0007",
     "a\\nroot# b",
@@ -203,6 +206,23 @@ static void styles(void) {
     strbuf_fini(&b);
 }
 
+// Text for the user has lines; a foreign line has no other line in it.
+static void lines(void) {
+    struct screen s;
+    struct strbuf b = {0};
+    char text[64] = "";
+    int fd = memfd_create("lines", MFD_CLOEXEC);
+    screen_init(&s, fd, fd, SCREEN_PLAIN, false);
+    screen_out(&s, "one\nt\x1b[Kwo\a\nthree\n");
+    must(pread(fd, text, sizeof text - 1, 0) > 0);
+    is_str(text, "one\ntwo\\x07\nthree\n", "each line of a text stays a line");
+    screen_foreign(&b, "one\nt\x1b[Kwo", 10);
+    is_str(strbuf_cstr(&b), "one\\ntwo", "the end of a line within a line becomes visible");
+    strbuf_fini(&b);
+    screen_fini(&s);
+    close(fd);
+}
+
 static void bars_and_training(void) {
     struct follow_fixture f;
     struct monitor_view v;
@@ -293,6 +313,7 @@ int main(void) {
     one_remark_is_one_line();
     characters_have_widths();
     styles();
+    lines();
     bars_and_training();
     return done_testing();
 }
