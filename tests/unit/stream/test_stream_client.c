@@ -117,7 +117,67 @@ static void after_its_head(void) {
     place_close(&p);
 }
 
+// Heads of answers that have no object in them. "@" is the end of a line, "$" the secret.
+static void heads(void) {
+    static const struct {
+        const char *request, *answer;
+    } cases[] = {
+        {"HEAD /$/set/part-1 HTTP/1.1@Host: x@@",
+         "HTTP/1.1 200 OK@Content-Type: application/octet-stream@Content-Length: 100@"
+         "Accept-Ranges: bytes@ETag: \"*\"@Connection: keep-alive@@"},
+        {"HEAD /$/set/part-1 HTTP/1.1@Host: x@Range: bytes=10-19@Connection: close@@",
+         "HTTP/1.1 206 Partial Content@Content-Type: application/octet-stream@"
+         "Content-Length: 10@Accept-Ranges: bytes@ETag: \"*\"@Connection: close@"
+         "Content-Range: bytes 10-19/100@@"},
+        {"HEAD /$/set/part-1 HTTP/1.1@Host: x@Range: bytes=10-19@If-Range: \"other\"@@",
+         "HTTP/1.1 200 OK@Content-Type: application/octet-stream@Content-Length: 100@"
+         "Accept-Ranges: bytes@ETag: \"*\"@Connection: keep-alive@@"},
+        {"GET /$/set/part-1 HTTP/1.1@Host: x@Range: bytes=100-@@",
+         "HTTP/1.1 416 Range Not Satisfiable@Content-Type: text/plain; charset=utf-8@"
+         "Content-Length: 29@Cache-Control: no-store@Connection: keep-alive@"
+         "Content-Range: bytes */100@@the object has no such bytes\n"},
+        {"GET /$/set/part-2 HTTP/1.1@Host: x@@",
+         "HTTP/1.1 404 Not Found@Content-Type: text/plain; charset=utf-8@Content-Length: 24@"
+         "Cache-Control: no-store@Connection: keep-alive@@there is no such object\n"},
+        {"HEAD /$/set/part-2 HTTP/1.1@Host: x@@",
+         "HTTP/1.1 404 Not Found@Content-Type: text/plain; charset=utf-8@Content-Length: 24@"
+         "Cache-Control: no-store@Connection: keep-alive@@"},
+        {"PUT /$/set/part-1 HTTP/1.1@Host: x@@",
+         "HTTP/1.1 405 Method Not Allowed@Content-Type: text/plain; charset=utf-8@"
+         "Content-Length: 19@Cache-Control: no-store@Connection: close@Allow: GET, HEAD@@"
+         "Method Not Allowed\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct place p;
+        struct strbuf sent = {0}, want = {0};
+        char text[1024], id[HASH_HEX_BYTES];
+        if (!ok(place_open(&p, true), "a reader asks (%zu)", i))
+            return;
+        p.client.answers = false;
+        hash_hex(id, p.server.store.objects[0].want.id);
+        struct stream_object *sorted[] = {&p.server.store.objects[0]};
+        p.server.sorted = sorted;
+        memset(p.server.secret, '5', STREAM_SECRET_DIGITS);
+        for (const char *c = cases[i].request; *c; c++)
+            strbuf_adds(&sent, *c == '@'   ? "\r\n"
+                               : *c == '$' ? p.server.secret
+                                           : (char[]){*c, '\0'});
+        for (const char *c = cases[i].answer; *c; c++)
+            strbuf_adds(&want, *c == '@'                  ? "\r\n"
+                               : *c == '*' && c[1] == '"' ? id
+                                                          : (char[]){*c, '\0'});
+        must(write(p.peer, sent.data, sent.len) == (ssize_t)sent.len);
+        loop_once(p.loop, 0);
+        answer(&p, text, sizeof text);
+        is_str(text, strbuf_cstr(&want), "request %zu has its answer", i);
+        strbuf_fini(&sent);
+        strbuf_fini(&want);
+        place_close(&p);
+    }
+}
+
 int main(void) {
+    heads();
     before_its_head();
     after_its_head();
     return done_testing();
