@@ -80,6 +80,16 @@ run "$lint/prefixes" nested
 is "$status:$out" '1:lib/net/rings/rings.c:5: tube_open() does not carry the name of its file' \
     'prefixes: a folder in a layer is read, with the names of the layer'
 
+mkdir -p waits/tests/x
+printf '%s\n' 'a >once.log 2>twice.log &' 'wait_for 5 grep -q x twice.log' 'b >own.log' \
+    'c 2>here.log &' 'wait_for 5 grep -q x here.log own.log' 'd >here.log' >waits/tests/x/a.t
+ok 'waits: a file of which one command is the writer is accepted' "$lint/waits" waits
+printf '%s\n' "c \\" '    2>twice.log &' 'come() { grep -q x "twice.log"; }' 'wait_for 5 come' \
+    'e >own.log &' '# wait_for own.log' 'strictly 5 grep -q x own.log' >>waits/tests/x/a.t
+run "$lint/waits" waits
+is "$status:$(cut -d : -f 1,2 <<<"$out" | paste -sd ' ')" '1:tests/x/a.t:10 tests/x/a.t:13' \
+    'waits: a file that an earlier command has written is refused'
+
 mkdir -p named/lib/net named/cmd/x named/kernels/cuda
 printf 'struct %s {\n};\n' ring >named/lib/net/ring.h
 printf 'struct %s {\n};\n' flag >named/cmd/x/flags.h

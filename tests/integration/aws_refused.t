@@ -131,13 +131,13 @@ run cloud_run dtctl status
 like "$out" 'node1 .* AWS is ending it \(shutting-down\); dtctl up waits' \
     'status says that AWS is ending the node' ||
     cloud_diag
-cloud_run dtctl up -y >up.out 2>up.err &
+cloud_run dtctl up -y >ending.out 2>ending.err &
 up=$!
 ok 'up waits for the end of the node' \
-    wait_for 120 grep -q "AWS is still ending node1 ($lost); a new one is created" up.err
+    wait_for 120 grep -q "AWS is still ending node1 ($lost); a new one is created" ending.err
 cloud_fault none
 wait $up
-is "$?" 0 'up creates another node' || diag "$(cat up.err)"
+is "$?" 0 'up creates another node' || diag "$(cat ending.err)"
 is "$(cloud_nodes id | sort | xargs)" "$(cloud_instances | xargs)" \
     'the inventory has the instances that AWS has'
 is "$(cloud_instances | grep -vc "$lost")" 3 'three nodes exist, and the failed one does not'

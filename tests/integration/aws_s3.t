@@ -120,9 +120,9 @@ wait "$ann" 2>/dev/null
 cloud_fault none
 ok 'a killed up leaves the lock' is_locked
 cd ../bob || exit 1
-cloud_run dtctl down -y --force >../bob.out 2>../bob.err &
+cloud_run dtctl down -y --force >../down.out 2>../down.err &
 bob=$!
-ok 'down from another folder waits' wait_for 120 says ../bob.err 'force-unlock'
+ok 'down from another folder waits' wait_for 120 says ../down.err 'force-unlock'
 cd ../ann || exit 1
 run cloud_run dtctl gc
 is "$status" 0 'gc where it was killed succeeds' || cloud_diag
@@ -130,8 +130,8 @@ like "$err" 'an earlier command left an unrecorded resource.*aws_instance|kind=i
     'gc ends the unrecorded resource' || cloud_diag
 like "$err" 'releasing the lock' 'gc releases the lock'
 wait "$bob"
-is $? 0 'the waiting down continues' || diag "$(cat ../bob.err)"
-like "$(cat ../bob.out)" 'AWS has no instance' 'down ends when nothing is left'
+is $? 0 'the waiting down continues' || diag "$(cat ../down.err)"
+like "$(cat ../down.out)" 'AWS has no instance' 'down ends when nothing is left'
 is "$(cloud_instances)$(cloud_things)" '' 'nothing is left at AWS'
 is "$(cloud_objects $bucket)" $key 'the bucket has no lock'
 is "$(object $key | grep -c '"aws_instance"')" 0 'the state in the bucket has no instance'

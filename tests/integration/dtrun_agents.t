@@ -113,14 +113,14 @@ wait "$first"
 is "$code $?" '0 0' 'the agents run when the name resolves' || diag "$(cat late.log)"
 
 own=("${late[@]/late/own}")
-on 1 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true 2>first.log &
+on 1 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true 2>own.log &
 first=$!
-knows_not() { grep -q 'has no address yet endpoint=own.lab' first.log; }
+knows_not() { grep -q 'has no address yet endpoint=own.lab' own.log; }
 ok 'an agent waits until its own name resolves' wait_for "$WAIT" knows_not
 on 1 sh -c 'echo 10.77.0.1 own.lab >>/etc/hosts'
 run on 2 timeout 60 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true
 wait "$first"
-is "$status $?" '0 0' 'the agent coordinates when its name resolves' || diag "$(cat first.log)"
+is "$status $?" '0 0' 'the agent coordinates when its name resolves' || diag "$(cat own.log)"
 
 # The kernel of node2 believes that it can reach 10.77.0.201; no host has that address.
 ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
@@ -133,14 +133,14 @@ is "$status $?" '0 0' \
     'a name with two addresses of which one leads nowhere is enough' || diag "$err"
 
 DTRUN_KEY=k dtrun --nnodes 2 --rdzv-backend c10d --rdzv-id x --rdzv-endpoint no.lab --no-python \
-    true 2>late.log &
+    true 2>nowhere.log &
 agent=$!
 ok 'an agent waits for a name that does not resolve' \
-    wait_for "$WAIT" grep -q 'has no address yet' late.log
+    wait_for "$WAIT" grep -q 'has no address yet' nowhere.log
 kill -TERM $agent
 wait $agent
 is "$?" 1 'a signal ends it'
-like "$(cat late.log)" 'the run was stopped reason=a signal was received' \
+like "$(cat nowhere.log)" 'the run was stopped reason=a signal was received' \
     'the log says that a signal was received'
 # Any time later, too: the signal that it takes first (SigCgt) or leaves to the loop (SigBlk).
 takes_signals() {

@@ -185,12 +185,12 @@ is "$out" '0 0 0/2 1/2' 'two launchers with ranks of their own do not wait eithe
 
 # ---- signals, completions -----------------------------------------------------------------------
 dtrun --standalone --signals-to-handle SIGUSR1 --no-python sh -c \
-    'trap "echo passed on; exit 0" USR1; echo up; while :; do sleep 0.05; done' >out.txt 2>err.txt &
+    'trap "echo passed on; exit 0" USR1; echo up; while :; do sleep 0.05; done' >up.txt 2>err.txt &
 agent=$!
-ok 'a worker is up' wait_for 10 grep -q up out.txt
+ok 'a worker is up' wait_for 10 grep -q up up.txt
 kill -USR1 $agent
 wait $agent
-is "$? $(tail -n 1 out.txt)" '1 passed on' \
+is "$? $(tail -n 1 up.txt)" '1 passed on' \
     '--signals-to-handle: the signal is passed on to the workers'
 for shell in bash zsh fish; do
     run dtrun --print-completion $shell

@@ -395,13 +395,13 @@ wait
 if without_inotify true 2>/dev/null; then
     without_inotify dtctl train --nodes 2 -- sh -c \
         'echo "begun $RANK"; until [ -e "$0/go" ]; do sleep 0.1; done; echo "done $RANK"' "$WORK" \
-        >looked 2>looked.err &
+        >followed 2>followed.err &
     operator=$!
-    ok 'without inotify a run is followed' wait_for 10 grep -q 'begun 1' looked
+    ok 'without inotify a run is followed' wait_for 10 grep -q 'begun 1' followed
     touch go
     wait "$operator"
-    is "$?" 0 'without inotify a run finishes' || diag "$(tail -n 5 looked.err)"
-    is "$(grep -c 'done [01]' looked)" 2 'without inotify every line is shown'
+    is "$?" 0 'without inotify a run finishes' || diag "$(tail -n 5 followed.err)"
+    is "$(grep -c 'done [01]' followed)" 2 'without inotify every line is shown'
 else
     skip 3 'this machine lets nobody limit inotify in a user namespace'
 fi

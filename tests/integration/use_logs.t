@@ -97,12 +97,12 @@ run dtctl logs --since "$then" aged
 is "$out" late 'logs --since shows the lines since then'
 run dtctl logs --since 1h --tail 2 aged
 is "$out" $'3\nlate' '--since and --tail are combined'
-dtctl logs -f --since "$then" aged >follow.out 2>follow.err &
+dtctl logs -f --since "$then" aged >since.out 2>since.err &
 follower=$!
-ok 'with -f the lines since then are shown at once' wait_for 60 grep -qx late follow.out
+ok 'with -f the lines since then are shown at once' wait_for 60 grep -qx late since.out
 touch go.end
 ok 'logs -f ends with the run' wait "$follower"
-is "$(head -n 2 follow.out | paste -sd ,)" late,last 'logs -f shows every later line'
+is "$(head -n 2 since.out | paste -sd ,)" late,last 'logs -f shows every later line'
 run dtctl logs --since "$then" aged
 is "$out" $'late\nlast' '--since of a run that was fetched shows the lines since then'
 run dtctl logs --since 2000-01-01 aged

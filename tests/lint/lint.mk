@@ -46,7 +46,7 @@ lint-all: lint-rules lint-terraform lint-cppcheck \
 
 # Rules about the text of all files, in a second; each one says what it finds.
 lint-rules: $(LINT)/measure
-	$(Q)bad=0; for rule in layers names prefixes words 'calls $(LINT_C) $(LINT_H)'; do \
+	$(Q)bad=0; for rule in layers names prefixes waits words 'calls $(LINT_C) $(LINT_H)'; do \
 	    tests/lint/$$rule || bad=1; done; $(LINT)/measure $(LINT_C) $(LINT_H) \
 	    $(sort $(LINT_SH) Makefile $(wildcard */*.mk */*/*.mk)) || bad=1; exit $$bad
 
