@@ -61,6 +61,16 @@ is "$status" 0 'killed: down succeeds' || cloud_diag
 empty killed
 cd ..
 
+# The role has been under way for long enough (Terraform says so every ten seconds), and whatever
+# was begun beside it is recorded.
+# shellcheck disable=SC2317 # wait_for calls it
+makes_a_role_alone() { # CLUSTER
+    local log=.dtctl/$1/terraform/terraform.log
+    grep '"type":"apply_progress"' "$log" | grep -q 'aws_iam_role\.' || return 1
+    [ $(($(grep -c '"type":"apply_start"' "$log") - 1)) = \
+        "$(grep -c '"type":"apply_complete"' "$log")" ]
+}
+
 # ---- SIGKILL while a role is made ----------------------------------------------------------------
 kill_at_role() { # CLUSTER: up is killed when its role is made and not recorded
     mkdir -p "$1"
@@ -70,6 +80,7 @@ kill_at_role() { # CLUSTER: up is killed when its role is made and not recorded
     cloud_run dtctl up -y >up.out 2>up.err &
     up=$!
     ok "$1: up has made a role" wait_for 300 role_made
+    ok "$1: it makes nothing else" wait_for 60 makes_a_role_alone "$1"
     # The provider, which lives on, gets the answer for a Terraform that is gone.
     # shellcheck disable=SC2046 # as above
     kill -9 "$(dtctl_of)" $(pgrep -x terraform)
