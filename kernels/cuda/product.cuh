@@ -387,7 +387,7 @@ __device__ __forceinline__ float finish(const product_out &o, int64_t at, float 
 
 template <bool kept, int ACTS>
 __device__ __forceinline__ float finish_sum(const product_out &o, int64_t at, int column,
-                                           float sum) {
+                                            float sum) {
     float v = o.alpha * sum, x = 0.0f;
     if (o.beta != 0.0f)
         v += o.beta * numbers<kept>(o.from, o.bf16)[at];
