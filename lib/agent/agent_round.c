@@ -361,7 +361,7 @@ static void report_failure(struct agent *a, const struct worker *x) {
 static void on_exited(struct workers *w, const struct worker *x) {
     struct agent *a = w->ctx;
     bool caused = w->stopping && x->stopped;
-    if (x->ended_mono_ms >= election_lease_end(&a->election)) // the guard ended it
+    if (x->lease_ended) // the agent's own lease may have been renewed since
         caused = a->round_failed = true;
     record_exit(a, x);
     if (a->config->run_dir)

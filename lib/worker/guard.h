@@ -57,8 +57,9 @@ struct guard;
 struct guard_exit {
     int local_rank;
     pid_t pid;
-    int status;   // of waitpid; -1: it could not be started, see text
-    bool stopped; // it ended after guard_stop or guard_kill, or with its guard
+    int status;       // of waitpid; -1: it could not be started, see text
+    bool stopped;     // it ended after guard_stop or guard_kill, or with its guard
+    bool lease_ended; // it ended after the lease that the guard knew
     int64_t mono_ms, wall_ms;
     char text[GUARD_TEXT_BYTES_MAX];
 };

@@ -27,7 +27,7 @@ struct guard_state {
     int fd, signal_fd;
     pid_t pids[GUARD_WORKERS_MAX]; // 0: ended or never started
     int left;
-    bool stopping, killing, agent_gone;
+    bool stopping, killing, agent_gone, lease_ended;
     int64_t lease_ms, orphan_ms;
     int orphans;
     int reported, sent;
@@ -197,6 +197,12 @@ static void kill_all(struct guard_state *s) {
         s->orphans += killed;
 }
 
+// Stays true: a renewal that comes later than the end of the lease renews nothing.
+static bool lease_has_ended(struct guard_state *s) {
+    s->lease_ended |= s->lease_ms > 0 && clock_mono_ms() >= s->lease_ms;
+    return s->lease_ended;
+}
+
 static void reaped(struct guard_state *s, pid_t pid, int status) {
     for (int i = 0; i < s->spec->count; i++) {
         if (s->pids[i] != pid)
@@ -206,6 +212,7 @@ static void reaped(struct guard_state *s, pid_t pid, int status) {
                                           .pid = pid,
                                           .status = status,
                                           .stopped = s->stopping || s->killing,
+                                          .lease_ended = lease_has_ended(s),
                                           .mono_ms = clock_mono_ms(),
                                           .wall_ms = clock_wall_ms()}};
         s->pids[i] = 0;
@@ -291,7 +298,7 @@ _Noreturn void guard_main(const struct guard_spec *spec, int fd) {
         int64_t now = clock_mono_ms();
         if (s->left == 0 && s->orphan_ms == 0)
             s->orphan_ms = now + GUARD_ORPHAN_MS;
-        if ((s->lease_ms > 0 && now >= s->lease_ms) || (s->orphan_ms > 0 && now >= s->orphan_ms))
+        if (lease_has_ended(s) || (s->orphan_ms > 0 && now >= s->orphan_ms))
             s->killing = true;
         if (s->killing)
             kill_all(s);

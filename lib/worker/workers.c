@@ -278,6 +278,7 @@ static void guard_on_exited(struct guard *g, const struct guard_exit *e) {
     x->ended = true;
     x->status = e->status;
     x->stopped = e->stopped;
+    x->lease_ended = e->lease_ended;
     x->ended_mono_ms = e->mono_ms;
     x->ended_wall_ms = e->wall_ms;
     if (e->text[0])

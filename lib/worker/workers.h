@@ -47,8 +47,9 @@ struct worker {
     int local_rank, rank;
     pid_t pid;
     bool running, ended;
-    bool stopped; // ended after a stop order of the agent
-    int status;   // of waitpid; -1: not started (see text)
+    bool stopped;     // ended after a stop order of the agent
+    bool lease_ended; // ended after the lease that its guard knew
+    int status;       // of waitpid; -1: not started (see text)
     int64_t started_mono_ms, ended_mono_ms, ended_wall_ms;
     const char *dir, *out_path, *err_path, *error_path; // NULL without such a file
     const char *text;                                   // why it was not started, or was ended

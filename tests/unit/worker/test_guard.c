@@ -13,7 +13,7 @@
 enum { WORKERS = 300, LEASE_MS = 10000, WAIT_MS_MAX = 60000 }; // all but one end within the lease
 
 static struct err e;
-static int started, ended_well, killed, gone;
+static int started, ended_well, killed, gone, late;
 
 static void on_started(struct guard *g, int local_rank, pid_t pid) {
     (void)g;
@@ -24,6 +24,7 @@ static void on_exited(struct guard *g, const struct guard_exit *x) {
     (void)g;
     ended_well += x->status == 0;
     killed += x->local_rank == WORKERS - 1 && WIFSIGNALED(x->status);
+    late += x->lease_ended;
 }
 
 static void on_gone(struct guard *g, int orphans) {
@@ -53,12 +54,14 @@ static void test_frozen_agent(void) {
     close(held[1]);
     struct pollfd p = {.fd = held[0], .events = POLLIN};
     is_int(poll(&p, 1, WAIT_MS_MAX), 1, "the lease holds while %d reports are unread", 2 * WORKERS);
+    guard_lease(&g, clock_mono_ms() + WAIT_MS_MAX);
     for (int64_t until = clock_mono_ms() + WAIT_MS_MAX; !gone && clock_mono_ms() < until;)
         loop_once(loop, 100);
     is_int(gone, 1, "an agent that reads again sees the end");
     is_int(started, WORKERS, "the agent sees every start");
     is_int(ended_well, WORKERS - 1, "the agent sees how each worker ended");
     is_int(killed, 1, "the agent sees that the last worker was killed");
+    is_int(late, 1, "the last worker ended with the lease, although a renewal came later");
     ok(guard_is_idle(&g), "the guard can be used again");
     close(held[0]);
     loop_close(loop);
