@@ -180,6 +180,12 @@ static void (*const textures[])(struct draws *r, int *weight) = {texture_gradien
 
 // ---- one image ---------------------------------------------------------------------------------
 
+// n / d for |n| < 2^20 and 0 < d < 2^11, like C's; reciprocal: 2^32 / d + 1.
+static int divide(int n, uint64_t reciprocal) {
+    int q = (int)((uint64_t)abs(n) * reciprocal >> 32);
+    return n < 0 ? -q : q;
+}
+
 // Share of every pixel that the figure covers, 0 … SUB * SUB.
 static void shapes_cover(struct draws *r, int class, uint8_t *cover) {
     int radius = RADIUS_MIN + (int)draw(r, RADIUS_RANGE);
@@ -187,7 +193,8 @@ static void shapes_cover(struct draws *r, int class, uint8_t *cover) {
     int cx = radius + (int)draw(r, (uint32_t)room), cy = radius + (int)draw(r, (uint32_t)room);
     int c, s;
     draw_angle(r, &c, &s);
-    int reach = radius * 3 / 2; // corners of a cross lie outside the circle
+    int reach = radius * 5 / 4; // corners of a cross lie outside the circle
+    uint64_t reciprocal = (1ULL << 32) / (uint64_t)radius + 1;
     memset(cover, 0, SIDE * SIDE);
     for (int y = 0; y < SIDE * STEP; y += 2) {
         int dy = y + 1 - cy;
@@ -195,9 +202,9 @@ static void shapes_cover(struct draws *r, int class, uint8_t *cover) {
             continue;
         for (int x = 0; x < SIDE * STEP; x += 2) {
             int dx = x + 1 - cx;
-            if (abs(dx) > reach)
+            if (dx * dx + dy * dy > reach * reach)
                 continue;
-            int u = (dx * c + dy * s) / radius, v = (dy * c - dx * s) / radius;
+            int u = divide(dx * c + dy * s, reciprocal), v = divide(dy * c - dx * s, reciprocal);
             cover[y / STEP * SIDE + x / STEP] += shapes_classes[class].inside(u, v);
         }
     }
