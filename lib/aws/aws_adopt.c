@@ -63,10 +63,7 @@ static int gather(struct fleet *f, struct gather *texts, struct err *e) {
         strbuf_init(&texts[i].text, ADOPT_BYTES_MAX);
         f->nodes[i].work = &texts[i];
     }
-    int result = fleet_each(f, NULL, start_gather, e);
-    for (size_t i = 0; i < f->count; i++)
-        f->nodes[i].work = NULL;
-    return result;
+    return fleet_each(f, NULL, start_gather, e);
 }
 
 // Returns the next line without its newline; false at the end.
@@ -162,7 +159,6 @@ static int first_contact(struct adopt *a, const char *login, struct err *e) {
         .user = set.logins[0].user,
         .host = set.logins[0].host,
         .port = set.logins[0].port,
-        .address = set.logins[0].host,
         .root = ".dtctl",
     };
     struct inventory one = {.name = s->cluster.name, .nodes = &node, .count = 1};
