@@ -19,18 +19,15 @@ bool aws_gc_wanted(struct context *s) {
 // Clusters with variables in this folder; `up` and `down` handle them.
 static int known_clusters(struct context *s, const char ***names, size_t *count, struct err *e) {
     char **all = NULL;
-    size_t n = 0;
     if (cluster_list(s->arena, s->cluster.base, &all, e) < 0)
         return -1;
-    while (all[n])
-        n++;
-    *names = arena_new(s->arena, const char *, n + 1);
+    *names = (const char **)all;
     *count = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; all[i]; i++)
         if (!file_is_absent(arena_printf(s->arena,
                                          "%s/.dtctl/%s/terraform/infra/terraform.tfvars.json",
                                          s->cluster.base, all[i])))
-            (*names)[(*count)++] = all[i];
+            all[(*count)++] = all[i];
     return 0;
 }
 
@@ -97,7 +94,7 @@ static int region_gc(struct gc *g, const char *region, struct err *e) {
     struct context *s = g->context;
     struct terraform *t = &g->terraform;
     struct aws_found found = {0};
-    size_t spared = 0, kept = g->keep_count;
+    size_t spared, kept = g->keep_count;
     screen_note(s->screen, "looking in %s …", region);
     do {
         struct aws_wish wish = {
@@ -150,8 +147,7 @@ int aws_gc(struct context *s, bool all_regions, bool in_use, struct provider_lef
            struct err *e) {
     struct gc g = {.context = s, .in_use = in_use, .out = out};
     const char *region = NULL;
-    size_t orphans = 0;
-    const char *one[2] = {NULL, NULL};
+    size_t orphans;
     *out = (struct provider_leftovers){0};
     // A cluster whose state this folder shares is not a leftover.
     if (aws_cluster_region(s, &region, e) < 0 || aws_shared_find(s, false, e) < 0 ||
@@ -166,7 +162,7 @@ int aws_gc(struct context *s, bool all_regions, bool in_use, struct provider_lef
     }
     if (known_clusters(s, &g.keep, &g.keep_count, e) < 0)
         return -1;
-    one[0] = region;
+    const char *one[] = {region, NULL};
     if (regions_gc(&g, all_regions ? aws_sweep_regions : one, e) < 0)
         return -1;
     if (out->found > out->removed && !s->config->dry_run)
