@@ -52,8 +52,8 @@ int aws_cluster_region(struct context *s, const char **region, struct err *e) {
     const char *made = vars_made(s).region, *other = env_get(s->env, "AWS_DEFAULT_REGION"),
                *home = env_get(s->env, "HOME");
     const char *file = env_get(s->env, "AWS_CONFIG_FILE");
-    char *text = NULL;
-    size_t len = 0;
+    char *text;
+    size_t len;
     struct err ignored = {0};
     // A cluster keeps its region: only a flag selects another one.
     bool told = option_place(&s->config->set, "aws.region")->source == OPTION_FLAG;
