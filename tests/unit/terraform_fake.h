@@ -70,9 +70,9 @@ TAP_UNUSED static void fake_terraform_says(const char *name, const char *text, i
              arena_printf(&fake_arena, "%d\n", status), 0600);
 }
 
-// All calls since the last one, without -chdir; applies have the root in front, and their variables
-// are kept as vars-1 … With a file "wait" an apply ends by SIGINT alone; while there is a file
-// "deaf" it does not end at all.
+// All calls since the last one, without -chdir; applies and plans have the root in front, and their
+// variables are kept as vars-1 … With a file "wait" an apply ends by SIGINT alone; while there is a
+// file "deaf" it does not end at all.
 TAP_UNUSED static const char *fake_terraform_calls(void) {
     const char *text = fake_text("calls");
     unlink(fake_in("calls"));
@@ -109,6 +109,7 @@ TAP_UNUSED static void fake_terraform_open(struct context *s, struct terraform *
                                  "n=$((n + 1))\n"
                                  "echo $n >$here/count\n"
                                  "v=$dir/terraform.tfvars.json\n"
+                                 "for w; do [ $w = ${w#-var-file=} ] || v=${w#*=}; done\n"
                                  "[ ! -e $v ] || cp $v $here/vars-$n\n"
                                  "[ ! -e $here/wait ] || exec sleep 100\n"
                                  "while [ -e $here/deaf ]; do sleep 0.02; done\n"
