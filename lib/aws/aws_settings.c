@@ -24,7 +24,7 @@ static int check_region(const struct config *c, const char *region, struct err *
     if (c->aws.endpoint_url[0]) // another implementation has its own regions
         return 0;
     for (int i = 0; PLACES[i]; i++)
-        if (strlen(PLACES[i]) == len && strncmp(PLACES[i], region, len) == 0)
+        if (region[len] && strlen(PLACES[i]) == len && strncmp(PLACES[i], region, len) == 0)
             return 0;
     const char *near = str_nearest(region, PLACES);
     return err_set(e, ERR_CONFIG, "%s: AWS has no region '%s'%s%s%s", config_where(c, "aws.region"),
@@ -34,8 +34,7 @@ static int check_region(const struct config *c, const char *region, struct err *
 static int check_zones(const struct config *c, const char *region, struct err *e) {
     for (size_t i = 0; i < c->aws.zones.count; i++) {
         const char *zone = c->aws.zones.items[i];
-        size_t len = strlen(region);
-        if (!str_starts(zone, region) || zone[len] == 0)
+        if (!str_starts(zone, region))
             return err_set(e, ERR_CONFIG, "%s: zone '%s' is not in region %s (try: %sa)",
                            config_where(c, "aws.zones"), zone, region, region);
     }
