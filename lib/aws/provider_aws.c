@@ -57,11 +57,12 @@ static int figures(struct context *s, const struct provider_diff *d, struct aws_
         return -1;
     aws_plan_make(p, &s->config->aws, &s->config->lease, s->cluster.name, region,
                   (int64_t)d->wanted.count);
-    if (d->current.count)
-        aws_plan_bought(p, purchase_of(&d->current.nodes[0]));
-    struct aws_lease_end end = aws_cluster_lease_end(s, d->current.count > 0);
+    if (d->current.count == 0)
+        return 0;
+    aws_plan_bought(p, purchase_of(&d->current.nodes[0]));
+    struct aws_lease_end end = aws_cluster_lease_end(s, true);
     bool has_end = s->config->lease.ttl_ms || aws_lease_decided(s);
-    if (d->current.count && has_end && !end.moved) {
+    if (has_end && !end.moved) {
         p->until_ms = end.at_ms;
         p->left_ms = end.at_ms - clock_wall_ms();
     }

@@ -106,6 +106,10 @@ static void test_show(void) {
     has_str(shown(3, &spot, 1), "(2100-01-01T00:00Z), at most $",
             "nodes have the end that they have");
     has_str(shown(3, NULL, 0), "  lease      12:00:00, at most $", "new nodes get a new end");
+    char stamp[CLOCK_ISO_BYTES];
+    int64_t soon_ms = clock_wall_ms() + (90 * 60 + 30) * 1000; // and half a minute
+    applied(arena_printf(&a, ",\"expires\":\"%.19sZ\",\"ttl_s\":43200", clock_iso(stamp, soon_ms)));
+    has_str(shown(3, &spot, 1), "  lease      ends in 1:30:", "the rest of the lease is known");
     applied(",\"expires\":\"2100-01-01T00:00:00Z\",\"ttl_s\":7");
     has_str(shown(3, &spot, 1), "  lease      12:00:00, at most $", "a changed lease begins now");
     config.lease.ttl_ms = 0;

@@ -48,7 +48,7 @@ int aws_make_nodes(struct aws_cluster *c, struct boot_progress *p, const struct 
         return err_set(e, fails_with, "no instance was made");
     for (size_t i = 0; i < instance_count; i++)
         if (i >= before->count)
-            p->nodes[i].at_ms[PHASE_RUNNING] = 1;
+            p->nodes[i].at_ms[PHASE_RUNNING] = 0; // in the first millisecond
     out->nodes = instances;
     out->count = instance_count;
     return 0;
@@ -262,6 +262,7 @@ static void test_not_made(void) {
     is_int(make(), -1, "AWS makes no instance");
     is_str(error.text, "no instance was made", "the error says why");
     is_str(strbuf_cstr(&calls), "make 2 of 0\n", "nothing is booted");
+    is_int(made.boot_ms, 0, "no time has gone into the boot");
     is_str(strbuf_cstr(&boot_rows), "node0 node1\nshow\nhide\n", "the rows are hidden");
     ok(!cluster_exists(&context.cluster), "there is no cluster");
     start("");
@@ -309,6 +310,11 @@ static void test_made_elsewhere(void) {
     is_str(strbuf_cstr(&boot_rows), "node0 node1\nshow\nhide\nshow\nhide\nhide\n",
            "the rows are hidden while the state is read");
     is_int(error.code, ERR_NONE, "the first error is forgotten");
+    start(shared);
+    makes_fail = 1;
+    fake_terraform_says("state-infra", arena_printf(&a, SHARED(NODE("0")), "ssh-ed25519 AAAA"), 0);
+    is_int(make(), -1, "the login key of the other folder is another one");
+    has_str(error.text, "is not the login key of cluster c", "the error says so");
     start(shared);
     makes_fail = 2;
     is_int(make(), -1, "the second attempt fails, too");
