@@ -16,6 +16,7 @@ struct passwd *getpwuid(uid_t uid) {
 }
 
 int gethostname(char *name, size_t len) {
+    memset(name, 0, len);
     if (!host_name) { // the name may be there in part
         snprintf(name, len, "lap");
         return -1;

@@ -393,7 +393,48 @@ static void tries_local_zones(void) {
     is_str(t.zone, "us-west-2-lax-1a", "a Local Zone that is named is tried");
 }
 
+// AWS recommends zones in its order.
+static void tries_recommended(void) {
+    static const char *const zones[] = {"a1a", "a1b", "a1c"};
+    static const char *const ways[] = {"on-demand"};
+    struct aws_tries t;
+    struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY);
+    capacity.zones[0] = "a1a";
+    capacity.zones[1] = "a1c";
+    capacity.zone_count = 2;
+    aws_tries_init(&t, NULL, 0, ways, 1);
+    aws_tries_learn(&t, "a1", zones, 3, "a1b");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1a"),
+       "the first recommended zone is next");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1c"), "the second one follows");
+    ok(!aws_tries_next(&t, &capacity), "no zone is left");
+}
+
+// Zones beyond the limit are not tried.
+static void tries_many_zones(void) {
+    static const char *const ways[] = {"on-demand"};
+    enum { MANY = AWS_TRIES_ZONES_MAX + 5 };
+    const char *zones[MANY];
+    struct aws_tries t;
+    struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY);
+    for (int i = 0; i < MANY; i++)
+        zones[i] = arena_printf(&a, "a%c", 'A' + i);
+    for (int learns = 0; learns < 2; learns++) {
+        aws_tries_init(&t, zones, learns ? 0 : MANY, ways, 1);
+        if (learns)
+            aws_tries_learn(&t, "a", zones, MANY, zones[0]);
+        size_t count = 1;
+        while (aws_tries_next(&t, &capacity))
+            count++;
+        is_uint(count, AWS_TRIES_ZONES_MAX, "the tried zones are within the limit (%d)", learns);
+        is_str(t.zone, zones[AWS_TRIES_ZONES_MAX - 1],
+               "the last tried zone is within the limit (%d)", learns);
+    }
+}
+
 int main(void) {
+    tries_recommended();
+    tries_many_zones();
     tries_local_zones();
     types();
     sizes();
