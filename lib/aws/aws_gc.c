@@ -165,10 +165,12 @@ int aws_gc(struct context *s, bool all_regions, bool in_use, struct provider_lef
     const char *one[] = {region, NULL};
     if (regions_gc(&g, all_regions ? aws_sweep_regions : one, e) < 0)
         return -1;
-    if (out->found > out->removed && !s->config->dry_run)
+    size_t rest = out->found - out->removed;
+    if (rest && !s->config->dry_run)
         return err_set(e, ERR_USAGE,
-                       "%zu things of owner '%s' belong to no cluster in '%s/.dtctl'; dtctl gc -y "
-                       "ends them",
-                       out->found - out->removed, aws_cluster_owner(s), s->cluster.base);
+                       "%zu thing%s of owner '%s' %s to no cluster in '%s/.dtctl' (try: dtctl gc "
+                       "-y)",
+                       rest, str_plural(rest), aws_cluster_owner(s),
+                       rest == 1 ? "belongs" : "belong", s->cluster.base);
     return 0;
 }

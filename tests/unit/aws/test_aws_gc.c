@@ -98,13 +98,14 @@ static void test_listed(void) {
              0);
         is_int(gc(false, false), i ? 0 : -1, "leftovers are listed (%zu): %s", i, error.text);
         is_str(fake_terraform_calls(), FIND, "nothing is removed (%zu)", i);
-        is_str(error.text,
-               i ? ""
-                 : arena_printf(&a,
-                                "3 things of owner 'me' belong to no cluster in '%s/.dtctl'; dtctl "
-                                "gc -y ends them",
-                                fake_folder),
-               "the error says how to remove them, or there is none (%zu)", i);
+        is_str(
+            error.text,
+            i ? ""
+              : arena_printf(
+                    &a,
+                    "3 things of owner 'me' belong to no cluster in '%s/.dtctl' (try: dtctl gc -y)",
+                    fake_folder),
+            "the error says how to remove them, or there is none (%zu)", i);
         is_int(error.code, i ? ERR_NONE : ERR_USAGE, "the error has its code (%zu)", i);
         counts(1, 3, 0, 0);
         is_str(said(),
@@ -330,7 +331,7 @@ static void test_unclean(void) {
     says(1, outputs(VPC), 0);
     says(3, outputs("{\"kind\":\"volume\",\"id\":\"vol-2\"}"), 0);
     is_int(gc(false, false), -1, "leftovers of other commands have to be confirmed");
-    ok(str_starts(error.text, "1 things of owner 'me' belong to no cluster in "),
+    ok(str_starts(error.text, "1 thing of owner 'me' belongs to no cluster in "),
        "the error counts those alone: %s", error.text);
     counts(1, 2, 1, 0);
     start(DRY_RUN);
