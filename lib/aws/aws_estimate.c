@@ -195,6 +195,14 @@ static const char *trimmed(struct arena *a, const char *from, const char *to) {
     return arena_strndup(a, from, (size_t)(to - from));
 }
 
+// The end of a value in a line; a blank and '#' or ';' begin a comment.
+static const char *value_end(const char *from, const char *to) {
+    for (const char *p = from; p < to; p++)
+        if (isblank((unsigned char)p[0]) && (p[1] == '#' || p[1] == ';'))
+            return p;
+    return to;
+}
+
 const char *aws_plan_profile_region(struct arena *a, const char *text, const char *profile) {
     const char *want = *profile && strcmp(profile, "default") != 0
                            ? arena_printf(a, "profile %s", profile)
@@ -209,7 +217,7 @@ const char *aws_plan_profile_region(struct arena *a, const char *text, const cha
             inside = strcmp(name, want) == 0 ||
                      (strcmp(want, "default") == 0 && strcmp(name, "profile default") == 0);
         } else if (inside && equals && strcmp(trimmed(a, text, equals), "region") == 0) {
-            return trimmed(a, equals + 1, end);
+            return trimmed(a, equals + 1, value_end(equals + 1, end));
         }
         text = end + (*end == '\n');
     }

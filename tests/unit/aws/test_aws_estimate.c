@@ -229,6 +229,13 @@ static void test_profiles(void) {
         {"[default]\n\n\nregion=\n", "", ""},
         {"[default\nregion=us-west-2\n", "", "us-west-2"},
         {"[default]\nregion=a=b\nregion=c\n", "", "a=b"},
+        {"[default] # mine\nregion = eu-west-1 # Ireland\n", "", "eu-west-1"},
+        {"[default]\nregion = eu-west-1 ; Ireland\n", "", "eu-west-1"},
+        {"[default]\nregion = eu-west-1\t#Ireland\n", "", "eu-west-1"},
+        {"[default]\nregion = eu-west-1 Ireland # x\n", "", "eu-west-1 Ireland"},
+        {"[default]\nregion = eu#west\n", "", "eu#west"},
+        {"[default]\nregion = # none\n", "", ""},
+        {"[default]\nregion =\n# none\n", "", ""},
         {"", "", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
