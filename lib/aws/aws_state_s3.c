@@ -128,9 +128,9 @@ static int check_host_keys(struct shared *h, const struct inventory *inv, struct
 
 static int take_nodes(struct shared *h, bool needs_key, struct err *e) {
     struct context *s = h->context;
-    struct inventory before = {0}, now = {0};
+    struct inventory before = {0}, now;
     char launched[CLOCK_ISO_BYTES];
-    size_t len = 0;
+    size_t len;
     const char *text = output_text(h, "inventory", &len);
     bool known = cluster_exists(&s->cluster);
     if (!text) // an `up` was interrupted before its first output
@@ -169,7 +169,7 @@ static int forget(struct shared *h, struct err *e) {
 static int find(struct context *s, bool needs_key, struct err *e) {
     struct shared *h = arena_new(s->arena, struct shared, 1);
     const char *region = NULL, *text;
-    size_t len = 0;
+    size_t len;
     *h = (struct shared){.context = s};
     if (aws_cluster_region(s, &region, e) < 0 ||
         terraform_open(&h->terraform, s, &aws_terraform, region, e) < 0 ||
@@ -269,8 +269,8 @@ static bool explain(const struct context *s, const char *words, struct err *e) {
         err_set(e, ERR_AUTH,
                 "%s: bucket '%s' may not be used (%s%s%s); dtctl needs s3:ListBucket of it, and "
                 "s3:GetObject, s3:PutObject and s3:DeleteObject of what is in '%s%s%s/'",
-                where, bucket, r.code[0] ? r.code : "no permission", r.action[0] ? ": " : "",
-                in_policy(r.action), folder, *folder ? "/" : "", s->cluster.name);
+                where, bucket, r.code, r.action[0] ? ": " : "", in_policy(r.action), folder,
+                *folder ? "/" : "", s->cluster.name);
     else
         return false;
     return true;

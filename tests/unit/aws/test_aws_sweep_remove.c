@@ -219,6 +219,10 @@ static void test_lock(void) {
     is_int(error.code, ERR_BUSY, "the cluster is busy");
     is_str(fake_terraform_calls(), "force-unlock -force -no-color none\n", "nothing is searched");
     ok(is_unclean(), "the folder stays unclean");
+    fake_terraform_says("none", "Lock Info:\n  ID: (odd)\n  Who: ann@laptop\n", 1);
+    is_int(aws_sweep_unrecorded(&cluster, "why", &removed, &error), -1, "a lock has an odd id");
+    is_int(error.code, ERR_BUSY, "the cluster is busy all the same");
+    fake_terraform_calls();
     if (!me || gethostname(host, sizeof host - 1) < 0)
         bail_out("no name of this user and computer");
     utimensat(AT_FDCWD, fake_in(".dtctl/c/terraform/unclean"), killed, 0);
