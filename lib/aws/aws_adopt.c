@@ -236,6 +236,14 @@ static int second_contact(struct adopt *a, struct err *e) {
     return result;
 }
 
+// After an interrupt or with a broken record the cluster can be adopted again, with its runs.
+static void forget(struct adopt *a) {
+    struct context *s = a->context;
+    for (size_t i = 0; record_files[i]; i++)
+        unlink(file_join(s->arena, s->cluster.dir, record_files[i]));
+    a->out->inventory.count = 0;
+}
+
 int aws_adopt_cluster(struct context *s, const char *login, const char *key_path,
                       struct provider_adopted *out, struct err *e) {
     struct adopt a = {.context = s, .key_path = key_path, .out = out};
@@ -248,8 +256,11 @@ int aws_adopt_cluster(struct context *s, const char *login, const char *key_path
         cluster_lock(&s->cluster, "adopt", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;
     int result = first_contact(&a, login, e);
-    if (result == 0)
+    if (result == 0) {
         result = second_contact(&a, e);
+        if (result < 0 && e->code != ERR_SOME_FAILED)
+            forget(&a);
+    }
     memset(a.key, 0, sizeof a.key);
     return result;
 }

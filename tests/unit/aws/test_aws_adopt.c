@@ -4,6 +4,7 @@
 #include "aws/aws_adopt.h"
 #include "provider/cluster_backup.h"
 #include "sys/file.h"
+#include "terraform/terraform.h"
 #include "tests/unit/said.h"
 #include "tests/unit/transport_fake.h"
 
@@ -16,12 +17,8 @@
     "\"198.51.100." n "\"\naddress = \"10.0.0." n "\"\nroot = \".dtctl\"\nhost_key = \"" HOST_KEY  \
     "\"\n"
 #define INVENTORY "format = 1\nname = \"c\"\nprovider = \"aws\"\n" NODE("0") NODE("1")
-#define FILES                                                                                      \
-    {"id_ed25519.pub", "ssh-ed25519 pub\n"}, {"terraform/infra/terraform.tfvars.json", "{}"}, {    \
-        "cluster.toml", INVENTORY                                                                  \
-    }
-#define CUT     "\x1"
-#define COMMAND "cat .dtctl/record .dtctl/runs/*/record 2>/dev/null; true"
+#define CUT       "\x1"
+#define COMMAND   "cat .dtctl/record .dtctl/runs/*/record 2>/dev/null; true"
 
 enum { HOSTS = 2, FILES_MAX = 4 };
 
@@ -113,6 +110,11 @@ const struct transport transport_ssh = {.name = "fake",
 struct file {
     const char *path, *text;
 };
+static const struct file FILES[FILES_MAX] = {
+    {"id_ed25519.pub", "ssh-ed25519 pub\n"},
+    {"terraform/infra/terraform.tfvars.json", "{}"},
+    {"cluster.toml", INVENTORY},
+};
 
 static const char *sealed(enum record_kind kind, const char *text) {
     const char *line;
@@ -136,7 +138,7 @@ static const char *cluster_of(const char *name, const struct file *files, const 
 }
 
 static const char *usual(void) {
-    return cluster_of("c", (const struct file[FILES_MAX]){FILES}, "");
+    return cluster_of("c", FILES, "");
 }
 
 static const char *run_of(const char *id) {
@@ -219,14 +221,12 @@ static void test_adopted(void) {
            "the first contact alone is without a host key");
     for (int i = 0; i < 3; i++)
         is_str(fake_run(i)->line, COMMAND, "each node is asked for its records (%d)", i);
-    ok(!fake_run(3), "no other command runs");
     is_uint(adopted.inventory.count, 2, "the caller learns of both nodes");
     is_str(adopted.inventory.nodes[1].host, "198.51.100.1", "the nodes have their addresses");
     is_uint(adopted.runs, 0, "there are no runs");
-    static const struct file files[FILES_MAX] = {FILES};
-    for (size_t i = 0; files[i].path; i++) {
-        is_str(text_of(in_cluster(files[i].path)), files[i].text, "%s is here", files[i].path);
-        is_int(mode_of(in_cluster(files[i].path)), 0600, "%s is the user's alone", files[i].path);
+    for (size_t i = 0; FILES[i].path; i++) {
+        is_str(text_of(in_cluster(FILES[i].path)), FILES[i].text, "%s is here", FILES[i].path);
+        is_int(mode_of(in_cluster(FILES[i].path)), 0600, "%s is the user's alone", FILES[i].path);
     }
     is_str(text_of(context.cluster.key_path), text_of(key_path), "the login key is copied");
     is_int(mode_of(context.cluster.key_path), 0600, "the login key is the user's alone");
@@ -236,7 +236,6 @@ static void test_adopted(void) {
     is_str(said(), "", "the user reads no warning");
 }
 
-// The keys of the first contact are worth nothing.
 static void test_first_keys(void) {
     start();
     if (file_make_dirs(context.cluster.dir, 0700, &error) < 0 ||
@@ -360,7 +359,7 @@ static void test_refused(void) {
             "nodes that it makes on AWS",
             "a node without a record");
     start();
-    answers[0] = cluster_of("other", (const struct file[FILES_MAX]){FILES}, "");
+    answers[0] = cluster_of("other", FILES, "");
     refused("198.51.100.0", ERR_CONFIG,
             "the record on node 198.51.100.0: it is of cluster 'other', not 'c'; say -c other",
             "a cluster of another name");
@@ -393,7 +392,6 @@ static void test_known(void) {
         if (file_make_dirs(file_dir(&a, path), 0700, &error) < 0 ||
             file_write_atomic(path, "mine", 4, 0600, &error) < 0)
             bail_out("%s", error.text);
-        adopted.runs = 7;
         is_int(adopt("198.51.100.0"), -1, "a cluster with %s is not adopted", files[i]);
         is_int(error.code, ERR_EXISTS, "the error has its code");
         is_str(error.text,
@@ -404,7 +402,6 @@ static void test_known(void) {
                "the error names the folder");
         is_str(text_of(path), "mine", "%s stays", files[i]);
         is_str(strbuf_cstr(&opened), "", "no node is contacted");
-        is_uint(adopted.runs, 0, "there is nothing to report");
     }
 }
 
@@ -437,13 +434,24 @@ static void test_some_fail(void) {
     start();
     answers[0] = cluster_of("c", (const struct file[FILES_MAX]){{"cluster.toml", "x"}}, "");
     is_int(adopt("198.51.100.0"), -1, "the inventory in the record is broken");
+    ok(!cluster_exists(&context.cluster), "a broken cluster is not adopted");
+}
+
+// After Ctrl-C the cluster can be adopted with its runs.
+static void test_stopped(void) {
     for (int i = 1; i <= 2; i++) {
         start();
+        answers[1] = run_of("task-1");
         stops_at = i;
         is_int(adopt("198.51.100.0"), -1, "the user stops contact %d", i);
         is_int(error.code, ERR_INTERRUPTED, "the error has the code of a stop");
-        is_int(cluster_exists(&context.cluster), i == 2, "the cluster is adopted by then or not");
+        ok(!cluster_exists(&context.cluster), "the cluster is not here then");
+        ok(!terraform_was_used(&context), "the cluster is not here for Terraform either");
+        is_uint(adopted.inventory.count, 0, "there is nothing to report");
         is_str(said(), "", "no node is at fault");
+        context.interrupt = 0;
+        is_int(adopt("198.51.100.0"), 0, "the cluster is adopted later: %s", error.text);
+        is_uint(adopted.runs, 1, "the run is here, too");
     }
 }
 
@@ -479,6 +487,7 @@ int main(void) {
     test_known();
     test_no_key();
     test_some_fail();
+    test_stopped();
     fake_free_all();
     cluster_close(&context.cluster);
     said_close(&screen);
