@@ -301,9 +301,6 @@ static void test_regions(void) {
                          aws_sweep_regions[2]),
             "the user reads why a region refuses");
     start(YES);
-    is_int(gc(true, false), 0, "all regions are clean: %s", error.text);
-    counts(count, 0, 0, 0);
-    start(YES);
     context.interrupt = SIGINT;
     is_int(gc(true, false), -1, "the user stops it");
     is_int(error.code, ERR_INTERRUPTED, "the error has the code of a stop");

@@ -27,6 +27,7 @@ static void check(const char *region, const char *settings, const char *words) {
 
 static void test_regions(void) {
     check("us-east-1", "", NULL);
+    check("af-south-1", "", NULL);
     check("us-east-0", "", NULL);
     check("us-east-9", "", NULL);
     check("ap-southeast-12", "", NULL);
@@ -75,6 +76,9 @@ static void test_purchases(void) {
         check(HERE, arena_printf(&a, RESERVED "subnet = 'subnet-12345678'\n%s", way), NULL);
     }
     check(HERE, RESERVED "fallback = ['spot', 'on-demand']\n", NULL);
+    check(HERE, "fallback = ['spot', 'reservation']\n",
+          "t.toml:2:12: aws.fallback: 'reservation' needs the id of one (try: "
+          "aws.capacity_reservation = \"cr-…\")");
 }
 
 #define BLOCK RESERVED "zones = ['us-east-1a']\nfallback = ['spot', 'capacity-block']\n"

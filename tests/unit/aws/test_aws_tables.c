@@ -408,6 +408,11 @@ static void tries_recommended(void) {
        "the first recommended zone is next");
     ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1c"), "the second one follows");
     ok(!aws_tries_next(&t, &capacity), "no zone is left");
+    capacity.zone_count = 0;
+    aws_tries_init(&t, NULL, 0, ways, 1);
+    aws_tries_learn(&t, "a1", zones, 3, "a1b");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1a"),
+       "without a recommendation the first zone is next");
 }
 
 // Zones beyond the limit are not tried.
