@@ -236,6 +236,7 @@ static void test_profiles(void) {
         {"[default]\nregion = eu#west\n", "", "eu#west"},
         {"[default]\nregion = # none\n", "", ""},
         {"[default]\nregion =\n# none\n", "", ""},
+        {"[default]\nregion =  \n", "", ""},
         {"", "", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
