@@ -41,6 +41,11 @@ const char *aws_cluster_made_by(struct context *s) {
     return made.owner[0] ? made.owner : NULL;
 }
 
+bool aws_cluster_is_in(struct context *s, const char *region) {
+    struct aws_vars made = vars_made(s);
+    return !made.region[0] || strcmp(made.region, region) == 0;
+}
+
 struct aws_lease_end aws_cluster_lease_end(struct context *s, bool running) {
     struct aws_vars made = vars_made(s);
     return aws_lease_choose(clock_wall_ms(), s->config->lease.ttl_ms, made.region[0] ? &made : NULL,

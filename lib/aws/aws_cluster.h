@@ -32,6 +32,8 @@ struct aws_cluster {
 
 // The region of the cluster, configuration, environment or profile; ERR_CONFIG says how to set it.
 int aws_cluster_region(struct context *s, const char **region, struct err *e);
+// False when the last apply was in another region.
+bool aws_cluster_is_in(struct context *s, const char *region);
 // The owner recorded when the cluster was made; with shared state this may be another person. NULL:
 // no cluster yet.
 const char *aws_cluster_made_by(struct context *s);

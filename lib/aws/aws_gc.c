@@ -153,7 +153,7 @@ int aws_gc(struct context *s, bool all_regions, bool in_use, struct provider_lef
     if (aws_cluster_region(s, &region, e) < 0 || aws_shared_find(s, false, e) < 0 ||
         terraform_open(&g.terraform, s, &aws_terraform, region, e) < 0)
         return -1;
-    if (terraform_is_unclean(&g.terraform) && !s->config->dry_run) {
+    if (terraform_is_unclean(&g.terraform) && aws_cluster_is_in(s, region) && !s->config->dry_run) {
         struct aws_cluster c;
         if (aws_cluster_open(&c, s, e) < 0 || aws_sweep_orphans(&c, &orphans, e) < 0)
             return -1;

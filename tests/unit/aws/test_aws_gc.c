@@ -344,6 +344,17 @@ static void test_unclean(void) {
     counts(0, 0, 0, 0);
     start(YES);
     fake_put(UNCLEAN, "", 0600);
+    fake_put(VARS_OF("c"), "{\"region\":\"eu-west-1\",\"owner\":\"me\"}", 0600);
+    option_set_text(&config.set, "aws.region=us-east-1",
+                    (struct option_place){OPTION_FLAG, "--region", 0, 0});
+    says(1, outputs(VPC), 0);
+    says(2, "", 0);
+    is_int(gc(false, false), 0, "another region has nothing of the cluster: %s", error.text);
+    is_str(fake_terraform_calls(), FIND REMOVE, "the other region alone is cleared");
+    is_str(variable(1, "region"), "us-east-1", "the search is in the region of the flag");
+    ok(terraform_is_unclean(&opened), "the folder stays unclean");
+    start(YES);
+    fake_put(UNCLEAN, "", 0600);
     fake_put(VARS_OF("c"), "{", 0600);
     is_int(gc(false, false), -1, "the variables are broken");
     is_str(fake_terraform_calls(), "", "AWS is not searched then");
