@@ -13,12 +13,12 @@ LARGE_MB=16 SMALL_FILES=500
 CONNECT_SECONDS=120 # all nodes' sshds share this machine's processors
 
 cat >cost.py <<'END'
-import os, resource, subprocess, sys, time
+import os, subprocess, sys, time
 
 with open("cost.log", "a") as log:
     child = subprocess.Popen(sys.argv[1:], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-fds = rss = 0
-while child.poll() is None:
+fds = rss = pid = 0
+while not pid:
     try:
         fds = max(fds, len(os.listdir(f"/proc/{child.pid}/fd")))
         with open(f"/proc/{child.pid}/status") as status:
@@ -27,9 +27,10 @@ while child.poll() is None:
     except OSError:
         pass
     time.sleep(0.005)
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # RUSAGE_CHILDREN would include what ran in this process before Python, such as pyenv's shim.
+    pid, status, used = os.wait4(child.pid, os.WNOHANG)
 cpu_ms = (used.ru_utime + used.ru_stime) * 1000
-print(f"{cpu_ms:.0f} {rss} {fds} {child.returncode}")
+print(f"{cpu_ms:.0f} {rss} {fds} {os.waitstatus_to_exitcode(status)}")
 END
 mkdir -p large small
 head -c ${LARGE_MB}M /dev/urandom >large/file
