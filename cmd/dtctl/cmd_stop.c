@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "fleet/fleet_runs.h"
 #include "run/monitor.h"
+#include "sys/file.h"
 #include "sys/proc.h"
 
 #include <string.h>
@@ -99,27 +100,45 @@ static int stop(struct context *s, struct run_fleet *r, const struct stop_flags 
     return 0;
 }
 
-// The newest active run known here; NULL: none. With several active runs the user confirms the
-// choice on a terminal. newest: the newest of all runs, if its record says that it is over.
-static int choose(struct context *s, const char **run, const char **newest, struct err *e) {
+static int choose_of_several(struct context *s, const char *task, size_t going, const char *run,
+                             struct err *e) {
+    bool asks = context_can_ask(s) && !s->config->dry_run;
+    if (!asks && !task)
+        return 0;
+    if (!asks)
+        return err_set(e, ERR_USAGE,
+                       "%zu runs of task '%s' are active; the newest is '%s' (try: dtctl stop %s)",
+                       going, task, run, run);
+    int yes = context_ask(
+        s, arena_printf(s->arena, "%zu runs are active; stop the newest, %s?", going, run), e);
+    return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was stopped");
+}
+
+// The newest active run known here, of the task if it is not NULL; *run remains if there is none.
+// With several active runs the user confirms the choice on a terminal. newest: the newest of all
+// these runs, if its record says that it is over.
+static int choose(struct context *s, const char *task, const char **run, const char **newest,
+                  struct err *e) {
     struct run_walk walk;
     struct run r;
+    const char *found = NULL;
     size_t going = 0;
-    *run = *newest = NULL;
+    *newest = NULL;
     if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
+    for (size_t i = walk.count; i-- > 0;)
+        if (!task || cluster_run_is_of(walk.ids[i], task))
+            *newest = walk.ids[i];
     while (run_walk_next(&walk, &r)) {
-        if (run_is_over(&r))
+        if (run_is_over(&r) || (task && !cluster_run_is_of(r.id, task)))
             continue;
         going++;
-        *run = *run ? *run : r.id;
+        found = found ? found : r.id;
     }
-    *newest = *run && !str_eq(*run, walk.ids[0]) ? walk.ids[0] : NULL;
-    if (going < 2 || s->config->dry_run || !context_can_ask(s))
-        return 0;
-    int yes = context_ask(
-        s, arena_printf(s->arena, "%zu runs are active; stop the newest, %s?", going, *run), e);
-    return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was stopped");
+    if (!found || str_eq(found, *newest))
+        *newest = NULL;
+    *run = found ? found : *run;
+    return going < 2 ? 0 : choose_of_several(s, task, going, found, e);
 }
 
 // only_going: prints nothing if the run had already ended.
@@ -138,7 +157,8 @@ static int stop_run(struct context *s, const char *name, const struct stop_flags
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const char *name = rest->count ? rest->args[0] : NULL, *newest = NULL;
     bool was_going = false;
-    if (!name && choose(s, &name, &newest, e) < 0)
+    bool is_run = name && file_exists(cluster_run_dir(&s->cluster, name));
+    if (!is_run && choose(s, name, &name, &newest, e) < 0)
         return -1;
     if (s->config->dry_run) {
         struct run_fleet r;
@@ -161,7 +181,8 @@ const struct command cmd_stop = {
              .args = "[RUN]",
              .text = "Ends a run, by default the newest active one, and waits until all its "
                      "processes have ended. When several runs are active, stop asks on a terminal. "
-                     "The results can be fetched afterwards.",
+                     "RUN may also be a task, whose active run is meant. The results can be "
+                     "fetched afterwards.",
              .examples = "dtctl stop   # the newest active run\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct stop_flags),

@@ -221,6 +221,23 @@ const char *cluster_run_stamp(const char *run) {
     return s[STAMP_BYTES] == '-' ? s : NULL;
 }
 
+bool cluster_run_is_of(const char *run, const char *task) {
+    const char *stamp = cluster_run_stamp(run);
+    size_t len = strlen(task);
+    return stamp && len > 0 && run + len + 1 == stamp && strncmp(run, task, len) == 0;
+}
+
+size_t cluster_task_runs(const struct cluster *c, const char *run, const char *task) {
+    char **runs = NULL;
+    size_t count = 0, found = 0;
+    struct err ignored = {0};
+    if (!cluster_run_is_of(run, task) || cluster_runs(c, &runs, &count, &ignored) < 0)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        found += cluster_run_is_of(runs[i], task);
+    return found;
+}
+
 int cluster_find_run(const struct cluster *c, const char *text, const char **run, struct err *e) {
     char **runs = NULL;
     size_t count = 0;
@@ -233,20 +250,22 @@ int cluster_find_run(const struct cluster *c, const char *text, const char **run
         *run = runs[0];
         return 0;
     }
-    const char *found = NULL;
+    const char *found = NULL, *of_task = NULL;
     size_t matches = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) { // newest first
         if (strcmp(runs[i], text) == 0) {
             *run = runs[i];
             return 0;
         }
+        if (!of_task && cluster_run_is_of(runs[i], text))
+            of_task = runs[i];
         if (str_starts(runs[i], text)) {
-            found = found ? found : runs[i]; // newest first
+            found = found ? found : runs[i];
             matches++;
         }
     }
-    if (matches == 1) {
-        *run = found;
+    if (of_task || matches == 1) {
+        *run = of_task ? of_task : found;
         return 0;
     }
     if (matches > 1)

@@ -59,8 +59,13 @@ int cluster_list(struct arena *a, const char *base, char ***names, struct err *e
 // Runs, newest first (names contain the time); NULL-terminated.
 int cluster_runs(const struct cluster *c, char ***runs, size_t *count, struct err *e);
 char *cluster_run_dir(const struct cluster *c, const char *run);
-// Finds a run by full name or unique prefix; the newest one for text NULL or "".
+// Finds a run by full name, by the name of its task (the newest run of the task) or by a unique
+// prefix; the newest one for text NULL or "".
 int cluster_find_run(const struct cluster *c, const char *text, const char **run, struct err *e);
+// True for a run of the task: its name is <task>-<stamp>-<rand>.
+bool cluster_run_is_of(const char *run, const char *task);
+// The number of runs of the task; 0 if `run` is not one of them, or if the runs cannot be listed.
+size_t cluster_task_runs(const struct cluster *c, const char *run, const char *task);
 // The creation time in a run's name <task>-<YYYYmmdd>T<HHMMSS>Z-<rand>; NULL if it has none.
 const char *cluster_run_stamp(const char *run);
 

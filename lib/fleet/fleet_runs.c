@@ -158,6 +158,13 @@ static size_t add_absent(struct context *s, struct inventory *inv, const char *n
     return inv->count++;
 }
 
+static void note_newest(struct context *s, const char *id, const char *text) {
+    size_t runs = text ? cluster_task_runs(&s->cluster, id, text) : 0;
+    if (runs > 1)
+        screen_note(s->screen, "run '%s' is the newest of the %zu runs of task '%s'", id, runs,
+                    text);
+}
+
 int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, struct err *e) {
     const char *id = NULL;
     struct err why = {0};
@@ -166,6 +173,7 @@ int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, str
         run_load(&s->cluster, id, &r->run, e) < 0 ||
         cluster_load(&s->cluster, &r->inventory, e) < 0)
         return -1;
+    note_newest(s, id, run);
     size_t *indices = arena_new(s->arena, size_t, r->run.node_count);
     bool *absent = arena_new(s->arena, bool, r->run.node_count);
     for (size_t i = 0; i < r->run.node_count; i++) {

@@ -44,7 +44,7 @@ struct run_fleet {
     struct fleet fleet;
 };
 
-// run: name, unique prefix, or NULL for the newest. Opens the fleet without connecting.
+// run: as in cluster_find_run. A note names the run if its task has several. Does not connect.
 int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, struct err *e);
 
 #endif

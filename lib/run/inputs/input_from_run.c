@@ -124,13 +124,6 @@ int input_from_run_named(const struct context *s, const char *text, struct run *
         return err_set(e, ERR_USAGE, "'%.200s' is neither RUN nor TASK@RUN", text);
     if (at)
         return find_named(s, &ref, out, e);
-    // An id is found without the records of all other runs.
-    if (str_is_name(text, CLUSTER_RUN_NAME_BYTES_MAX) &&
-        file_exists(file_join(s->arena, cluster_run_dir(&s->cluster, text), "run.toml")))
-        return run_load(&s->cluster, text, out, e);
-    int found = *text ? task_find(&s->cluster, text, NULL, out, e) : 0;
-    if (found)
-        return found < 0 ? -1 : 0;
     return cluster_find_run(&s->cluster, text, &id, e) < 0 ? -1 : run_load(&s->cluster, id, out, e);
 }
 

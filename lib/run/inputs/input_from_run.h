@@ -22,8 +22,7 @@ struct input_from_run {
 bool input_from_run_is(const char *source);
 // The task of a source, and its run in *run ("": the newest one); NULL: it is no such source.
 const char *input_from_run_task(struct arena *a, const char *source, const char **run);
-// The run that a command line names: TASK@RUN; TASK, its newest run, however it ended; RUN, an id
-// or a prefix of one; "", the newest run.
+// The run that a command line names: TASK@RUN, or what cluster_find_run takes.
 int input_from_run_named(const struct context *s, const char *text, struct run *out, struct err *e);
 // Checks the words and that the run exists. Needs no connection.
 int input_from_run_check(const struct context *s, const char *source, struct err *e);

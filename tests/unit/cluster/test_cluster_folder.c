@@ -49,21 +49,26 @@ static const char *found(const struct cluster *c, const char *text) {
 
 static void test_runs(void) {
     static const char *const runs[] = {"mlp-20260101T000000Z-000001", "mlp-20260102T000000Z-000002",
-                                       "vit-20251231T000000Z-000003"};
+                                       "vit-20251231T000000Z-000003",
+                                       "mlp-2-20260103T000000Z-000004"};
     struct cluster c = opened();
     is_str(found(&c, NULL), "", "a cluster without runs has no newest run");
     has_str(e.text, "no runs yet (try: dtctl train)", "the error has the next step");
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 4; i++)
         if (file_make_dirs(cluster_run_dir(&c, runs[i]), 0700, &e) < 0)
             bail_out("%s", e.text);
-    is_str(found(&c, NULL), runs[1], "the newest run is the default");
-    is_str(found(&c, ""), runs[1], "an empty name is no name");
+    is_str(found(&c, NULL), runs[3], "the newest run is the default");
+    is_str(found(&c, ""), runs[3], "an empty name is no name");
     is_str(found(&c, runs[0]), runs[0], "a whole name finds its run");
     is_str(found(&c, "vit"), runs[2], "the beginning of one name finds its run");
-    is_str(found(&c, "mlp"), "", "the beginning of two names finds neither");
-    has_str(e.text, "2 runs begin with 'mlp'", "the error has the number of runs");
-    has_str(e.text, runs[1], "the error names the newest of them");
+    is_str(found(&c, "mlp"), runs[1], "a task's name finds its newest run");
+    is_str(found(&c, "ml"), "", "the beginning of two names finds neither");
+    has_str(e.text, "3 runs begin with 'ml'", "the error has the number of runs");
+    has_str(e.text, runs[3], "the error names the newest of them");
     is_str(found(&c, "x"), "", "no run has that name");
+    is_uint(cluster_task_runs(&c, runs[1], "mlp"), 2, "a task has two runs");
+    is_uint(cluster_task_runs(&c, runs[3], "mlp"), 0, "a longer name is that of another task");
+    is_uint(cluster_task_runs(&c, runs[1], runs[1]), 0, "the name of a run is no task");
     cluster_close(&c);
 }
 
