@@ -10,7 +10,8 @@ command -v python3 >/dev/null || { echo 'bench_scale needs python3' >&2; exit 1;
 hosts_up "${SIZES[-1]}"
 hosts_route
 LARGE_MB=16 SMALL_FILES=500
-CONNECT_SECONDS=120 # all nodes' sshds share this machine's processors
+# All nodes share this machine's processors: a login takes long, and so does an agent's turn.
+CONNECT_SECONDS=120 SILENCE_SECONDS=30
 
 cat >cost.py <<'END'
 import os, subprocess, sys, time
@@ -53,7 +54,8 @@ measure() { # NODES WHAT dtctl-ARGUMENT…
 
 for nodes in "${SIZES[@]}"; do
     printf '%s\n' '[cluster]' 'provider = "hosts"' '[hosts]' "list = [\"root@node[1-$nodes]\"]" \
-        '[ssh]' "connect_timeout = \"${CONNECT_SECONDS}s\"" >dtctl.toml
+        '[ssh]' "connect_timeout = \"${CONNECT_SECONDS}s\"" \
+        '[train.torchrun]' "rdzv_conf = \"silence=$SILENCE_SECONDS\"" >dtctl.toml
     measure "$nodes" up up
     measure "$nodes" 'up again' up
     measure "$nodes" status status
