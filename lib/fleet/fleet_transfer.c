@@ -110,6 +110,10 @@ int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest
                      .dest = dest,
                      .mode = mode,
                      .fanout = fans_out(f) ? fanout_new(f->context->loop) : NULL};
+    size_t pushes = 0;
+    for (size_t i = 0; i < f->count; i++)
+        pushes += manifests[i] && !f->nodes[i].failed;
+    fanout_expect(s.fanout, pushes);
     int result = fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
     fanout_free(s.fanout);
     return result;

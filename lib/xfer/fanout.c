@@ -27,8 +27,11 @@ struct fanout {
     struct loop *loop;
     struct fanout_member *members;
     struct fanout_chain *chains;
+    size_t to_come; // pushes that have not joined yet
+    size_t vacant;  // places of pushes that have ended after a chain
     struct timer wait;
-    bool waits, late; // late: peers that still compare are no longer awaited
+    int64_t waits_ms; // of the timer; 0: it does not run
+    bool late;        // peers that still compare are no longer awaited
 };
 
 struct fanout *fanout_new(struct loop *loop) {
@@ -344,7 +347,7 @@ static void form_peers(struct fanout *g) {
 
 static void form_all(struct fanout *g) {
     struct fanout_member *m = g->members;
-    g->waits = false;
+    g->waits_ms = 0;
     if (m && m->push->peers) {
         form_peers(g);
         return;
@@ -369,24 +372,47 @@ static void on_turn(struct timer *t) {
     form_all(container_of(t, struct fanout, wait));
 }
 
-static void consider(struct fanout *g) {
-    bool waiting = false, more = false;
+// How long nodes that wait are held for others; 0: there are no others. A node that has its content
+// of a chain ends soon, and another push begins in its place.
+static int64_t wait_ms(const struct fanout *g) {
+    int64_t ms = g->to_come > 0 && g->vacant > 0 ? FANOUT_WAIT_MS : 0;
     for (const struct fanout_member *m = g->members; m; m = m->next) {
-        waiting |= m->state == FANOUT_WAITING;
-        more |= m->state == FANOUT_COMPARING && !g->late;
+        bool peers = m->push->peers != NULL, more = g->to_come > 0 && !peers;
+        if (m->state == FANOUT_RELAYED && more)
+            return FANOUT_TO_COME_WAIT_MS;
+        if (m->state == FANOUT_COMPARING && !g->late)
+            ms = peers ? FANOUT_PEERS_WAIT_MS : FANOUT_WAIT_MS;
+        if (m->state == FANOUT_ALONE && more && m->chains > 0)
+            ms = FANOUT_WAIT_MS;
     }
-    if (waiting && !more)
+    return ms;
+}
+
+static void consider(struct fanout *g) {
+    bool waiting = false;
+    int64_t ms = wait_ms(g);
+    for (const struct fanout_member *m = g->members; m; m = m->next)
+        waiting |= m->state == FANOUT_WAITING;
+    if (waiting && ms == 0)
         timer_start(g->loop, &g->wait, 0, on_turn); // from the loop: a push may be calling
-    else if (waiting && !g->waits)
-        timer_start(g->loop, &g->wait,
-                    g->members->push->peers ? FANOUT_PEERS_WAIT_MS : FANOUT_WAIT_MS, on_wait);
+    else if (waiting && ms != g->waits_ms)
+        timer_start(g->loop, &g->wait, ms, on_wait);
     else if (!waiting)
         timer_stop(&g->wait);
-    g->waits = waiting;
+    g->waits_ms = waiting ? ms : 0;
+}
+
+void fanout_expect(struct fanout *g, size_t pushes) {
+    if (g)
+        g->to_come = pushes;
 }
 
 void fanout_join(struct fanout *g, struct fanout_member *m, struct push *p, const char *address) {
     *m = (struct fanout_member){.push = p};
+    if (g && g->to_come > 0) {
+        g->to_come--;
+        g->vacant -= g->vacant > 0;
+    }
     if (!g || !net_is_numeric(address) || transport_is_local(p->x.link))
         return;
     m->group = g;
@@ -431,5 +457,6 @@ void fanout_leave(struct fanout_member *m) {
         m->next->prev = m->prev;
     m->group = NULL;
     m->state = FANOUT_ALONE;
+    g->vacant += m->chains > 0;
     consider(g);
 }

@@ -10,7 +10,8 @@
 // A chain is never needed for a push to succeed. It breaks when a node is lost, takes nothing for
 // RELAY_STALL_MS, or receives nothing for FANOUT_STALL_MS. Then, or at its end, each node says what
 // it still lacks; those nodes form another chain, or get the rest from here. A node that compares
-// its files for long does not hold up the others.
+// its files for long does not hold up the others. Where pushes begin as others end, those that wait
+// form one chain: while content passes a chain and further pushes are to come, they are awaited.
 //
 // Peers: the content is on the nodes alone, each of which has a part (xfer_push_spec.peers). The
 // node that has most of what others lack is the first of a chain, and gives it from its own store.
@@ -31,6 +32,7 @@ enum {
     FANOUT_WATCH_MS = 1000,           // from one look for such a node to the next
     FANOUT_SAVED_BYTES_MIN = 4 << 20, // less is sent from here
     FANOUT_PEERS_WAIT_MS = 10000,     // the same, for a node that may have what others lack
+    FANOUT_TO_COME_WAIT_MS = 10000,   // the same, for pushes that are to come
     FANOUT_CHAINS_MAX = 3,            // that one push takes part in; of peers: that a node begins
     FANOUT_NODES_MAX = 64,            // in one chain
 };
@@ -40,6 +42,8 @@ struct push;
 
 struct fanout *fanout_new(struct loop *loop);
 void fanout_free(struct fanout *g); // NULL: no effect
+// So many pushes are to join, now or as others end. NULL: no effect.
+void fanout_expect(struct fanout *g, size_t pushes);
 
 // ---- for a push ---------------------------------------------------------------------------------
 

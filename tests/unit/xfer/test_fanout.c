@@ -178,6 +178,44 @@ static void test_wait(void) {
     part(g);
 }
 
+// Two pushes at a time; the others begin as these end, which they do not at once.
+static void test_to_come(void) {
+    struct fanout *g = fanout_new(loop);
+    struct node *n = nodes;
+    fanout_expect(g, 4);
+    for (int i = 0; i < 2; i++)
+        join(g, i, "10.0.0.1", NULL);
+    lacks(&n[0], "ab");
+    lacks(&n[1], "ab");
+    is_int(hears(&n[0], XFER_RELAY_FROM), 1, "pushes that are to come do not hold up the first");
+    says_port(&n[0], 1);
+    say(n[1].run, XFER_RELAY_READY, NULL, 0);
+    is_int(hears(&n[1], XFER_RELAY_END), 1, "the first chain has its content");
+    lacks(&n[1], "");
+    says_result(&n[1]);
+    join(g, 2, "10.0.0.1", NULL);
+    lacks(&n[2], "ab");
+    ok(hears_nothing(&n[2]), "a node waits for the others while a chain has content");
+    lacks(&n[0], "");
+    says_result(&n[0]);
+    join(g, 3, "10.0.0.1", NULL);
+    lacks(&n[3], "ab");
+    is_int(hears(&n[2], XFER_RELAY_FROM), 1, "the nodes that came later form one chain");
+    part(g);
+    g = fanout_new(loop);
+    fanout_expect(g, 3);
+    for (int i = 0; i < 2; i++)
+        join(g, i, "10.0.0.1", NULL);
+    lacks(&n[0], "ab");
+    lacks(&n[1], "ab");
+    hear(&n[0]);
+    join(g, 2, "10.0.0.1", NULL);
+    lacks(&n[2], "ab");
+    hear(&n[2]);
+    is_uint(n[2].content, sum_of("ab"), "the last node waits for none");
+    part(g);
+}
+
 // ---- chains that break --------------------------------------------------------------------------
 
 enum breaks {
@@ -274,6 +312,7 @@ int main(void) {
     test_saving();
     test_lists();
     test_wait();
+    test_to_come();
     test_breaks();
     test_again();
     manifest_free(list);
