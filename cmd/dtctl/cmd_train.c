@@ -17,6 +17,7 @@
 #include "run/run_setup.h"
 #include "run/run_start.h"
 #include "run/task.h"
+#include "run/task_files.h"
 #include "train_plan.h"
 #include "up_down.h"
 
@@ -74,7 +75,7 @@ static int check_nodes(const struct run *r, struct fleet *f, const char *step, s
 static int start(struct run_start *l, struct fleet *f, struct err *e) {
     struct context *s = l->context;
     struct run *r = &l->run;
-    if (run_save(&s->cluster, r, e) < 0 || input_record_save(l, e) < 0)
+    if (run_save(&s->cluster, r, e) < 0 || input_record_save(l, e) < 0 || task_files_save(l, e) < 0)
         return -1;
     monitor_note(s, r, "made", "run", r->id, NULL);
     fleet_open(f, s, &l->inventory, l->indices, l->node_count);

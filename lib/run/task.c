@@ -6,6 +6,7 @@
 #include "run/results/results_archive.h"
 #include "run/results/results_owner.h"
 #include "run/results/results_upload.h"
+#include "run/task_files.h"
 
 #include <string.h>
 
@@ -29,20 +30,17 @@ static void add_command(struct hash *h, const struct run_start *l) {
     add_text(h, l->run.nproc);
 }
 
-// The files of the working folder, without the run's id in their paths. The settings of the native
-// trainer are one of them.
+static void add_file(void *ctx, const char *path, const struct manifest_entry *x) {
+    struct hash *h = ctx;
+    add_text(h, path);
+    add_number(h, x->mode);
+    add_text(h, x->kind == MANIFEST_LINK ? x->target : "");
+    hash_add(h, x->hash, x->kind == MANIFEST_FILE ? sizeof x->hash : 0);
+}
+
+// The settings of the native trainer are one of the files.
 static void add_files(struct hash *h, const struct run_start *l) {
-    const char *work = run_node_dir(l->context->arena, l->run.id, "work");
-    size_t len = strlen(work);
-    for (size_t i = 0; i < l->common->count; i++) {
-        const struct manifest_entry *x = &l->common->entries[i];
-        if (!str_starts(x->path, work) || x->path[len] != '/')
-            continue;
-        add_text(h, x->path + len + 1);
-        add_number(h, x->mode);
-        add_text(h, x->kind == MANIFEST_LINK ? x->target : "");
-        hash_add(h, x->hash, x->kind == MANIFEST_FILE ? sizeof x->hash : 0);
-    }
+    task_files_each(l, add_file, h);
 }
 
 static void add_inputs(struct hash *h, const struct run_start *l) {
@@ -96,11 +94,12 @@ static void add_earlier(struct hash *h, const struct run_start *l) {
         add_text(h, l->after_keys[i]);
 }
 
+static const char FILES[] = "its files";
 static const struct {
     const char *name, *text; // in the key; in a message
     void (*add)(struct hash *h, const struct run_start *l);
 } PARTS[] = {
-    {"command", "its command", add_command},     {"files", "its files", add_files},
+    {"command", "its command", add_command},     {"files", FILES, add_files},
     {"inputs", "its inputs", add_inputs},        {"setup", "its setup", add_setup},
     {"env", "its environment", add_environment}, {"outputs", "its outputs", add_outputs},
     {"after", "a task before it", add_earlier},
@@ -130,7 +129,7 @@ const char *task_key_part(struct arena *a, const char *key, const char *part) {
                : NULL;
 }
 
-// The first part in which two keys differ, for a message; NULL: none.
+// The first part in which two keys differ; NULL: none.
 static const char *differing_part(struct arena *a, const char *one, const char *other) {
     for (size_t i = 0; i < PARTS_COUNT; i++) {
         const char *name = arena_printf(a, " %s=", PARTS[i].name);
@@ -168,8 +167,9 @@ int task_find_reusable(struct run_start *l, struct run *out, const char **why, s
     if (found <= 0)
         return found;
     const char *part = differing_part(a, out->key, l->run.key);
+    const char *files = str_eq(part, FILES) ? task_files_differing(l, out) : "";
     if (part)
-        *why = arena_printf(a, "%s changed", part);
+        *why = arena_printf(a, "%s changed%s%s", part, *files ? ": " : "", files);
     else if (!out->fetched)
         *why = arena_printf(a, "its results are not here (try: dtctl fetch %s)", out->id);
     else if (out->lost_count)

@@ -51,7 +51,7 @@ first=$(run_of prep)
 echo '# a comment' >>work.sh
 run dtctl run
 is "$status $(reused)" '0 prep' 'a changed script runs its own task again'
-like "$err" 'is not reused: its files changed' 'the message says why'
+like "$err" "is not reused: its files changed: 'work.sh'" 'the message names the file'
 echo more >>corpus
 run dtctl run
 is "$status $(reused)" '0 ' 'a changed input runs its task and the task after it'
