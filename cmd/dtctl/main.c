@@ -88,7 +88,9 @@ static int open_session(struct program *p, struct err *e) {
     *s = (struct context){.arena = &p->arena, .config = c, .env = c->set.env, .screen = &p->screen};
     const char *base = c->file_found ? file_dir(&p->arena, c->file) : ".";
     if (cluster_open(&s->cluster, &p->arena, base, c->cluster.name, e) < 0)
-        return -1;
+        return c->cluster.name[0] ? -1
+                                  : err_set(e, ERR_CONFIG, "%s: the name of a cluster is not empty",
+                                            config_where(c, "cluster.name"));
     s->loop = loop_open(e);
     if (!s->loop)
         return -1;

@@ -58,6 +58,9 @@ says() {
     run "$@"
     like "$status $(tail -n 1 <<<"$err")" "^$want .*$words" "${*@Q}"
 }
+printf '[cluster]\nname = ""\n' >dtctl.toml
+says 2 'dtctl.toml:2:8: cluster.name: the name of a cluster is not empty' dtctl status
+rm dtctl.toml
 mkdir data
 says 2 "--input: input 'x': '/dev/zero' is neither a file nor a folder" \
     dtctl train --input x=/dev/zero -- true
