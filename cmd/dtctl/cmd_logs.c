@@ -97,13 +97,15 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         return err_wrap(e, "--since");
     if (fleet_runs_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
         return -1;
-    if (o.only_node && inventory_find(&r.inventory, o.only_node) < 0) {
-        size_t *indices = NULL, count = 0;
-        return inventory_select(s->arena, &r.inventory, o.only_node, &indices, &count, e) < 0
-                   ? -1
-                   : err_set(e, ERR_USAGE, "logs shows one node or all; '%s' are %zu", o.only_node,
-                             count);
-    }
+    size_t *indices = NULL, count = 0;
+    if (o.only_node &&
+        inventory_select(s->arena, &r.inventory, o.only_node, &indices, &count, e) < 0)
+        return -1;
+    if (o.only_node && count != 1)
+        return err_set(e, ERR_USAGE, "logs shows one node or all; '%s' are %zu", o.only_node,
+                       count);
+    if (o.only_node)
+        o.only_node = r.inventory.nodes[indices[0]].name;
     int result = 0;
     // No connection is needed if the run has ended and its logs are on this side.
     unsigned kinds = r.run.wanted | RESULT_LOGS;

@@ -5,6 +5,7 @@
 #include "cluster/nodeset.h"
 #include "conf/toml.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,6 +259,26 @@ const char *inventory_transport_name(enum inventory_transport t) {
     return TRANSPORTS[t];
 }
 
+static bool same_host(const char *x, const char *y) {
+    struct in6_addr a, b;
+    if (!x || !y || strcmp(x, y) == 0)
+        return x && y;
+    return inet_pton(AF_INET6, x, &a) == 1 && inet_pton(AF_INET6, y, &b) == 1 &&
+           memcmp(&a, &b, sizeof a) == 0;
+}
+
+// The node of this name, or else the only one of this host or address; -1: none.
+static int find_named(const struct inventory *inv, const char *text) {
+    int found = inventory_find(inv, text);
+    size_t matches = 0;
+    for (size_t i = 0; i < inv->count && found < 0; i++)
+        matches += same_host(inv->nodes[i].host, text) || same_host(inv->nodes[i].address, text);
+    for (size_t i = 0; i < inv->count && found < 0 && matches == 1; i++)
+        if (same_host(inv->nodes[i].host, text) || same_host(inv->nodes[i].address, text))
+            found = (int)i;
+    return found;
+}
+
 int inventory_select(struct arena *a, const struct inventory *inv, const char *wanted,
                      size_t **indices, size_t *count, struct err *e) {
     *indices = arena_new(a, size_t, inv->count ? inv->count : 1);
@@ -265,6 +286,9 @@ int inventory_select(struct arena *a, const struct inventory *inv, const char *w
     bool *chosen = arena_new(a, bool, inv->count ? inv->count : 1);
     char **names = NULL;
     size_t name_count = 0;
+    struct in6_addr ignored;
+    if (wanted && inet_pton(AF_INET6, wanted, &ignored) == 1)
+        wanted = arena_printf(a, "[%s]", wanted); // as in a set
     if (wanted && *wanted && nodeset_parse_names(a, wanted, &names, &name_count, e) < 0)
         return -1;
     const char **all = arena_new(a, const char *, inv->count + 1);
@@ -273,7 +297,7 @@ int inventory_select(struct arena *a, const struct inventory *inv, const char *w
         chosen[i] = !wanted || !*wanted;
     }
     for (size_t i = 0; i < name_count; i++) {
-        int at = inventory_find(inv, names[i]);
+        int at = find_named(inv, names[i]);
         if (at < 0) {
             const char *near = str_nearest(names[i], all);
             return err_set(e, ERR_NOT_FOUND, "cluster '%s' has no node '%.80s'%s%s%s", inv->name,

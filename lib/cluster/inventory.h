@@ -79,7 +79,8 @@ void inventory_format(const struct inventory *inv, struct strbuf *out);
 int inventory_find(const struct inventory *inv, const char *name);
 const char *inventory_transport_name(enum inventory_transport t);
 
-// Selects the nodes of `wanted` (a node set of names; NULL: all) as indices in inventory order.
+// Selects the nodes of `wanted` (a node set of names, or of hosts or addresses that one node alone
+// has; NULL: all) as indices in inventory order.
 // ERR_NOT_FOUND suggests the nearest name.
 int inventory_select(struct arena *a, const struct inventory *inv, const char *wanted,
                      size_t **indices, size_t *count, struct err *e);

@@ -189,6 +189,31 @@ static void selects(void) {
     arena_fini(&a);
 }
 
+// A host is known by its address, too, in each form of it.
+static void selects_by_address(void) {
+    struct inventory_node nodes[] = {{.name = "a", .host = "fd77::1", .address = "fd77::1"},
+                                     {.name = "b", .host = "b.lab", .address = "10.0.0.2"},
+                                     {.name = "c", .host = "c.lab", .address = "10.0.0.3"},
+                                     {.name = "d", .host = "c.lab", .address = "10.0.0.4"},
+                                     {.name = "c.lab2", .address = "127.0.0.2"}};
+    static const struct {
+        const char *wanted;
+        int at; // -1: refused
+    } cases[] = {{"fd77::1", 0},    {"[fd77::1]", 0}, {"FD77:0::01", 0}, {"b.lab", 1},
+                 {"10.0.0.2", 1},   {"c.lab", -1},    {"127.0.0.2", 4},  {"fd77::2", -1},
+                 {"[fd77::2]", -1}, {"10.0.0.5", -1}, {"fd77::1,b", -1}};
+    struct inventory inv = {.name = "lab", .nodes = nodes, .count = 5};
+    struct arena a = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err e = {0};
+        size_t *at = NULL, n = 0;
+        int rc = inventory_select(&a, &inv, cases[i].wanted, &at, &n, &e);
+        is_int(rc < 0 || n != 1 ? -1 : (int)at[0], cases[i].at, "'%s' chooses its node %s",
+               cases[i].wanted, e.text);
+    }
+    arena_fini(&a);
+}
+
 // Names that ssh would take for options, and texts that are empty or have a control character.
 static void doubtful_texts(void) {
     static const struct {
@@ -244,5 +269,6 @@ int main(void) {
     many_errors();
     limits();
     selects();
+    selects_by_address();
     return done_testing();
 }
