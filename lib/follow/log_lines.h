@@ -6,8 +6,11 @@
 
 #include "follow/log_mirror.h"
 
+enum { LOG_LINES_ROOM = MIRROR_LINE_BYTES_MAX + MIRROR_MARK_BYTES_MAX }; // of f->line
+
 // Takes the next len bytes of the file, and hands out the lines and updates that they complete. An
-// incomplete line stays in f->line; bytes of a line beyond MIRROR_LINE_BYTES_MAX are dropped.
+// incomplete line stays in f->line; bytes of a line beyond MIRROR_LINE_BYTES_MAX are dropped,
+// and counted.
 void log_lines_take(struct mirror_file *f, const char *p, size_t len, mirror_line_cb *cb,
                     void *ctx);
 // Hands out the newest state of a progress bar as far as it has arrived.

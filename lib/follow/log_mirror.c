@@ -24,7 +24,7 @@ static struct mirror_file *add_file(struct mirror *m, const char *name,
     f->path = file_join(m->arena, m->dir, name);
     f->file = *file;
     f->fd = -1;
-    strbuf_init(&f->line, MIRROR_LINE_BYTES_MAX);
+    strbuf_init(&f->line, LOG_LINES_ROOM);
     f->next = m->files;
     m->files = f;
     name_map_put(&m->by_name, f->name, f);
@@ -299,8 +299,8 @@ static int replay_file(struct mirror_file *f, bool to_end, mirror_line_cb *cb, v
     auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
-    strbuf_init(&copy.line, MIRROR_LINE_BYTES_MAX);
-    copy.at = 0;
+    strbuf_init(&copy.line, LOG_LINES_ROOM);
+    copy.at = copy.dropped = 0;
     while (left > 0) {
         ssize_t n = read(fd, part, left < sizeof part ? (size_t)left : sizeof part);
         if (n <= 0)

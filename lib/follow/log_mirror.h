@@ -19,6 +19,7 @@
 
 enum {
     MIRROR_LINE_BYTES_MAX = 64 * 1024,
+    MIRROR_MARK_BYTES_MAX = 48, // behind a line that is cut
     MIRROR_FILES_MAX = 65536,
     MIRROR_OPEN_FILES_MAX = 32, // of all mirrors of one follower
 };
@@ -38,6 +39,7 @@ struct mirror_file {
     uint64_t begin;        // of these, bytes of earlier machines
     uint64_t at;           // where the text that is handed out ends
     struct strbuf line;    // beginning of an incomplete line
+    uint64_t dropped;      // bytes of that line beyond MIRROR_LINE_BYTES_MAX
     bool returned;         // a carriage return follows `line`
     bool is_bar;           // the line had a carriage return
     enum mirror_part part; // kind of the text handed out
@@ -62,8 +64,8 @@ struct mirror {
     struct mirror_open_files *open_files; // shared with the mirrors of other nodes
 };
 
-// One complete line without its newline (or MIRROR_LINE_BYTES_MAX bytes of a longer line), or an
-// update of a line: see f->part.
+// One complete line without its newline, or an update of a line: see f->part. Of a longer line
+// MIRROR_LINE_BYTES_MAX bytes, and, from a worker, a mark with the number of the others.
 typedef void mirror_line_cb(void *ctx, const struct mirror_file *f, const char *line, size_t len);
 
 // Finds the files that an earlier dtctl wrote. open_files begins as zeroes and outlives the mirror.
