@@ -118,10 +118,18 @@ enum metric_found metric_regex_find(const struct metric_regex *x, const char *li
     int count = search(x, line, len);
     if (count < 0)
         return count == PCRE2_ERROR_NOMATCH ? METRIC_NONE : METRIC_OVERRUN;
-    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(x->match) + 2 * (size_t)x->group;
-    if (at[0] == PCRE2_UNSET || !read_value(line + at[0], line + at[1], value))
+    size_t text_len;
+    const char *text = metric_regex_text(x, line, &text_len);
+    if (text_len == 0)
         return METRIC_NONE;
-    return METRIC_FOUND;
+    return read_value(text, text + text_len, value) ? METRIC_FOUND : METRIC_NO_NUMBER;
+}
+
+const char *metric_regex_text(const struct metric_regex *x, const char *line, size_t *len) {
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(x->match) + 2 * (size_t)x->group;
+    bool set = at[0] != PCRE2_UNSET && at[1] > at[0]; // \K may put the end before the beginning
+    *len = set ? at[1] - at[0] : 0;
+    return set ? line + at[0] : line;
 }
 
 int metric_regex_check_name(const char *name, struct err *e) {

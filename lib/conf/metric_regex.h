@@ -46,9 +46,10 @@ struct metric_regex {
 };
 
 enum metric_found {
-    METRIC_NONE,    // the line has no such number
-    METRIC_FOUND,   // *value is set
-    METRIC_OVERRUN, // a limit was reached first
+    METRIC_NONE,      // nothing matches, or the group is empty
+    METRIC_FOUND,     // *value is set
+    METRIC_NO_NUMBER, // the group's text is none
+    METRIC_OVERRUN,   // a limit was reached first
 };
 
 // ERR_CONFIG says what is wrong and where; nothing is to be freed then.
@@ -57,6 +58,8 @@ void metric_regex_fini(struct metric_regex *x);
 // The number in a line. One search at a time: it uses memory of x.
 enum metric_found metric_regex_find(const struct metric_regex *x, const char *line, size_t len,
                                     double *value);
+// After METRIC_NO_NUMBER: the group's text in that line.
+const char *metric_regex_text(const struct metric_regex *x, const char *line, size_t *len);
 
 // Letters, digits and ._-:/@, the first a letter or digit: train:loss, val/acc@1.
 int metric_regex_check_name(const char *name, struct err *e);

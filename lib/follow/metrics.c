@@ -33,6 +33,21 @@ static void note_overrun(struct metric *m) {
                  "metric=%s given_up_after=%d", m->name, METRIC_OVERRUNS_MAX);
 }
 
+// "1,234" is 1234 to some users and 1.234 to others, so it is not read as either.
+static void note_text(struct metric *m, const char *line) {
+    enum { SHOWN_BYTES_MAX = 64 };
+    struct arena a = {0};
+    size_t len;
+    const char *text = metric_regex_text(&m->expression, line, &len);
+    bool first = !m->warned;
+    m->warned = m->matched = true;
+    if (first)
+        log_warn("the value of a metric is no number; such lines are left out",
+                 "metric=%s value=\"%s\"", m->name,
+                 str_printable(&a, text, len < SHOWN_BYTES_MAX ? len : SHOWN_BYTES_MAX));
+    arena_fini(&a);
+}
+
 // A rank that is not known, -1, comes behind all others.
 static void note_value(struct metric *m, int rank, double value) {
     m->matched = true;
@@ -72,6 +87,7 @@ void metrics_match(struct metric_set *set, int rank, const char *line, size_t le
             note_value(m, rank, value);
             cb(ctx, m, value);
             break;
+        case METRIC_NO_NUMBER: note_text(m, line); break;
         case METRIC_OVERRUN: note_overrun(m); break;
         }
     }

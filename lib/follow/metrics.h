@@ -35,6 +35,7 @@ struct metric {
     uint64_t count;
     bool matched; // also a value that is no finite number
     int overruns; // lines that were skipped because the search reached a limit
+    bool warned;  // of a value that is no number
 };
 
 struct metric_set {
@@ -51,7 +52,7 @@ int metrics_add(struct metric_set *set, struct arena *a, const char *name, const
 void metrics_fini(struct metric_set *set);
 // Matches one line of a rank, without its newline; -1: its rank is not known. Updates the figures
 // of each metric that matched, then calls cb. Logs the first line on which an expression exceeds
-// the match limit.
+// the match limit, and the first one with a value that is no number.
 void metrics_match(struct metric_set *set, int rank, const char *line, size_t len, metric_cb *cb,
                    void *ctx);
 // Counts a line of rank 0 after its match. The last one that counts logs a warning with the metrics

@@ -155,6 +155,52 @@ static void keep_log(const char *line, size_t len) {
         memcpy(logged + at, line, len);
 }
 
+static const char *warned_of(const char *regex, const char *line) {
+    static char warned[sizeof logged];
+    struct arena a = {0};
+    struct metric_set *set = arena_new(&a, struct metric_set, 1);
+    struct err e = {0};
+    struct seen s = {0};
+    metrics_add(set, &a, "loss", regex, &e);
+    logged[0] = 0;
+    metrics_match(set, 0, line, strlen(line), on_value, &s);
+    memcpy(warned, logged, sizeof warned);
+    logged[0] = 0;
+    metrics_match(set, 1, line, strlen(line), on_value, &s);
+    is_str(logged, "", "'%s' has no second warning", regex);
+    is_int(s.count, 0, "'%s' gives no value", regex);
+    ok(set->metrics[0].matched == (warned[0] != '\0'), "'%s': a warned metric has matched", regex);
+    metrics_fini(set);
+    arena_fini(&a);
+    return warned;
+}
+
+static void texts(void) {
+    static const struct {
+        const char *regex, *line, *value;
+    } cases[] = {
+        {"loss=(\\S+)", "loss=1,234.5", "value=\"1,234.5\""},
+        {"loss=(\\S+)", "loss=none", "value=\"none\""},
+        {"loss (.*)", "loss 5 of 7", "value=\"5 of 7\""},
+        {"loss=(.*)", "loss=\x1b[1m5", "value=\"\\x1b[1m5\""},
+        {"loss=(.*)", "loss= ", "value=\" \""},
+    };
+    static const char *const none[][2] = {
+        {"loss=(\\S*)", "loss= 5"}, {"a=(\\d+)|b=\\d+", "b=5"}, {"x(\\d)", "loss"}};
+    char tail[200] = "loss=";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *warned = warned_of(cases[i].regex, cases[i].line);
+        has_str(warned, "the value of a metric is no number", "'%s' is warned of", cases[i].regex);
+        has_str(warned, "metric=loss", "the warning names the metric");
+        has_str(warned, cases[i].value, "the warning has the text");
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        is_str(warned_of(none[i][0], none[i][1]), "", "'%s' is not warned of", none[i][0]);
+    memset(tail + 5, 'y', 100);
+    const char *cut = strstr(warned_of("loss=(.*)", tail), "value=\"");
+    is_uint(cut ? strspn(cut + 7, "y") : 0, 64, "a long text is cut");
+}
+
 // Expressions that go back exponentially often, or that try each place of a line for long.
 static void overruns(void) {
     static const struct {
@@ -269,7 +315,6 @@ int main(void) {
     finds("([e\\-+0-9\\\\.]*)$", "x 1e-5", 1e-5);
     finds("=([^\\]]+)", "[a=5]", 5);
     python_forms();
-    finds_nothing("loss=(\\S+)", "loss=none");
     finds_nothing("loss=(\\S*)", "loss= 5");
     finds_nothing("a=(\\d+)|b=\\d+", "b=5");
     finds_nothing("(\\d+)", "");
@@ -287,6 +332,7 @@ int main(void) {
     names();
     parts();
     log_sink(keep_log);
+    texts();
     overruns();
     silent_metrics();
     log_sink(NULL);
