@@ -159,9 +159,11 @@ static void search_line(const char *path, int number, const char *p, const char 
         mark = names;
         names = next_word(&p, end);
     }
-    struct word type = next_word(&p, end), key = next_word(&p, end);
     bool whole = names_match(names, name);
-    if (!key.len || (!whole && !(plain && names_match(names, plain))))
+    if (!whole && !(plain && names_match(names, plain)))
+        return; // before the key is read, which is most of a line
+    struct word type = next_word(&p, end), key = next_word(&p, end);
+    if (!key.len)
         return;
     if (word_is(mark, "@cert-authority"))
         f->authority = true;
