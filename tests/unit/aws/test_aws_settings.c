@@ -35,10 +35,13 @@ static void test_regions(void) {
     check("us-east-", "", "aws.region: AWS has no region 'us-east-' (did you mean us-east-…?)");
     check("us-east", "", "aws.region: AWS has no region 'us-east' (did you mean us-east-…?)");
     check("us-east-1a", "", "aws.region: AWS has no region 'us-east-1a' (did you mean us-east-…?)");
+    check("us-esat-1", "", "aws.region: AWS has no region 'us-esat-1' (did you mean us-east-…?)");
     check("mars", "", "aws.region: AWS has no region 'mars'");
     check("", "", "aws.region: AWS has no region ''");
     check("mars", "endpoint_url = 'http://127.0.0.1:1'\n", NULL);
     check(HERE, "zones = ['us-east-1a', 'us-east-1-atl-1a']\n", NULL);
+    check(HERE, "zones = ['us-east-2a']\n",
+          "t.toml:2:9: aws.zones: zone 'us-east-2a' is not in region us-east-1 (try: us-east-1a)");
     check(HERE, "zones = ['us-east-1a', 'us-east-2a']\n",
           "t.toml:2:9: aws.zones: zone 'us-east-2a' is not in region us-east-1 (try: us-east-1a)");
 }
@@ -90,6 +93,10 @@ static void test_placement(void) {
     check(HERE, BLOCK, NULL);
     check(HERE, BLOCK "placement_group = 'off'\n", NULL);
     check(HERE, BLOCK "placement_group = 'on'\n", "t.toml:5:19: aws.placement_group" ITSELF);
+    check(HERE,
+          RESERVED "zones = ['us-east-1a']\nfallback = ['capacity-block']\n"
+                   "placement_group = 'on'\n",
+          "t.toml:5:19: aws.placement_group" ITSELF);
     check(HERE, BLOCK "placement_group_name = 'ours'\n",
           "t.toml:5:24: aws.placement_group_name" ITSELF);
     check(HERE, "placement_group_name = 'ours'\n", NULL);
@@ -146,6 +153,9 @@ static void test_parts(void) {
     check(HERE, "instance_type = 'g6f.large'\n",
           "t.toml:2:17: aws.instance_type: 'g6f.large' has a part of a GPU, whose GRID driver is "
           "in no default image (try: g6.xlarge, or aws.image)");
+    check(HERE, "instance_type = 'gr6f.4xlarge'\n",
+          "t.toml:2:17: aws.instance_type: 'gr6f.4xlarge' has a part of a GPU, whose GRID driver "
+          "is in no default image (try: g6.xlarge, or aws.image)");
     check(HERE, "instance_type = 'g6f.large'\nimage = 'ami-12345678'\n", NULL);
 }
 

@@ -37,7 +37,7 @@ static struct aws_vars few(const char *purchase) {
 
 static void test_all(void) {
     static const char *names[] = {"node0", "node1"}, *ranges[] = {"198.51.100.7/32", "2001::/32"};
-    static struct aws_vars_key keys[] = {{"p0", "k0"}, {"p1", "k1"}};
+    static struct aws_vars_key keys[] = {{"p \"0\"\n", "k0"}, {"p1", "k1"}};
     struct aws_vars v = few("spot");
     v.expires = "2026-01-02T03:04:05Z";
     v.made = "m";
@@ -59,7 +59,8 @@ static void test_all(void) {
                    &v),
            "{\"cluster\":\"demo\",\"owner\":\"me\",\"expires\":\"2026-01-02T03:04:05Z\","
            "\"made\":\"m\",\"region\":\"us-east-1\",\"az\":\"us-east-1b\",\"nodes\":2,"
-           "\"node_names\":[\"node0\",\"node1\"],\"bootstrap_host_keys\":[{\"private\":\"p0\","
+           "\"node_names\":[\"node0\",\"node1\"],\"bootstrap_host_keys\":[{\"private\":\"p "
+           "\\\"0\\\"\\n\","
            "\"public\":\"k0\"},{\"private\":\"p1\",\"public\":\"k1\"}],"
            "\"instance_type\":\"g6.xlarge\",\"ami_id\":\"ami-12345678\",\"ami_ssm_parameter\":null,"
            "\"root_gb\":200,\"root_iops\":4000,\"root_throughput\":250,\"kms_key_id\":null,"
@@ -124,6 +125,7 @@ static void test_settings(void) {
     static const struct {
         const char *options, *words;
     } cases[] = {
+        {"placement_group_name = 'ours of 2026'\n", "\"placement_group_name\":\"ours of 2026\","},
         {"image = '/aws/x'\n", "\"ami_id\":null,\"ami_ssm_parameter\":\"/aws/x\","},
         {"closed_metadata = 'off'\n", "\"closed_metadata\":false,"},
         {"closed_metadata = 'auto'\n", "\"closed_metadata\":null,"},
@@ -207,9 +209,21 @@ static void test_options(void) {
     static const struct {
         const char *variable, *option;
     } cases[] = {
-        {"ami_id", "aws.image"},    {"capacity_reservation_id", "aws.capacity_reservation"},
-        {"expires", "lease.ttl"},   {"vpc_id", "aws.vpc"},
-        {"root_gb", "aws.root_gb"}, {"skip_checks", NULL},
+        {"ami_id", "aws.image"},
+        {"az", "aws.zones"},
+        {"capacity_reservation_id", "aws.capacity_reservation"},
+        {"cluster", "cluster.name"},
+        {"expires", "lease.ttl"},
+        {"instance_type", "aws.instance_type"},
+        {"nodes", "cluster.nodes"},
+        {"purchase", "aws.fallback"},
+        {"root_iops", "aws.root_iops"},
+        {"s3_prefix", "aws.s3"},
+        {"ttl_s", "lease.ttl"},
+        {"vpc_id", "aws.vpc"},
+        {"made", NULL},
+        {"skip_checks", NULL},
+        {"", NULL},
     };
     load("");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
