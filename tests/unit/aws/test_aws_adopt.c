@@ -446,7 +446,8 @@ static void test_stopped(void) {
         is_int(adopt("198.51.100.0"), -1, "the user stops contact %d", i);
         is_int(error.code, ERR_INTERRUPTED, "the error has the code of a stop");
         ok(!cluster_exists(&context.cluster), "the cluster is not here then");
-        ok(!terraform_was_used(&context), "the cluster is not here for Terraform either");
+        ok(!terraform_was_used(&context) && file_is_absent(in_cluster("id_ed25519.pub")),
+           "no file of the cluster is here");
         is_uint(adopted.inventory.count, 0, "there is nothing to report");
         is_str(said(), "", "no node is at fault");
         context.interrupt = 0;

@@ -312,6 +312,7 @@ static void test_regions(void) {
 static void test_unclean(void) {
     start(YES);
     fake_put(UNCLEAN, "", 0600);
+    fake_put(VARS_OF("c"), "{\"region\":\"eu-west-1\",\"owner\":\"me\"}", 0600);
     says(1, outputs(VPC ",{\"kind\":\"volume\",\"id\":\"vol-1\"}"), 0);
     says(2, "", 0);
     says(3, outputs(VPC), 0);
