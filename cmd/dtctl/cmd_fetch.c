@@ -237,7 +237,7 @@ static int fetch_run(struct context *s, const char *name, const struct fetch_fla
     int status = 0;
     unsigned kinds = f->kinds.count ? result_kinds_of(&f->kinds) : RESULT_ALL;
     struct monitor_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
-    if (fleet_runs_open(&r, s, name, e) < 0)
+    if (fleet_runs_open_or_here(&r, s, name, e) < 0)
         return -1;
     bool here = run_is_over(&r.run) && r.run.fetched && is_here(s, &r.run);
     if (here) // a node may have what was lost again

@@ -95,7 +95,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     };
     if (f->since && f->since[0] && log_since_parse(f->since, clock_wall_ms(), &o.since_ms, e) < 0)
         return err_wrap(e, "--since");
-    if (fleet_runs_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
+    if (fleet_runs_open_or_here(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
         return -1;
     size_t *indices = NULL, count = 0;
     if (o.only_node &&

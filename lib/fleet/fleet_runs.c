@@ -165,13 +165,25 @@ static void note_newest(struct context *s, const char *id, const char *text) {
                     text);
 }
 
-int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, struct err *e) {
+// The nodes of the cluster, or none if all of the run is on this side.
+static int load_nodes(struct run_fleet *r, struct context *s, bool or_here, struct err *e) {
+    bool here = or_here && run_is_over(&r->run) && r->run.fetched && r->run.left == 0;
+    if (cluster_load(&s->cluster, &r->inventory, e) == 0)
+        return 0;
+    if (e->code != ERR_NOT_FOUND || !here)
+        return -1;
+    err_clear(e);
+    r->inventory = (struct inventory){.name = s->cluster.name, .provider = r->run.provider};
+    return 0;
+}
+
+static int open_run(struct run_fleet *r, struct context *s, const char *run, bool or_here,
+                    struct err *e) {
     const char *id = NULL;
     struct err why = {0};
     *r = (struct run_fleet){0};
     if (cluster_find_run(&s->cluster, run, &id, e) < 0 ||
-        run_load(&s->cluster, id, &r->run, e) < 0 ||
-        cluster_load(&s->cluster, &r->inventory, e) < 0)
+        run_load(&s->cluster, id, &r->run, e) < 0 || load_nodes(r, s, or_here, e) < 0)
         return -1;
     note_newest(s, id, run);
     size_t *indices = arena_new(s->arena, size_t, r->run.node_count);
@@ -190,4 +202,13 @@ int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, str
             fleet_fail(&r->fleet.nodes[i], &why);
     }
     return 0;
+}
+
+int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, struct err *e) {
+    return open_run(r, s, run, false, e);
+}
+
+int fleet_runs_open_or_here(struct run_fleet *r, struct context *s, const char *run,
+                            struct err *e) {
+    return open_run(r, s, run, true, e);
 }

@@ -46,5 +46,7 @@ struct run_fleet {
 
 // run: as in cluster_find_run. A note names the run if its task has several. Does not connect.
 int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, struct err *e);
+// The same; without a cluster a run of which nothing is left on nodes has absent nodes only.
+int fleet_runs_open_or_here(struct run_fleet *r, struct context *s, const char *run, struct err *e);
 
 #endif

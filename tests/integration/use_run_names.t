@@ -57,4 +57,19 @@ is "$status" 0 'one of them is stopped by its name'
 run dtctl fetch "$two"
 run dtctl stop --grace 0s more
 like "$status $out" "^0 run $one: nothing of it is left" 'stop takes the only one that is left'
+
+# ---- after the end of the cluster ---------------------------------------------------------------
+run dtctl down -y
+is "$status" 0 'the cluster is removed'
+run dtctl logs "$first"
+is "$status:$out" '0:said one' 'logs shows a run that is on this side without the cluster'
+run dtctl logs --node node0 "$first"
+is "$status:$out" '0:said one' 'logs shows one node of it'
+run dtctl logs --node node7 "$first"
+like "$status $err" "^[^0].*node7" 'a node that the run did not have is refused'
+run dtctl fetch "$first"
+like "$status $out$err" "^0 .*results of $first are here" 'fetch says where its results are'
+sed -i 's/^fetched = true/fetched = false/' .dtctl/*/runs/"$first"/run.toml
+run dtctl logs "$first"
+like "$status $err" "^[^0].*is not up" 'a run that is not here whole needs the cluster'
 done_testing
