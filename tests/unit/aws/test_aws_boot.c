@@ -54,14 +54,7 @@ static struct transport_link *open_link(const struct transport_env *env,
     return fake_open(env, t, e);
 }
 
-const struct transport transport_ssh = {.name = "fake",
-                                        .open = open_link,
-                                        .close = fake_close,
-                                        .run = fake_start,
-                                        .run_wake = fake_wake,
-                                        .run_resize = fake_resize,
-                                        .run_close = fake_run_close,
-                                        .distance_us = fake_distance};
+const struct transport transport_ssh = TRANSPORT_FAKE(open_link);
 
 static struct transport_link *link_of(size_t node) {
     struct fake_link *l = fake_links;

@@ -2,9 +2,8 @@
 // Provider aws as its callers see it before anything is made: the plan, its price, and the
 // comparison with AWS. Terraform is a script of the test.
 #include "base/clock.h"
-#include "tests/unit/aws/terraform_opened.h"
+#include "tests/unit/aws/provider_planned.h"
 
-#define VARS "infra/terraform.tfvars.json"
 #define PLAN "plan -json -input=false -lock=false"
 
 static struct provider_diff diff;
@@ -26,17 +25,6 @@ static void start(const char *options) {
     fake_terraform_says("apply-1", "", 0);
     open_fails = false;
     diff = (struct provider_diff){0};
-}
-
-static int plan(struct inventory *out) {
-    *out = (struct inventory){.name = "c", .provider = "aws", .created = ""};
-    return provider_aws.plan(&context, out, &error);
-}
-
-// The last apply was this.
-static void applied(const char *members) {
-    fake_put(".dtctl/c/terraform/" VARS,
-             arena_printf(&a, "{\"region\":\"us-east-1\",\"owner\":\"ann\"%s}", members), 0600);
 }
 
 // ---- the plan -----------------------------------------------------------------------------------

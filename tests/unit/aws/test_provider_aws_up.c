@@ -5,10 +5,9 @@
 #include "base/clock.h"
 #include "fleet/network_check.h"
 #include "tests/unit/aws/boot_rows.h"
-#include "tests/unit/aws/terraform_opened.h"
+#include "tests/unit/aws/provider_planned.h"
 
-#define VARS "infra/terraform.tfvars.json"
-#define KEY  "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+#define KEY "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
 enum { NODES = 2 };
 
@@ -116,17 +115,6 @@ static void start(const char *options) {
                                                .instance_id = i ? "i-1" : "i-0"};
     wanted = old = (struct inventory){.name = "c", .provider = "aws", .created = ""};
     made = (struct provider_made){.inv = &wanted};
-}
-
-static int plan(struct inventory *out) {
-    *out = (struct inventory){.name = "c", .provider = "aws", .created = ""};
-    return provider_aws.plan(&context, out, &error);
-}
-
-// The last apply was this.
-static void applied(const char *members) {
-    fake_put(".dtctl/c/terraform/" VARS,
-             arena_printf(&a, "{\"region\":\"us-east-1\",\"owner\":\"ann\"%s}", members), 0600);
 }
 
 // ---- up -----------------------------------------------------------------------------------------
