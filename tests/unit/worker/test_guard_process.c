@@ -247,7 +247,7 @@ static void test_processors(void) {
 
 static bool is_asleep(void) {
     struct proc_facts f = {0};
-    for (int64_t until = clock_mono_ms() + 5000; f.state != 'S' && clock_mono_ms() < until;
+    for (int64_t until = clock_mono_ms() + WAIT_MS_MAX; f.state != 'S' && clock_mono_ms() < until;
          usleep(1000))
         if (proc_look(g.child.pid, &f) < 0)
             return false;
