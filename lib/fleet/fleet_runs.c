@@ -151,7 +151,8 @@ void fleet_runs_mark_fetched(struct fleet *f, const char *run) {
 // A node that has left the cluster keeps its place, so that results of the others can be fetched.
 static size_t add_absent(struct context *s, struct inventory *inv, const char *name) {
     struct inventory_node *nodes = arena_new(s->arena, struct inventory_node, inv->count + 1);
-    memcpy(nodes, inv->nodes, inv->count * sizeof *nodes);
+    if (inv->count > 0)
+        memcpy(nodes, inv->nodes, inv->count * sizeof *nodes);
     nodes[inv->count] = (struct inventory_node){
         .name = name, .address = "", .host = "", .user = "", .root = "", .host_key = ""};
     inv->nodes = nodes;
