@@ -94,15 +94,19 @@ static void add_earlier(struct hash *h, const struct run_start *l) {
         add_text(h, l->after_keys[i]);
 }
 
-static const char FILES[] = "its files";
 static const struct {
     const char *name, *text; // in the key; in a message
     void (*add)(struct hash *h, const struct run_start *l);
+    // Names the difference from an earlier run, "" if it cannot; NULL: the message has the part.
+    const char *(*differing)(const struct run_start *l, const struct run *earlier);
 } PARTS[] = {
-    {"command", "its command", add_command},     {"files", FILES, add_files},
-    {"inputs", "its inputs", add_inputs},        {"setup", "its setup", add_setup},
-    {"env", "its environment", add_environment}, {"outputs", "its outputs", add_outputs},
-    {"after", "a task before it", add_earlier},
+    {"command", "its command", add_command, NULL},
+    {"files", "its files", add_files, task_files_differing},
+    {"inputs", "its inputs", add_inputs, NULL},
+    {"setup", "its setup", add_setup, NULL},
+    {"env", "its environment", add_environment, NULL},
+    {"outputs", "its outputs", add_outputs, NULL},
+    {"after", "a task before it", add_earlier, NULL},
 };
 enum { PARTS_COUNT = sizeof PARTS / sizeof PARTS[0] };
 
@@ -129,15 +133,19 @@ const char *task_key_part(struct arena *a, const char *key, const char *part) {
                : NULL;
 }
 
-// The first part in which two keys differ; NULL: none.
-static const char *differing_part(struct arena *a, const char *one, const char *other) {
+// The first part of the key that differs from that of an earlier run, for a message; NULL: none.
+static const char *changed_part(struct arena *a, const struct run_start *l,
+                                const struct run *earlier) {
+    const char *one = earlier->key, *other = l->run.key;
     for (size_t i = 0; i < PARTS_COUNT; i++) {
         const char *name = arena_printf(a, " %s=", PARTS[i].name);
         const char *x = strstr(one, name), *y = strstr(other, name);
-        if (!x || !y || strncmp(x, y, strlen(name) + KEY_DIGITS) != 0)
-            return PARTS[i].text;
+        if (x && y && strncmp(x, y, strlen(name) + KEY_DIGITS) == 0)
+            continue;
+        const char *how = PARTS[i].differing ? PARTS[i].differing(l, earlier) : "";
+        return arena_printf(a, "%s changed%s%s", PARTS[i].text, *how ? ": " : "", how);
     }
-    return strcmp(one, other) == 0 ? NULL : "the form of keys";
+    return strcmp(one, other) == 0 ? NULL : "the form of keys changed";
 }
 
 // ---- runs of a task -----------------------------------------------------------------------------
@@ -166,11 +174,10 @@ int task_find_reusable(struct run_start *l, struct run *out, const char **why, s
         found = task_find(&l->context->cluster, l->run.name, "finished", out, e);
     if (found <= 0)
         return found;
-    const char *part = differing_part(a, out->key, l->run.key);
-    const char *files = str_eq(part, FILES) ? task_files_differing(l, out) : "";
-    if (part)
-        *why = arena_printf(a, "%s changed%s%s", part, *files ? ": " : "", files);
-    else if (!out->fetched)
+    *why = changed_part(a, l, out);
+    if (*why)
+        return 0;
+    if (!out->fetched)
         *why = arena_printf(a, "its results are not here (try: dtctl fetch %s)", out->id);
     else if (out->lost_count)
         *why = arena_printf(a, "its results of node %s are lost", out->lost[0]);
