@@ -219,6 +219,7 @@ static void agent_close(struct agent *a) {
     listener_close(&a->listener);
     control_close(&a->control);
     coordinator_close(a->coordinator);
+    timer_stop(&a->members_due);
     store_server_close(a->store);
     store_server_close(a->store_next);
     workers_fini(&a->workers);

@@ -34,6 +34,10 @@ static void on_round(struct coordinator *c) {
     free(peers);
 }
 
+static void on_members(struct coordinator *c) {
+    agent_write_members_soon(coordinator_ctx(c));
+}
+
 static void on_ask(struct coordinator *c, struct channel *l, const struct net_address *from,
                    const struct wire_msg *m) {
     agent_elect_answer(coordinator_ctx(c), l, from, m);
@@ -43,8 +47,8 @@ static void on_disconnected(struct coordinator *c, const struct election_peer *p
     agent_elect_probe(coordinator_ctx(c), peer);
 }
 
-static const struct coordinator_events coordinator_table = {on_idle, on_deposed, on_round, on_ask,
-                                                            on_disconnected};
+static const struct coordinator_events coordinator_table = {
+    on_idle, on_deposed, on_round, on_members, on_ask, on_disconnected};
 
 void agent_lead_take_over(struct agent *a, const struct election_action *action) {
     struct coordinator_config config = a->config->coordinator;

@@ -92,6 +92,7 @@ struct agent {
     struct host_sampler sampler;
 
     struct deferred status_due; // agent_status.c
+    struct timer members_due;
 
     // the end
     bool over, coordinator_idle;
@@ -191,6 +192,7 @@ void agent_stream_close(struct agent *a); // the server ends
 // agent_status.c
 void agent_set_state(struct agent *a, enum node_state state, const char *reason);
 void agent_write_status(struct agent *a);
-void agent_write_status_soon(struct agent *a); // once, after this batch of callbacks
+void agent_write_status_soon(struct agent *a);  // once, after this batch of callbacks
+void agent_write_members_soon(struct agent *a); // for members that changed
 
 #endif

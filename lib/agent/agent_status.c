@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { STATUS_MEMBERS_MS = 100 };
+
 static void add_workers(struct json_out *j, const struct workers *w) {
     json_array(j, "workers");
     for (int i = 0; i < w->count; i++) {
@@ -122,6 +124,19 @@ static void write_due(struct deferred *d) {
 void agent_write_status_soon(struct agent *a) {
     if (!a->status_due.loop)
         loop_defer(a->loop, &a->status_due, write_due);
+}
+
+static void on_members_due(struct timer *t) {
+    struct agent *a = container_of(t, struct agent, members_due);
+    if (!node_state_is_final(a->state))
+        agent_write_status(a);
+}
+
+// Each write has every member, so a thousand nodes that join one after another must not cause a
+// write each.
+void agent_write_members_soon(struct agent *a) {
+    if (!a->members_due.loop)
+        timer_start(a->loop, &a->members_due, STATUS_MEMBERS_MS, on_members_due);
 }
 
 void agent_set_state(struct agent *a, enum node_state state, const char *reason) {

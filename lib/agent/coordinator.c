@@ -381,8 +381,10 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
         return;
     }
     rendezvous_heard(c->rendezvous, coordinator_now_ms(), p->id);
-    if (frame_is_kept(m->type))
+    if (frame_is_kept(m->type)) {
         replay_take(&p->session);
+        c->changed = true;
+    }
     handlers[m->type](p, m);
     coordinator_pump(c);
 }

@@ -39,6 +39,8 @@ struct coordinator_events {
     void (*on_idle)(struct coordinator *c);
     void (*on_deposed)(struct coordinator *c, const char *why);
     void (*on_round)(struct coordinator *c); // a round is about to begin
+    // Members may have joined, left or changed their states since the last call.
+    void (*on_members)(struct coordinator *c);
     // An agent asks about the coordinator, or for a vote; l is its connection.
     void (*on_ask)(struct coordinator *c, struct channel *l, const struct net_address *from,
                    const struct wire_msg *m);

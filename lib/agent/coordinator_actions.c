@@ -401,11 +401,16 @@ void coordinator_pump(struct coordinator *c) {
         return;
     c->pumping = true;
     struct rendezvous_action a;
-    while (!c->deposed && rendezvous_next(c->rendezvous, &a))
+    while (!c->deposed && rendezvous_next(c->rendezvous, &a)) {
         carry_out(c, &a);
+        c->changed = true;
+    }
     c->pumping = false;
     if (c->deposed)
         return;
+    if (c->changed)
+        c->on->on_members(c);
+    c->changed = false;
     // After a change of coordinator some agents must still find this one to receive the verdict.
     bool received = !c->peers && !c->took_over;
     if (c->over && !c->idle && (received || coordinator_now_ms() >= c->linger_until_ms)) {

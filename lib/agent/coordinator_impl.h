@@ -46,6 +46,7 @@ struct coordinator {
     int stop_signal;
     int64_t stop_grace_ms;
     bool pumping, over, idle;
+    bool changed; // members, since the last on_members
     void *ctx;
 };
 

@@ -243,6 +243,8 @@ static int probe_connect(const struct options *o, struct arena *a, struct err *e
         return -1;
     size_t count = str_split(a, strbuf_cstr(&in), '\n', &lines);
     strbuf_fini(&in);
+    while (count > 0 && !lines[count - 1][0])
+        count--; // of a list that ends in a newline
     if (count > PROBE_PEERS_MAX)
         return err_set(e, ERR_LIMIT, "more than %d peers", PROBE_PEERS_MAX);
     struct prober all = {.loop = loop_open(e), .timeout_ms = o->timeout_ms};

@@ -18,7 +18,8 @@ static struct loop *loop;
 static struct channel own, other;
 static struct coordinator *coordinator;
 static int own_rounds, own_stops, joined, ready, losses, refusals;
-static int64_t session; // of the other member
+static int members, both; // as the coordinator reports them: now, and once both had joined
+static int64_t session;   // of the other member
 static char refusal[ERR_TEXT_BYTES_MAX];
 
 // ---- events of the coordinator ----
@@ -34,6 +35,10 @@ static void on_deposed(struct coordinator *c, const char *why) {
 
 static void on_round(struct coordinator *c) {
     (void)c;
+}
+
+static void on_members(struct coordinator *c) {
+    members = rendezvous_member_count(coordinator_rendezvous(c));
 }
 
 static void on_ask(struct coordinator *c, struct channel *l, const struct net_address *from,
@@ -107,8 +112,8 @@ static void join(struct channel *l, int64_t incarnation, const char *name) {
 // The last call for more nodes ends while the loop stands still. So the request to resume is the
 // first event after it, and its member begins the round. False: the call was over too soon.
 static bool resume_at_the_last_call(int64_t call_ms) {
-    static const struct coordinator_events events = {on_idle, on_deposed, on_round, on_ask,
-                                                     on_disconnected};
+    static const struct coordinator_events events = {on_idle,    on_deposed, on_round,
+                                                     on_members, on_ask,     on_disconnected};
     struct admission admission = {.max = 8};
     struct events log = {0};
     struct net_address from;
@@ -134,6 +139,7 @@ static bool resume_at_the_last_call(int64_t call_ms) {
     join(&own, OWN, "own");
     connect_member(&other, &from);
     join(&other, OTHER, "other");
+    both = members;
     int64_t called_ms = clock_mono_ms(); // not before the call began
     channel_close(&other);
     wait_for(&losses, 1);
@@ -166,6 +172,8 @@ int main(void) {
     while (!resume_at_the_last_call(call_ms) && call_ms < CALL_MS_MAX)
         call_ms *= 2; // a busy machine
     is_str(refusal, "too much was sent meanwhile", "a session with an impossible count is refused");
+    is_int(both, 2, "members that join are reported");
+    is_int(members, 1, "a member that is gone is reported");
     is_int(own_rounds, 1, "the round that was about to begin begins");
     is_int(own_stops, 1, "the round stops, since its member is gone");
     loop_close(loop);
