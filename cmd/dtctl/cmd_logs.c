@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct logs_flags {
-    bool follow;
+    bool follow, timestamps;
     int64_t rank, tail;
     const char *node, *since;
 };
@@ -55,6 +55,15 @@ static const struct option_row ROWS[] = {
      .help = "Only lines written since TIME: an age (10m, 1h30m) or a time (14:05, "
              "2026-01-02T14:05:06Z). Nodes record the time once a second at first, and less often "
              "in long runs, so a few earlier lines may be shown."},
+    {.flag = "timestamps",
+     .letter = 't',
+     .verbs = "logs",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct logs_flags, timestamps),
+     .marks = OPTION_NO_ENV,
+     .help = "Begin each line with the time at which it was written (UTC). Nodes record the time "
+             "once a second at first, and less often in long runs."},
     {.flag = "node",
      .verbs = "logs",
      .type = OPTION_STRING,
@@ -87,6 +96,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         .only_node = f->node && f->node[0] ? f->node : NULL,
         .only_rank = (int)f->rank,
         .replay = true,
+        .timestamps = f->timestamps,
         .reader = true,
         .tail = f->tail >= 0,
         .tail_lines = f->tail >= 0 ? (size_t)f->tail : 0,

@@ -52,14 +52,20 @@ struct follow_node {
     struct err err; // why it is unreachable, or was given up
 };
 
+struct follow_line { // of a worker's stdout or stderr
+    const struct follow_node *node;
+    const struct follow_file *file;
+    int rank;           // -1: not known
+    int64_t written_ms; // wall clock of the node; 0: not known
+    const char *text;
+    size_t len;
+};
+
 // Callbacks for output to a person or a program. Each may be NULL.
 struct follow_view {
-    void (*on_line)(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                    int rank, const char *line,
-                    size_t len); // stdout and stderr; rank -1: not known
+    void (*on_line)(void *ctx, const struct follow_line *line);
     // The newest state of an unfinished line that is drawn again and again, as a progress bar is.
-    void (*on_update)(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                      int rank, const char *line, size_t len);
+    void (*on_update)(void *ctx, const struct follow_line *line);
     void (*on_event)(void *ctx, const struct follow_node *n, const char *kind,
                      const struct json *event);
     void (*on_metric)(void *ctx, const struct follow_node *n, int rank, const char *name,
@@ -85,6 +91,7 @@ struct follow {
     struct mirror_open_files open_files; // of all mirrors
     struct arena scratch;                // for one line
     struct timer tick;
+    bool timed;       // the lines of workers have their times; always with metrics
     bool until_now;   // ask the nodes for existing data only
     bool events_only; // what the ranks print stays on the nodes, unless a node is about to end
     bool goes_on;     // with until_now: incomplete lines are left for the next follow
@@ -125,6 +132,10 @@ const char *follow_state(const struct follow *f, int *exit_status);
 // ---- between follow.c and follow_dispatch.c ----
 // A mirror_line_cb; its context is a struct follow_node.
 void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len);
+// A line of a worker's log, each once and in order. is_new: it has just come from the node, so it
+// is of now where the node recorded no time.
+struct follow_line follow_line_of(struct follow_node *n, const struct mirror_file *file,
+                                  const char *text, size_t len, bool is_new);
 void follow_keep_error(struct follow *f, const struct err *e);
 bool follow_is_final(const char *state);
 

@@ -79,16 +79,33 @@ static void take_native(struct follow_node *n, bool ours, const char *line, size
     arena_reset(&f->scratch);
 }
 
+static bool is_timed(const struct follow *f) {
+    return f->timed || f->metrics.count > 0;
+}
+
+struct follow_line follow_line_of(struct follow_node *n, const struct mirror_file *file,
+                                  const char *text, size_t len, bool is_new) {
+    int64_t latest_ms = is_new ? clock_wall_ms() : INT64_MAX;
+    struct follow *f = n->follow;
+    const struct follow_file *from = &file->file;
+    int rank = run_history_rank_of(&f->history, n->index, from->attempt, from->local_rank);
+    struct follow_line x = {.node = n, .file = from, .rank = rank, .text = text, .len = len};
+    if (is_timed(f))
+        x.written_ms = line_times_of(&n->times, from, file->at - file->begin, latest_ms);
+    if (x.written_ms == INT64_MAX)
+        x.written_ms = 0;
+    return x;
+}
+
 static void take_worker_line(struct follow_node *n, const struct mirror_file *file,
                              const char *line, size_t len) {
     struct follow *f = n->follow;
     if (f->events_only)
         return;
     const struct follow_file *from = &file->file;
-    int rank = run_history_rank_of(&f->history, n->index, from->attempt, from->local_rank);
-    struct metric_line at = {n, 0, rank, file->ours};
-    if (f->metrics.count)
-        at.time_ms = line_times_of(&n->times, from, file->at - file->begin, clock_wall_ms());
+    struct follow_line x = follow_line_of(n, file, line, len, true);
+    int rank = x.rank;
+    struct metric_line at = {n, x.written_ms, rank, file->ours};
     if (file->part != MIRROR_PARTIAL)
         metrics_match(&f->metrics, rank, line, len, on_metric, &at);
     if (rank == 0 && file->ours && file->part == MIRROR_LINE)
@@ -97,11 +114,11 @@ static void take_worker_line(struct follow_node *n, const struct mirror_file *fi
         return;
     if (file->part != MIRROR_LINE) {
         if (f->view->on_update)
-            f->view->on_update(f->ctx, n, from, rank, line, len);
+            f->view->on_update(f->ctx, &x);
         return;
     }
     if (f->view->on_line)
-        f->view->on_line(f->ctx, n, from, rank, line, len);
+        f->view->on_line(f->ctx, &x);
 }
 
 void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len) {
@@ -114,7 +131,7 @@ void follow_take_line(void *ctx, const struct mirror_file *file, const char *lin
         take_worker_line(n, file, line, len);
     else if (file->file.kind == FOLLOW_LOG_TIMES) {
         log_since_take(&n->follow->since, n->index, &file->file, line, len);
-        if (n->follow->metrics.count)
+        if (is_timed(n->follow))
             line_times_take(&n->times, &file->file, line, len);
     }
 }

@@ -13,6 +13,7 @@
 struct tail_head {
     struct follow_file file;
     int rank;
+    int64_t written_ms;
     size_t len;
 };
 
@@ -76,16 +77,15 @@ static void drop_first(struct tail *t, struct tail_stream *s) {
     }
 }
 
-void log_tail_add(struct tail *t, const struct follow_node *n, const struct follow_file *file,
-                  int rank, const char *line, size_t len) {
+void log_tail_add(struct tail *t, const struct follow_line *line) {
     if (t->lines_max == 0)
         return;
-    struct tail_stream *s = find(t, n, file);
-    struct tail_head head = {*file, rank, len};
+    struct tail_stream *s = find(t, line->node, line->file);
+    struct tail_head head = {*line->file, line->rank, line->written_ms, line->len};
     strbuf_add(&s->text, &head, sizeof head);
-    strbuf_add(&s->text, line, len);
+    strbuf_add(&s->text, line->text, line->len);
     s->lines++;
-    t->bytes += sizeof head + len;
+    t->bytes += sizeof head + line->len;
     bool full = t->bytes > TAIL_BYTES_MAX;
     t->cut |= full && s->lines <= t->lines_max;
     while (s->lines > t->lines_max || (t->bytes > TAIL_BYTES_MAX && s->lines > 1))
@@ -113,8 +113,12 @@ void log_tail_give(struct tail *t, log_tail_show *show, void *ctx) {
         for (size_t at = all[i]->begin; at < all[i]->text.len;) {
             struct tail_head head;
             memcpy(&head, all[i]->text.data + at, sizeof head);
-            show(ctx, all[i]->node, &head.file, head.rank, all[i]->text.data + at + sizeof head,
-                 head.len);
+            show(ctx, &(struct follow_line){.node = all[i]->node,
+                                            .file = &head.file,
+                                            .rank = head.rank,
+                                            .written_ms = head.written_ms,
+                                            .text = all[i]->text.data + at + sizeof head,
+                                            .len = head.len});
             at += sizeof head + head.len;
         }
     arena_fini(&a);

@@ -3,7 +3,7 @@
 //
 //     struct tail t;
 //     log_tail_open(&t, 10);
-//     log_tail_add(&t, node, &file, rank, line, len); // for each line
+//     log_tail_add(&t, &line); // for each line
 //     log_tail_give(&t, show, ctx); // node by node, rank by rank; empties t
 //     log_tail_close(&t);
 #ifndef FOLLOW_LOG_TAIL_H
@@ -26,13 +26,11 @@ struct tail {
     bool cut; // lines were dropped because of TAIL_BYTES_MAX
 };
 
-typedef void log_tail_show(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                           int rank, const char *line, size_t len);
+typedef void log_tail_show(void *ctx, const struct follow_line *line);
 
 void log_tail_open(struct tail *t, size_t lines_max);
 void log_tail_close(struct tail *t);
-void log_tail_add(struct tail *t, const struct follow_node *n, const struct follow_file *file,
-                  int rank, const char *line, size_t len);
+void log_tail_add(struct tail *t, const struct follow_line *line);
 void log_tail_give(struct tail *t, log_tail_show *show, void *ctx);
 
 #endif

@@ -263,6 +263,7 @@ int monitor_run(struct fleet *fleet, struct run *run, const struct monitor_optio
     results_drain_open(&a->view.drain, &a->follow);
     if (result == 0)
         context_listen(s, monitor_on_signal, a);
+    a->follow.timed = o->timestamps;
     a->follow.since = (struct log_since){.ms = o->since_ms, .arena = s->arena};
     if (result == 0 && o->replay)
         monitor_view_replay(&a->view);

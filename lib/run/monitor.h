@@ -23,6 +23,7 @@ struct monitor_options {
     int only_rank;            // show lines of this rank only; -1: all
     bool replay;              // show earlier lines, too
     int64_t since_ms;         // but none of before that time of the wall clock; 0: all
+    bool timestamps;          // show the time of each line
     bool reader;              // end when the reader of the output is gone
     bool tail;                // show at the end only the last tail_lines lines of each
     size_t tail_lines;        // rank's stdout and stderr

@@ -35,35 +35,44 @@ static void rank_json(struct json_out *j, int rank) {
         json_int(j, "rank", rank);
 }
 
-static void line_json(struct monitor_view *v, const struct follow_node *n, int rank,
-                      const struct follow_file *file, const char *event, const char *line,
-                      size_t len) {
+static void line_json(struct monitor_view *v, const struct follow_line *line, const char *event) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, event);
-    json_str(&j, "node", n->node->info->name);
-    rank_json(&j, rank);
-    json_str(&j, "stream", file->kind == FOLLOW_STDOUT ? "stdout" : "stderr");
-    json_strn(&j, "text", line, len);
+    json_str(&j, "node", line->node->node->info->name);
+    rank_json(&j, line->rank);
+    json_str(&j, "stream", line->file->kind == FOLLOW_STDOUT ? "stdout" : "stderr");
+    if (v->options->timestamps && line->written_ms)
+        json_int(&j, "written_ms", line->written_ms);
+    else if (v->options->timestamps)
+        json_null(&j, "written_ms");
+    json_strn(&j, "text", line->text, line->len);
     screen_event_end(v->follow->context->screen, &text, &j);
 }
 
-static bool is_shown(const struct monitor_view *v, const struct follow_node *n, int rank) {
+static bool is_shown(const struct monitor_view *v, const struct follow_line *line) {
     const struct monitor_options *o = v->options;
     return !o->quiet_lines && !v->muted &&
-           (!o->only_node || strcmp(o->only_node, n->node->info->name) == 0) &&
-           (o->only_rank < 0 || o->only_rank == rank);
+           (!o->only_node || strcmp(o->only_node, line->node->node->info->name) == 0) &&
+           (o->only_rank < 0 || o->only_rank == line->rank);
 }
 
-// Formats "[node:rank] ". A single rank needs no label; of the native trainer only rank 0 prints.
-static void make_label(const struct monitor_view *v, const struct follow_node *n,
-                       const struct follow_file *file, int rank, char label[VIEW_LABEL_BYTES_MAX]) {
+// Formats "TIME [node:rank] ". A single rank needs no label; of the native trainer only rank 0
+// prints.
+static void make_label(const struct monitor_view *v, const struct follow_line *line,
+                       char label[VIEW_LABEL_BYTES_MAX]) {
     const struct follow *f = v->follow;
-    label[0] = '\0';
+    char time[CLOCK_ISO_BYTES];
+    int n = 0;
+    if (v->options->timestamps)
+        n = snprintf(label, VIEW_LABEL_BYTES_MAX, "%-*s ", CLOCK_ISO_BYTES - 1,
+                     line->written_ms ? clock_iso(time, line->written_ms) : "-");
+    label[n] = '\0';
     if ((f->history.world_size != 1 || f->count > 1) && v->options->only_rank < 0 &&
-        !(f->run->native && rank == 0))
-        snprintf(label, VIEW_LABEL_BYTES_MAX, rank < 0 ? "[%s:local%d] " : "[%s:%d] ",
-                 n->node->info->name, rank < 0 ? file->local_rank : rank);
+        !(f->run->native && line->rank == 0))
+        snprintf(label + n, VIEW_LABEL_BYTES_MAX - (size_t)n,
+                 line->rank < 0 ? "[%s:local%d] " : "[%s:%d] ", line->node->node->info->name,
+                 line->rank < 0 ? line->file->local_rank : line->rank);
 }
 
 // Replaces the tabs of the trainer's lines by spaces; the log keeps the original.
@@ -76,36 +85,34 @@ static void fitting_words(struct screen *screen, const char *line, size_t len) {
     strbuf_fini(&text);
 }
 
-static bool is_bar_of(const struct view_bar *b, const struct follow_node *n,
-                      const struct follow_file *file) {
-    return b->node == n && b->file.kind == file->kind && b->file.attempt == file->attempt &&
-           b->file.local_rank == file->local_rank;
+static bool is_bar_of(const struct view_bar *b, const struct follow_line *line) {
+    const struct follow_file *file = line->file;
+    return b->line.node == line->node && b->file.kind == file->kind &&
+           b->file.attempt == file->attempt && b->file.local_rank == file->local_rank;
 }
 
-static void show_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                      int rank, const char *line, size_t len) {
+static void show_line(void *ctx, const struct follow_line *line) {
     struct monitor_view *v = ctx;
     struct screen *screen = v->follow->context->screen;
     char label[VIEW_LABEL_BYTES_MAX];
-    make_label(v, n, file, rank, label);
+    make_label(v, line, label);
     if (screen->style == SCREEN_JSON)
-        line_json(v, n, rank, file, "line", line, len);
+        line_json(v, line, "line");
     else if (v->follow->run->native && !label[0] && screen->style == SCREEN_TERMINAL)
-        fitting_words(screen, line, len);
+        fitting_words(screen, line->text, line->len);
     else
-        screen_words(screen, label, line, len,
-                     file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
+        screen_words(screen, label, line->text, line->len,
+                     line->file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
 }
 
-static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                    int rank, const char *line, size_t len) {
+static void on_line(void *ctx, const struct follow_line *line) {
     struct monitor_view *v = ctx;
-    if (is_bar_of(&v->bar, n, file))
-        v->bar.node = NULL;
-    if (is_shown(v, n, rank) && v->options->tail)
-        log_tail_add(&v->tail, n, file, rank, line, len);
-    else if (is_shown(v, n, rank))
-        show_line(v, n, file, rank, line, len);
+    if (is_bar_of(&v->bar, line))
+        v->bar.line.node = NULL;
+    if (is_shown(v, line) && v->options->tail)
+        log_tail_add(&v->tail, line);
+    else if (is_shown(v, line))
+        show_line(v, line);
 }
 
 void monitor_view_tail(struct monitor_view *v) {
@@ -116,44 +123,44 @@ void monitor_view_tail(struct monitor_view *v) {
 }
 
 // Only stores the newest update; on_tick shows it.
-static void on_update(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                      int rank, const char *line, size_t len) {
+static void on_update(void *ctx, const struct follow_line *line) {
     struct monitor_view *v = ctx;
     struct view_bar *b = &v->bar;
     int64_t now = clock_mono_ms();
-    if (!is_shown(v, n, rank) || (b->node && b->rank < rank && now - b->at_ms < VIEW_BAR_STALE_MS))
+    bool other = b->line.node && b->line.rank < line->rank;
+    if (!is_shown(v, line) || (other && now - b->at_ms < VIEW_BAR_STALE_MS))
         return;
-    if (!b->node)
+    if (!b->line.node)
         b->shown_ms = now;
-    b->node = n;
-    b->file = *file;
-    b->rank = rank;
-    b->len = len < sizeof b->text ? len : sizeof b->text;
+    b->file = *line->file;
+    b->line = *line;
+    b->line.file = &b->file;
+    b->line.text = b->text;
+    b->line.len = line->len < sizeof b->text ? line->len : sizeof b->text;
     b->at_ms = now;
-    memcpy(b->text, line, b->len);
+    memcpy(b->text, line->text, b->line.len);
 }
 
 static void show_bar(struct monitor_view *v, int64_t now) {
     struct view_bar *b = &v->bar;
     struct screen *screen = v->follow->context->screen;
     char label[VIEW_LABEL_BYTES_MAX];
-    if (!b->node || b->at_ms <= b->shown_ms || now - b->shown_ms < VIEW_BAR_PLAIN_MS)
+    if (!b->line.node || b->at_ms <= b->shown_ms || now - b->shown_ms < VIEW_BAR_PLAIN_MS)
         return;
     b->shown_ms = now;
-    make_label(v, b->node, &b->file, b->rank, label);
+    make_label(v, &b->line, label);
     if (screen->style == SCREEN_JSON)
-        line_json(v, b->node, b->rank, &b->file, "update", b->text, b->len);
+        line_json(v, &b->line, "update");
     else
-        screen_words(screen, label, b->text, b->len, b->file.kind == FOLLOW_STDERR);
+        screen_words(screen, label, b->text, b->line.len, b->file.kind == FOLLOW_STDERR);
 }
 
-static void show_kept(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
-    const struct follow_node *n = ctx;
-    int rank =
-        run_history_rank_of(&n->follow->history, n->index, f->file.attempt, f->file.local_rank);
+static void show_kept(void *ctx, const struct mirror_file *f, const char *text, size_t len) {
+    struct follow_node *n = ctx;
+    struct follow_line line = follow_line_of(n, f, text, len, false);
     if (f->part != MIRROR_LINE || log_since_hides(&n->follow->since, n->index, &f->file, f->at))
         return;
-    on_line(n->follow->ctx, n, &f->file, rank, line, len);
+    on_line(n->follow->ctx, &line);
 }
 
 void monitor_view_replay(struct monitor_view *v) {
@@ -432,10 +439,10 @@ static void draw(struct monitor_view *v, int64_t now) {
     size_t out = 0;
     for (size_t i = 0; i < f->count; i++)
         out += f->nodes[i].lost_ms != 0;
-    if (v->bar.node) {
-        make_label(v, v->bar.node, &v->bar.file, v->bar.rank, label);
+    if (v->bar.line.node) {
+        make_label(v, &v->bar.line, label);
         strbuf_adds(&line, label);
-        screen_foreign(&line, v->bar.text, v->bar.len);
+        screen_foreign(&line, v->bar.text, v->bar.line.len);
         add_row(&block, &line, screen_columns(screen));
     }
     if (v->training.known)

@@ -24,11 +24,9 @@ enum {
 
 // The newest state of a progress bar. One bar is shown, that of the lowest rank that draws one.
 struct view_bar {
-    const struct follow_node *node; // NULL: none
-    struct follow_file file;
-    int rank;
+    struct follow_line line; // node NULL: none
+    struct follow_file file; // and text: of line
     char text[VIEW_BAR_BYTES_MAX];
-    size_t len;
     int64_t at_ms, shown_ms;
 };
 

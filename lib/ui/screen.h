@@ -57,7 +57,8 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "one size that dtctl bench has measured; wrong null: not checked")                           \
     X("skipped", "train", "name run output_dir", "a finished run is reused for a task")            \
     X("task", "run", "task run stood_in ms", "a task has finished, or a run was reused")      \
-    X("line", "train logs", "node rank stream text", "one line of a rank")                         \
+    X("line", "train logs", "node rank stream text",                                               \
+      "one line of a rank; logs --timestamps adds written_ms")                                     \
     X("line", "exec", "node stream text", "one line of a command")                                 \
     X("update", "train logs", "node rank stream text",                                             \
       "a rank's progress bar, which carriage returns redraw")                                      \

@@ -97,6 +97,8 @@ run dtctl logs --since "$then" aged
 is "$out" late 'logs --since shows the lines since then'
 run dtctl logs --since 1h --tail 2 aged
 is "$out" $'3\nlate' '--since and --tail are combined'
+run dtctl logs --timestamps aged
+active=$out
 dtctl logs -f --since "$then" aged >since.out 2>since.err &
 follower=$!
 ok 'with -f the lines since then are shown at once' wait_for 60 grep -qx late since.out
@@ -107,6 +109,21 @@ run dtctl logs --since "$then" aged
 is "$out" $'late\nlast' '--since of a run that was fetched shows the lines since then'
 run dtctl logs --since 2000-01-01 aged
 like "$out" '^1.*late.last' '--since of a longer time shows all lines'
+
+# --timestamps: the same for lines from the node and for lines of results that are here.
+run dtctl logs -t aged
+is "$(cut -d ' ' -f 2 <<<"$out" | paste -sd ,)" 1,2,3,late,last 'logs -t shows every line'
+is "$(head -n 4 <<<"$out")" "$active" 'lines of an active run have the same times'
+is "$(grep -cE '^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z ' <<<"$out")" 5 \
+    'each line begins with its time'
+ok 'a line of before has an earlier time' test "$(sed -n 's/ 3$//p' <<<"$out")" '<' "$then"
+ok 'a later line has a later time' test "$(sed -n 's/ late$//p' <<<"$out")" '>' "${then%Z}"
+run dtctl logs --json -t --tail 1 aged
+is "$(sed -n 's/.*"written_ms":\([0-9]*\).*"text":"last".*/\1/p' <<<"$out" | wc -c)" 14 \
+    'with --json each line has its time in milliseconds'
+find .dtctl -name log-times -path '*aged*' -delete
+run dtctl logs -t --tail 1 aged
+like "$out" '^- +last$' 'where no times are known, a line has none'
 run dtctl logs --since noon aged
 is "$status" 2 'a malformed time is refused'
 like "$err" "'noon' is no time: .*10m" 'the error has examples'

@@ -100,14 +100,11 @@ struct seen {
     int lines;
 };
 
-static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                    int rank, const char *line, size_t len) {
+static void on_line(void *ctx, const struct follow_line *line) {
     struct seen *s = ctx;
-    (void)n;
-    (void)file;
     s->lines++;
     if (s->text.len < 4096)
-        strbuf_addf(&s->text, "%d:%.*s|", rank, (int)len, line);
+        strbuf_addf(&s->text, "%d:%.*s|", line->rank, (int)line->len, line->text);
 }
 
 static const char ROUND[] = "{\"kind\":\"round\",\"round\":0,\"nproc\":2,\"rank\":4}\n";
@@ -130,13 +127,10 @@ static void ranks(void) {
     fixture_remove(&f);
 }
 
-static void on_update(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                      int rank, const char *line, size_t len) {
+static void on_update(void *ctx, const struct follow_line *line) {
     struct seen *s = ctx;
-    (void)n;
-    (void)file;
     if (s->text.len < 4096)
-        strbuf_addf(&s->text, "~%d:%.*s|", rank, (int)len, line);
+        strbuf_addf(&s->text, "~%d:%.*s|", line->rank, (int)line->len, line->text);
 }
 
 static void on_value(void *ctx, const struct follow_node *n, int rank, const char *name,

@@ -4,16 +4,21 @@
 #include "follow/log_tail.h"
 #include "tests/tap.h"
 
-static void show(void *ctx, const struct follow_node *n, const struct follow_file *file, int rank,
-                 const char *line, size_t len) {
-    strbuf_addf(ctx, "%zu.%d.%c %d:%.*s\n", n->index, file->local_rank,
-                file->kind == FOLLOW_STDOUT ? 'o' : 'e', rank, (int)len, line);
+static void show(void *ctx, const struct follow_line *line) {
+    strbuf_addf(ctx, "%zu.%d.%c %d:%.*s\n", line->node->index, line->file->local_rank,
+                line->file->kind == FOLLOW_STDOUT ? 'o' : 'e', line->rank, (int)line->len,
+                line->text);
 }
 
 static void add(struct tail *t, const struct follow_node *n, enum follow_file_kind kind,
                 int local_rank, const char *text) {
     struct follow_file file = {.kind = kind, .local_rank = local_rank};
-    log_tail_add(t, n, &file, (int)n->index * 2 + local_rank, text, strlen(text));
+    struct follow_line line = {.node = n,
+                               .file = &file,
+                               .rank = (int)n->index * 2 + local_rank,
+                               .text = text,
+                               .len = strlen(text)};
+    log_tail_add(t, &line);
 }
 
 int main(void) {
@@ -57,14 +62,15 @@ int main(void) {
 
     // Lines that together are beyond what is kept: the oldest go, and the newest stays.
     enum { LINE = 64 * 1024, COUNT = TAIL_BYTES_MAX / LINE + 8 };
-    char *line = heap_alloc(LINE);
+    char *text_64k = heap_alloc(LINE);
     struct follow_file file = {.kind = FOLLOW_STDOUT};
+    struct follow_line line = {.node = &nodes[0], .file = &file, .text = text_64k, .len = LINE};
     log_tail_open(&t, TAIL_LINES_MAX);
     for (int i = 0; i < COUNT; i++)
-        log_tail_add(&t, &nodes[0], &file, 0, line, LINE);
+        log_tail_add(&t, &line);
     ok(t.bytes <= TAIL_BYTES_MAX && t.cut, "the bytes of all streams have a limit");
     log_tail_close(&t);
-    free(line);
+    free(text_64k);
     strbuf_fini(&out);
     return done_testing();
 }
