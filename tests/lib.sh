@@ -163,6 +163,12 @@ soon() {
 }
 
 # ---- the end ------------------------------------------------------------------------------------
+# A folder in memory ends with the namespaces of the test (tests/run).
+keep_work() {
+    local kept
+    [ -n "${TEST_MEMORY-}" ] && [[ $WORK == "$TEST_MEMORY"/* ]] || return 0
+    kept=$(mktemp -d "$TEST_KEPT/${WORK##*/}.XXXXXX") && cp -ax "$WORK/." "$kept" && WORK=$kept
+}
 at_exit() {
     local code=$?
     trap - EXIT INT TERM
@@ -175,6 +181,7 @@ at_exit() {
     fi
     cd /
     if [ "$tap_failed" -gt 0 ] || [ "$code" -ne 0 ]; then
+        keep_work
         diag "logs are kept in $WORK; run it again with: make test T=$(basename "$SCRIPT" .t)"
     else
         rm -rf --one-file-system "$WORK"

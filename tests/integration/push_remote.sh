@@ -20,8 +20,8 @@ field() {
 
 # same FOLDER I FOLDER_THERE: content, modes of files and links are equal.
 same() {
-    diff <(cd "$1" && find . -name .git -prune -o -type f -printf '%m %p ' \
-        -exec sha256sum {} \; -o -type l -printf '%p -> %l\n' | sort) \
-        <(on "$2" sh -c "cd '$3' && find . -type f -printf '%m %p ' -exec sha256sum {} \; -o \
-        -type l -printf '%p -> %l\n'" | sort)
+    local names="-type f -printf '%m %p\n' -o -type l -printf '%p -> %l\n'"
+    local sums='-type f -exec sha256sum {} +' ours='find . -name .git -prune -o'
+    diff <(cd "$1" && eval "$ours $names; $ours $sums" | sort) \
+        <(on "$2" sh -c "cd '$3' && find . $names; find . $sums" | sort)
 }
