@@ -19,7 +19,7 @@ cloud_config spot 'nodes = 3' -- 'fallback = ["spot"]'
 cat >>dtctl.toml <<END
 [train]
 model = "mlp"
-hidden = [64]
+hidden = [16]
 dataset = "shapes"
 train_size = $IMAGES
 test_size = 500
@@ -106,7 +106,7 @@ slow() { # NODE…
     local node
     for node; do
         ok "$node: its link is slow" cloud_on "$node" tc qdisc replace dev eth0 root tbf \
-            rate 60mbit burst 64k latency 400ms
+            rate 15mbit burst 64k latency 400ms
     done
 }
 

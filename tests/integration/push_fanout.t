@@ -116,7 +116,7 @@ ok 'the node without a network has no mixture of files' whole 3 frozen5.12288 un
 link_up 3
 uplink 400mbit
 push 60 unplugged/
-is "$status" 0 'the next push reaches the node again'
+is "$status" 0 'the next push reaches the node again' || diag "$(cat push.err)"
 ok 'every node has the files then' has unplugged 1 2 3 4 5
 ok 'the next push brings only what the node lacked' \
     test "$(fields bytes_sent)" -lt $((17 * MB))
