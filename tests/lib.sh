@@ -167,7 +167,9 @@ soon() {
 keep_work() {
     local kept
     [ -n "${TEST_MEMORY-}" ] && [[ $WORK == "$TEST_MEMORY"/* ]] || return 0
-    kept=$(mktemp -d "$TEST_KEPT/${WORK##*/}.XXXXXX") && cp -ax "$WORK/." "$kept" && WORK=$kept
+    kept=$(mktemp -d "$TEST_KEPT/${WORK##*/}.XXXXXX") && cp -ax "$WORK/." "$kept" || return
+    rm -rf --one-file-system "$WORK"
+    WORK=$kept
 }
 at_exit() {
     local code=$?

@@ -192,4 +192,12 @@ is "$(grep -c '^not ok' <<<"$out")" 2 'two shell assertions fail'
 kept=$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out")
 ok 'the folder with the logs is kept' test -d "${kept:?}"
 rm -rf "${kept:?}"
+script mine "source '$WORK/tests/lib.sh'; echo text >mine; ok one false; done_testing"
+left() { find "$TMPDIR" -maxdepth 1 -name 'dtctl-*' | sort; }
+before=$(left)
+runner tests/x/mine.t
+kept=$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out" | head -n 1)
+is "$(cat "${kept:?}/mine")" text 'a folder in memory is kept when its test fails'
+rm -rf "${kept:?}"
+is "$(left)" "$before" 'nothing else of a run is left'
 done_testing
