@@ -105,6 +105,7 @@ static int replace_file(const char *dir, const struct strbuf *text, struct err *
 }
 
 void agent_write_status(struct agent *a) {
+    timer_stop(&a->members_due); // this write has them
     if (!a->config->run_dir)
         return;
     struct strbuf text = {0};

@@ -85,15 +85,15 @@ static bool is_timed(const struct follow *f) {
 
 struct follow_line follow_line_of(struct follow_node *n, const struct mirror_file *file,
                                   const char *text, size_t len, bool is_new) {
-    int64_t latest_ms = is_new ? clock_wall_ms() : INT64_MAX;
     struct follow *f = n->follow;
     const struct follow_file *from = &file->file;
     int rank = run_history_rank_of(&f->history, n->index, from->attempt, from->local_rank);
     struct follow_line x = {.node = n, .file = from, .rank = rank, .text = text, .len = len};
-    if (is_timed(f))
-        x.written_ms = line_times_of(&n->times, from, file->at - file->begin, latest_ms);
-    if (x.written_ms == INT64_MAX)
-        x.written_ms = 0;
+    if (!is_timed(f))
+        return x;
+    int64_t latest_ms = is_new ? clock_wall_ms() : INT64_MAX;
+    int64_t ms = line_times_of(&n->times, from, file->at - file->begin, latest_ms);
+    x.written_ms = ms == INT64_MAX ? 0 : ms;
     return x;
 }
 
