@@ -86,8 +86,8 @@ unlike() { # GOT EXTENDED_REGEX DESCRIPTION
 run() {
     "$@" >"$WORK/out/run.out" 2>"$WORK/out/run.err"
     status=$?
-    out=$(cat "$WORK/out/run.out")
-    err=$(cat "$WORK/out/run.err")
+    out=$(<"$WORK/out/run.out")
+    err=$(<"$WORK/out/run.err")
     return 0
 }
 
@@ -131,6 +131,13 @@ WAIT_SECONDS_MIN=30
 wait_for() {
     strictly $(($1 > WAIT_SECONDS_MIN ? $1 : WAIT_SECONDS_MIN)) "${@:2}"
 }
+# pause_us MICROSECONDS: less than a second, without a process: a read of what never has a writer.
+pause_us() {
+    local second
+    [ -p "$WORK/out/never" ] || mkfifo "$WORK/out/never" || exit 1
+    printf -v second '0.%06d' "$1"
+    ! read -rt "$second" <>"$WORK/out/never"
+}
 strictly() {
     local began=${EPOCHREALTIME/./} seconds=$1 waited pause
     shift
@@ -141,9 +148,9 @@ strictly() {
             diag "$(tail -n 5 "$WORK/out/wait.log")"
             return 1
         fi
-        # The longer it lasts the less often: late by a sixteenth, and by half a second at most.
-        pause=$((waited / 16 + 20000))
-        sleep "0.$(printf %06d $((pause < 500000 ? pause : 500000)))"
+        # The longer it lasts the less often: late by an eighth, and by half a second at most.
+        pause=$((waited / 8 + 20000))
+        pause_us $((pause < 500000 ? pause : 500000))
     done
 }
 

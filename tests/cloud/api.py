@@ -2,16 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """api.py PORT: moto's server on 127.0.0.1, without two things that it does for each request, a line
 in its log and a search of its own folder for its modules, and without garbage collection, which is
-a fifth of its processor time; the process lives for one test."""
+a fifth of its processor time; the process lives for one test. A file of AWS's endpoints is parsed
+once, not at each of a dozen places that ask for the regions."""
 
+import functools
 import gc
 import logging
 import sys
 
+import botocore.loaders
+
+gc.disable()
+load = functools.cache(botocore.loaders.JSONFileLoader().load_file)
+botocore.loaders.JSONFileLoader.load_file = lambda _, path: load(path)
+
+# Both are imported now that this is set: they load the endpoints.
 import moto.backends
 import moto.server
 
-gc.disable()
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 modules = frozenset(moto.backends.list_of_moto_modules())
 moto.backends.list_of_moto_modules = lambda: modules

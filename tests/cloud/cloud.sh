@@ -10,10 +10,10 @@
 #
 # Terraform and the AWS provider (or dtctl) talk to shim.py, which passes on to moto. All Terraforms
 # of a script share one provider (provider.py); in `CLOUD_PROVIDER=own cloud_run …` Terraform starts
-# its own, as it does outside of tests. Each instance that the API starts becomes a host that boots
-# systemd, runs cloud-init on the user data that was sent, and can be logged in to at its addresses
-# (lab, node.py). All of it lives in a process, mount and network namespace of the script, without a
-# default route, and ends with it.
+# its own for `apply`, as it does outside of tests. Each instance that the API starts becomes a host
+# that boots systemd, runs cloud-init on the user data that was sent, and can be logged in to at its
+# addresses (lab, node.py). All of it lives in a process, mount and network namespace of the script,
+# without a default route, and ends with it.
 #
 #     operator (this script)             bridge dtc0 ─┬─ node  10.77.…, 203.0.113.N
 #       moto 5000, shim 4566, lab 4570                └─ node …
@@ -27,8 +27,6 @@ CLOUD_API=http://127.0.0.1:4566
 CLOUD_LAB=http://127.0.0.1:4570
 # shellcheck disable=SC2034 # for the scripts
 CLOUD_OPERATOR=198.51.100.1/32
-# shellcheck disable=SC2034 # for pgrep -f: the command line of a provider that Terraform started
-CLOUD_OWN_PROVIDER='terraform-provider-aws_[^ ]*$'
 CLOUD_PYTHON=$("$CLOUD/prepare" python)
 CLOUD_IMAGE=$("$CLOUD/prepare" image)
 
@@ -82,8 +80,8 @@ cloud_provider() {
     mkdir -p "$WORK/cloud/bin"
     cat >"$WORK/cloud/bin/${TERRAFORM##*/}" <<-END
 		#!/bin/sh
-		case "\${CLOUD_PROVIDER-}" in
-		own) ;;
+		case "\${CLOUD_PROVIDER-} \$*" in
+		own\ *init* | own\ *apply*) ;;
 		*) export TF_REATTACH_PROVIDERS="\$(cat '$WORK/cloud/provider/attach')" ;;
 		esac
 		exec '$TERRAFORM' "\$@"

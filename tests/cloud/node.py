@@ -39,6 +39,7 @@ datasource:
     timeout: 5
     max_wait: 20
 network: {config: disabled}
+ssh_genkeytypes: [ed25519]
 """
 # Services of a machine image that a container does not need; they only cost start-up time.
 MASKED = ("systemd-timesyncd.service", "console-getty.service", "getty.target",
@@ -183,6 +184,8 @@ class Node:
         write(upper + "/etc/hosts", "127.0.0.1 localhost\n")
         write(upper + "/etc/resolv.conf", "nameserver 127.0.0.1\n") # no server there: fails at once
         write(upper + "/etc/default/locale", "LANG=C.UTF-8\n")
+        # cloud-init: garbage collection is a fifth of its processor time.
+        write(upper + "/usr/lib/python3/dist-packages/lab.pth", "import gc; gc.disable()\n")
         for unit in MASKED:
             self.mask(unit)
         for preset in self.presets:

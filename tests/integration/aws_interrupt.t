@@ -16,12 +16,12 @@ two_made() {
     [ "$(cloud_instances | wc -l)" -eq 2 ]
 }
 
-begin() { # CLUSTER: up, until the API has started both instances and has not yet said so
+begin() { # CLUSTER [own]: up, until the API has started both instances and has not yet said so
     mkdir -p "$1"
     cd "$1" || exit 1
     cloud_config "$1" 'nodes = 2' -- 'zones = ["us-east-1a"]'
     cloud_fault hang seconds=12
-    CLOUD_PROVIDER=own cloud_run dtctl up -y >up.out 2>up.err &
+    CLOUD_PROVIDER=${2-} cloud_run dtctl up -y >up.out 2>up.err &
     up=$!
     ok "$1: up has started two instances" wait_for 300 two_made
 }
@@ -36,7 +36,7 @@ empty() { # WHAT
 }
 
 # ---- SIGINT -------------------------------------------------------------------------------------
-begin interrupted
+begin interrupted own
 kill -INT "$(dtctl_of)"
 wait "$up"
 code=$?
@@ -52,7 +52,7 @@ cd ..
 # ---- SIGKILL ------------------------------------------------------------------------------------
 begin killed
 # shellcheck disable=SC2046 # one word for each process; this process namespace has no others
-kill -9 "$(dtctl_of)" $(pgrep -x terraform) $(pgrep -f "$CLOUD_OWN_PROVIDER")
+kill -9 "$(dtctl_of)" $(pgrep -x terraform)
 wait "$up" 2>/dev/null
 cloud_fault none
 is "$(cloud_instances | wc -l)" 2 'killed: two instances run that are in no state'

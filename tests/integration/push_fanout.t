@@ -23,10 +23,10 @@ push() { # SECONDS ARGUMENT…: its status, files and bytes on the wire
 }
 has() { # FOLDER NODE…: it is there, complete
     local want
-    want=$(cd "$1" && find . -type f -exec sha256sum {} + | sort -k 2)
+    want=$(cd "$1" && find . -type f -exec cksum {} + | sort -k 3)
     for node in "${@:2}"; do
-        [ "$(on "$node" sh -c "cd /root/data && find . -type f -exec sha256sum {} + |
-            sort -k 2")" = "$want" ] || { diag "node$node differs"; return 1; }
+        [ "$(on "$node" sh -c "cd /root/data && find . -type f -exec cksum {} + |
+            sort -k 3")" = "$want" ] || { diag "node$node differs"; return 1; }
     done
 }
 content() { # FOLDER: one large file, a few hundred small ones, one of them twice
@@ -131,7 +131,7 @@ twelve() { # FOLDER: files that are copied into place
     mkdir "$1"
     for i in {10..21}; do head -c "$MB" /dev/urandom >"$1/$i"; done
 }
-sums() { (cd "$1" && sha256sum -- * 2>/dev/null); }
+sums() { (cd "$1" && cksum -- * 2>/dev/null); }
 placed() { on "$1" test -s "/root/$2"; } # NODE PATH
 uplink 20mbit
 twelve full
@@ -147,7 +147,7 @@ like "$(cat push.err)" "node3.*No space left on device; the disk of '/root/full'
     'a disk that becomes full meanwhile fails its node alone'
 want=$(sums full)
 for node in 1 2 4 5; do
-    is "$(on $node sh -c 'cd /root/full && sha256sum -- *')" "$want" \
+    is "$(on $node sh -c 'cd /root/full && cksum -- *')" "$want" \
         "node$node has the files although the disk of another became full"
 done
 on 3 umount /root/full
@@ -159,10 +159,10 @@ ok 'a file is in place' wait_for 60 placed 3 stopped/12
 for p in $(pushes 3); do kill -KILL "$p"; done
 wait $pushing; diag "$(cat push.err)"
 want=$(sums stopped)
-is "$(on 3 sh -c 'cd /root/stopped && sha256sum -- *' | grep -vxF "$want")" '' \
+is "$(on 3 sh -c 'cd /root/stopped && cksum -- *' | grep -vxF "$want")" '' \
     'a node that was killed has whole files alone'
 for node in 1 2 4 5; do
-    is "$(on $node sh -c 'cd /root/stopped && sha256sum -- *')" "$want" \
+    is "$(on $node sh -c 'cd /root/stopped && cksum -- *')" "$want" \
         "node$node has the files although another was killed"
 done
 uplink 400mbit
@@ -170,7 +170,7 @@ adds 60 stopped
 is "$status" 0 'the next push succeeds'
 ok 'the next push brings only files that the node lacked' \
     test "$(fields bytes_sent)" -lt $((10 * MB))
-is "$(on 3 sh -c 'cd /root/stopped && sha256sum -- * .dtctl* 2>/dev/null')" "$want" \
+is "$(on 3 sh -c 'cd /root/stopped && cksum -- * .dtctl* 2>/dev/null')" "$want" \
     'the node has all files, and no unfinished one'
 
 # ---- one by one

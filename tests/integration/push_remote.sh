@@ -21,7 +21,7 @@ field() {
 # same FOLDER I FOLDER_THERE: content, modes of files and links are equal.
 same() {
     local names="-type f -printf '%m %p\n' -o -type l -printf '%p -> %l\n'"
-    local sums='-type f -exec sha256sum {} +' ours='find . -name .git -prune -o'
+    local sums='-type f -exec cksum {} +' ours='find . -name .git -prune -o'
     diff <(cd "$1" && eval "$ours $names; $ours $sums" | sort) \
         <(on "$2" sh -c "cd '$3' && find . $names; find . $sums" | sort)
 }
