@@ -24,6 +24,7 @@ export DTCTL_SRC=$SRC DTCTL_BUILD=$BUILD DTCTL_BIN=$BIN
 # Every Python keeps what it compiles here: a worker with PyTorch takes two seconds, not eight.
 export PYTHONPYCACHEPREFIX=$BUILD/pycache
 unset PYTHONDONTWRITEBYTECODE
+export PYTHONPATH=$SRC/tests/tools/python${PYTHONPATH:+:$PYTHONPATH} # sitecustomize.py
 
 tap_count=0 tap_failed=0
 unset "${!DTCTL_CLUSTER@}" "${!DTCTL_TRAIN@}"

@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """api.py PORT: moto's server on 127.0.0.1, without two things that it does for each request, a line
-in its log and a search of its own folder for its modules, and without garbage collection, which is
-a fifth of its processor time; the process lives for one test. A file of AWS's endpoints is parsed
-once, not at each of a dozen places that ask for the regions."""
+in its log and a search of its own folder for its modules. A file of AWS's endpoints is parsed once,
+not at each of a dozen places that ask for the regions."""
 
 import functools
-import gc
 import logging
 import sys
 
 import botocore.loaders
 
-gc.disable()
 load = functools.cache(botocore.loaders.JSONFileLoader().load_file)
 botocore.loaders.JSONFileLoader.load_file = lambda _, path: load(path)
 

@@ -72,12 +72,12 @@ static void changes_end_case(void) {
         _exit(tap_failed != 0);
 }
 
-static void changes_look(struct ptx_module *m, struct ptx_kernel *k, const struct ptx_launch *l) {
+static void changes_look(struct ptx_kernel *k, const struct ptx_launch *l) {
     char why[PTX_TEXT_MAX];
     memset(changes.seen, 0, sizeof *changes.seen);
     if (changes_fork()) {
         ptx_take_counts();
-        ptx_change_watch(m, changes.seen->change);
+        ptx_change_watch(k, changes.seen->change);
         int rc = ptx_run(k, l, why);
         changes.seen->insns = ptx_take_counts().warp_insns;
         _exit(rc != 0);
@@ -92,6 +92,16 @@ static bool changes_left(const struct ptx_module *m, unsigned c) {
            (c * spread >> 16) % changes.each != changes.seed % changes.each;
 }
 
+// Whether a change of this kernel has not been found yet.
+static bool changes_sought(enum cuda_source source, const struct ptx_module *m,
+                           const struct ptx_kernel *k, unsigned n) {
+    for (unsigned c = 0; c < n; c++)
+        if (changes.state[source][c] != CHANGE_FOUND && ptx_change_is_in(k, c) &&
+            !changes_left(m, c))
+            return true;
+    return false;
+}
+
 // Before a launch. A copy returns with its change made, and may have another seed.
 static void changes_try(enum cuda_source source, struct ptx_module *m, struct ptx_kernel *k,
                         struct ptx_launch *l) {
@@ -102,7 +112,9 @@ static void changes_try(enum cuda_source source, struct ptx_module *m, struct pt
         bail_out("%u changes, more than %d", n, CHANGES_MAX);
     if (tap_failed)
         bail_out("the kernels fail without a change");
-    changes_look(m, k, l);
+    if (!changes_sought(source, m, k, n))
+        return;
+    changes_look(k, l);
     for (unsigned c = 0; c < n; c++) {
         uint8_t *state = &changes.state[source][c];
         if (changes_left(m, c))

@@ -34,7 +34,7 @@ rates = [s["images_per_s"] for s in steps if s["event"] == "train"]
 print("# predicted step / measured step: %.2f" %
       (plan["predicted_step_ms"] / 1e3 / (plan["step_images"] / max(rates))))
 END
-sets=(--set train.epochs=1 --set train.train_size=64 --set train.test_size=64
+sets=(--set train.epochs=1 --set train.train_size=48 --set train.test_size=16
     --set train.print_every=1 --set train.batch=16 --set train.check_every=0)
 dirs=(DTCTL_OUTPUT_DIR=run DTCTL_MODEL_DIR=run DTCTL_STATE_DIR=run/state DTCTL_CACHE_DIR=run/cache)
 

@@ -99,6 +99,10 @@ void ptx_change_name(const struct ptx_module *m, unsigned change, char *text) {
                  g->source.line, g->source.column, kind, g->first->name);
 }
 
+int ptx_change_is_in(const struct ptx_kernel *k, unsigned change) {
+    return k->module->group[change / CHANGES_OF_GROUP].k == k;
+}
+
 int ptx_change_waits(const struct ptx_module *m, unsigned change) {
     return m->group[change / CHANGES_OF_GROUP].kind == K_WAIT;
 }
@@ -168,15 +172,14 @@ static void waited(struct warp *w, const struct insn *i, u32 mask) {
     i->plain(w, i, mask);
 }
 
-void ptx_change_watch(struct ptx_module *m, unsigned char *seen) {
+void ptx_change_watch(struct ptx_kernel *k, unsigned char *seen) {
     change_seen = seen;
-    for (u32 n = 0; n < m->n_kernels; n++)
-        for (struct insn *i = m->kernel[n]->code; i < m->kernel[n]->code + m->kernel[n]->n; i++) {
-            if (!i->group)
-                continue;
-            enum kind kind = m->group[i->group - 1].kind;
-            i->plain = kind == K_AHEAD ? NULL : i->run;
-            if (i->flow != F_BRANCH)
-                i->run = kind == K_WAIT ? waited : watched;
-        }
+    for (struct insn *i = k->code; i < k->code + k->n; i++) {
+        if (!i->group)
+            continue;
+        enum kind kind = k->module->group[i->group - 1].kind;
+        i->plain = kind == K_AHEAD ? NULL : i->run;
+        if (i->flow != F_BRANCH)
+            i->run = kind == K_WAIT ? waited : watched;
+    }
 }

@@ -386,6 +386,8 @@ u8 *global_atomic(struct warp *w, u64 address, u32 bytes);
 // show why not.
 u8 *global_read_row(struct warp *w, u64 address, u32 each, u32 lanes);
 u8 *global_write_row(struct warp *w, u64 address, u32 each, u32 lanes);
+// Whole pages: a copy of the process (fork) has zeros there.
+void not_for_copies(void *at, size_t bytes);
 u32 global_serial(u32 blocks); // the first of as many new numbers of blocks
 
 // The bytes at the address of an operand for one lane.

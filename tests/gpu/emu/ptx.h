@@ -100,13 +100,15 @@ unsigned ptx_changes(struct ptx_module *m);
 // Kernel, file, line, column, kind, and the instruction in PTX_TEXT_MAX bytes; "" where the number
 // stands for no change.
 void ptx_change_name(const struct ptx_module *m, unsigned change, char *text);
+// Whether the change is one of this kernel.
+int ptx_change_is_in(const struct ptx_kernel *k, unsigned change);
 // Whether the change takes away a barrier or a wait.
 int ptx_change_waits(const struct ptx_module *m, unsigned change);
 // Makes it, for good.
 void ptx_change(struct ptx_module *m, unsigned change);
-// From now on launches set seen[change] of each change that would make a difference to a result of
-// its instruction.
-void ptx_change_watch(struct ptx_module *m, unsigned char *seen);
+// From now on launches of the kernel set seen[change] of each change that would make a difference
+// to a result of its instruction.
+void ptx_change_watch(struct ptx_kernel *k, unsigned char *seen);
 
 // Since the last call; resets them.
 struct ptx_counts ptx_take_counts(void);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define INSNS_OF_BLOCK_MAX ((u64)1 << 32) // a block that executes more does not end
 enum { TURN_INSNS_MAX = 400, POLL_INSNS_MAX = 64, FRUITLESS_MAX = 100000, AWAITING_MAX = 4000 };
@@ -326,8 +327,8 @@ void ptx_param(const struct ptx_kernel *k, size_t n, size_t *offset, size_t *byt
 }
 
 // ---- one launch --------------------------------------------------------------------------------
-// Memory of a launch is kept for the next one: pages of zeros took a third of a small kernel's
-// time. Under the address sanitizer each launch has memory of its own, as large as it says.
+// Launches share one mapping: pages of zeros took a third of a small kernel's time. Under the
+// address sanitizer each launch has memory of its own, as large as it says.
 enum room {
     ROOM_SHARED,
     ROOM_LOCAL,
@@ -338,25 +339,33 @@ enum room {
     ROOMS = ROOM_SUMS + WARPS_MAX
 };
 #ifdef __SANITIZE_ADDRESS__
-#define ROOM_KEPT false
-#else
-#define ROOM_KEPT true
-#endif
-static struct {
-    void *at;
-    size_t bytes;
-} rooms[ROOMS];
-
 static void *room(u32 which, size_t n) {
-    n = n ? n : 1;
-    if (!ROOM_KEPT || n > rooms[which].bytes) {
-        free(rooms[which].at);
-        if (posix_memalign(&rooms[which].at, 64, n))
-            abort();
-        rooms[which].bytes = n;
-    }
-    return memset(rooms[which].at, 0, n);
+    static void *at[ROOMS];
+    free(at[which]);
+    if (posix_memalign(&at[which], 64, n ? n : 1))
+        abort();
+    return memset(at[which], 0, n);
 }
+#else
+#define ROOM_BYTES ((size_t)1 << 30) // of addresses
+static void *room(u32 which, size_t n) {
+    static u8 *all;
+    static size_t used;
+    if (!all) {
+        all = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (all == MAP_FAILED)
+            abort();
+        not_for_copies(all, ROOM_BYTES);
+    }
+    u8 *at = all + (which == ROOM_SHARED ? 0 : used);
+    n = (n + 63) / 64 * 64;
+    if ((size_t)(at - all) + n > ROOM_BYTES)
+        fault("a launch takes more than %zu bytes of the interpreter", ROOM_BYTES);
+    used = (size_t)(at - all) + n;
+    return memset(at, 0, n);
+}
+#endif
 
 static void begin_launch(struct block *b) {
     const struct ptx_kernel *k = b->k;

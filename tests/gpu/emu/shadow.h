@@ -9,7 +9,8 @@
 // a word that has been accessed in parts (it is split): first come the cells of all words, then
 // those of all bytes.
 enum { WORD = 4, WORDS = SHARED_ROOM / WORD, CELLS = WORDS + SHARED_ROOM };
-extern struct shadow {
+// Whole pages, for not_for_copies.
+extern struct __attribute__((aligned(4096))) shadow {
     u32 wrote[CELLS];           // time of the last write, by cell
     u8 writer[CELLS];           // its warp, or AGENT
     u8 state[CELLS];            // see below
