@@ -21,6 +21,8 @@ hosts_up() {
     local count=$1 i
     shift
     HOSTS=()
+    HOSTS_PYTHON=${PYTHON:+$("$PYTHON" -c \
+        'import sys; print(*sorted({sys.prefix, sys.base_prefix}), sep="\n")' 2>/dev/null)}
     hosts_files "$count" "$@"
     ip link add dt0 type bridge
     ip addr add "$HOSTS_NET.254/16" dev dt0
@@ -112,19 +114,22 @@ hosts_files() { # COUNT USER…
 
 host_network() { # I
     ip netns add "node$1"
-    ip link add "veth$1" type veth peer name eth0 netns "node$1"
-    ip link set "veth$1" master dt0 up
-    ip -n "node$1" addr add "$(host_address "$1")/16" dev eth0
-    ip -n "node$1" link set eth0 up
-    ip -n "node$1" link set lo up
+    ip -batch - <<-END
+		link add veth$1 type veth peer name eth0 netns node$1
+		link set veth$1 master dt0 up
+	END
+    ip -n "node$1" -batch - <<-END
+		addr add $(host_address "$1")/16 dev eth0
+		link set eth0 up
+		link set lo up
+	END
 }
 
 # Runs inside a host's namespaces before its sshd. Folders below the operator's real /root that
 # python needs stay visible, read-only.
 host_inside() { # I USER…
-    local node=node$1 user path folders state=$WORK/node$1
+    local node=node$1 user path state=$WORK/node$1
     local home=${HOSTS_HOME:-$state/root}
-    folders=${PYTHON:+$(python_folders)} # asked before its home is covered
     shift
     hostname "$node"
     mkdir -p "$home/.ssh" "$state/home" "$state/tmp" "$state/shared"
@@ -143,14 +148,14 @@ host_inside() { # I USER…
     cp "$state/keys/"* /run/keys/
     chmod 600 /run/keys/ed25519 /run/keys/ecdsa
     host_sshd_config >/run/sshd_config
-    for path in $folders; do
+    for path in $HOSTS_PYTHON; do
         [[ $path == "$TEST_HOME0"/* ]] || continue
         mkdir -p "$state/shared/${path#/}" "$home/${path#"$TEST_HOME0"/}"
         mount --bind "$path" "$state/shared/${path#/}"
         mount -o remount,bind,ro "$state/shared/${path#/}"
     done
     mount --rbind "$home" "$TEST_HOME0"
-    for path in $folders; do
+    for path in $HOSTS_PYTHON; do
         [[ $path != "$TEST_HOME0"/* ]] || mount --bind "$state/shared/${path#/}" "$path"
     done
     mount --bind "$state/home" /home
@@ -158,10 +163,6 @@ host_inside() { # I USER…
     cd /
     exec env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin \
         /usr/sbin/sshd -D -e -f /run/sshd_config
-}
-
-python_folders() {
-    "$PYTHON" -c 'import sys; print(*{sys.prefix, sys.base_prefix}, sep="\n")' 2>/dev/null | sort
 }
 
 host_sshd_config() {
@@ -194,8 +195,8 @@ host_start() {
         return
     fi
     # The holder keeps the namespaces while sshd is stopped.
-    export -f host_inside host_sshd_config python_folders
-    export WORK HOME PYTHON TEST_HOME0 HOSTS_HOME
+    export -f host_inside host_sshd_config
+    export WORK HOME PYTHON TEST_HOME0 HOSTS_HOME HOSTS_PYTHON
     # shellcheck disable=SC2016 # expanded inside
     ip netns exec "node$i" unshare --mount --uts --propagation private bash -c \
         'sleep infinity & echo $! >"$WORK/node$1/holder"; host_inside "$@"' \

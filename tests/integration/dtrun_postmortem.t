@@ -63,6 +63,7 @@ fi
 # once.
 held=$gpu_machine'
     (TORCHELASTIC_RUN_ID=x exec sleep "$0" 3</dev/nvidia0) &
+    until [ "$(cat /proc/$!/comm)" = sleep ]; do sleep 0.05; done
     dtrun --rdzv-id x --max-restarts 1 --no-python sh -c \
         "date +%s%N >>rounds; [ \$TORCHELASTIC_RESTART_COUNT = 1 ]"'
 rmdir dev
