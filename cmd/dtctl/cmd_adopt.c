@@ -31,9 +31,10 @@ static void show(struct context *s, const struct provider_adopted *a) {
     json_int(&j, "nodes", (int64_t)a->inventory.count);
     json_int(&j, "runs", (int64_t)a->runs);
     screen_event_end(s->screen, &text, &j);
-    screen_note(s->screen, "cluster %s is this folder's now: %zu node%s, %zu run%s; next: dtctl ps",
-                s->cluster.name, a->inventory.count, str_plural(a->inventory.count), a->runs,
-                str_plural(a->runs));
+    screen_note(
+        s->screen, "cluster %s is this folder's %s: %zu node%s, %zu %srun%s; next: dtctl ps",
+        s->cluster.name, a->again ? "already" : "now", a->inventory.count,
+        str_plural(a->inventory.count), a->runs, a->again ? "more " : "", str_plural(a->runs));
 }
 
 // Only one writes records to its nodes.
@@ -67,7 +68,8 @@ const struct command cmd_adopt = {
                      "train, up and down work here as in the folder that made the cluster. The "
                      "record is sealed with the cluster's login key, so only the owner of that key "
                      "can adopt the cluster. The folder that made it does not learn of changes "
-                     "made from here.",
+                     "made from here. Where the cluster is in this folder already, adopt adds runs "
+                     "that are not: of nodes that did not answer, or of other folders.",
              .examples = "dtctl adopt ubuntu@203.0.113.7 --key id_ed25519\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct adopt_flags),

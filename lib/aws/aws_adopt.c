@@ -244,21 +244,41 @@ static void forget(struct adopt *a) {
     a->out->inventory.count = 0;
 }
 
+// A cluster that is here, and has this login key.
+static bool is_here(struct adopt *a) {
+    struct context *s = a->context;
+    char *given, *own;
+    size_t given_len, own_len;
+    struct err e;
+    if (!cluster_exists(&s->cluster) ||
+        file_read(s->arena, s->cluster.key_path, RECORD_KEY_FILE_BYTES_MAX, &own, &own_len, &e) < 0)
+        return false;
+    bool same =
+        file_read(s->arena, a->key_path, RECORD_KEY_FILE_BYTES_MAX, &given, &given_len, &e) == 0;
+    if (same) {
+        same = given_len == own_len && memcmp(given, own, own_len) == 0;
+        memset(given, 0, given_len);
+    }
+    memset(own, 0, own_len);
+    return same;
+}
+
 int aws_adopt_cluster(struct context *s, const char *login, const char *key_path,
                       struct provider_adopted *out, struct err *e) {
     struct adopt a = {.context = s, .key_path = key_path, .out = out};
     *out = (struct provider_adopted){0};
-    if (cluster_exists(&s->cluster) || terraform_was_used(s))
+    out->again = is_here(&a);
+    if (!out->again && (cluster_exists(&s->cluster) || terraform_was_used(s)))
         return err_set(e, ERR_EXISTS,
                        "cluster '%s' is known in this folder already ('%s'); nothing was changed",
                        s->cluster.name, s->cluster.dir);
     if (cluster_backup_key(s->arena, key_path, a.key, e) < 0 ||
         cluster_lock(&s->cluster, "adopt", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;
-    int result = first_contact(&a, login, e);
+    int result = out->again ? 0 : first_contact(&a, login, e);
     if (result == 0) {
         result = second_contact(&a, e);
-        if (result < 0 && e->code != ERR_SOME_FAILED)
+        if (result < 0 && e->code != ERR_SOME_FAILED && !out->again)
             forget(&a);
     }
     memset(a.key, 0, sizeof a.key);

@@ -54,7 +54,8 @@ struct provider_account {
 
 struct provider_adopted {
     struct inventory inventory;
-    size_t runs;
+    size_t runs; // that were not here
+    bool again;  // the cluster was here
 };
 
 struct provider {

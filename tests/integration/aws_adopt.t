@@ -77,9 +77,16 @@ like "$err" 'cluster lost is this folder.s now: 2 nodes, 1 run; next: dtctl ps' 
     'adopt names the nodes and the runs'
 is "$(find .dtctl -type f -perm /077 ! -name .gitignore)" '' \
     'the adopted files are readable by the operator alone'
+rm -r .dtctl/lost/runs/"$id"
+run cloud_run dtctl adopt "$login" --key ../stranger
+is "$status" 1 'a second adopt with another key is refused'
+like "$err" "known in this folder already" 'a second adopt with another key is refused'
 run cloud_run dtctl adopt "$login" --key ../key
-is "$status" 1 'a second adopt is refused'
-like "$err" "known in this folder already" 'a second adopt is refused'
+is "$status" 0 'a second adopt succeeds' || cloud_diag
+like "$err" 'cluster lost is this folder.s already: 2 nodes, 1 more run; next: dtctl ps' \
+    'a second adopt brings a run that was not here'
+run cloud_run dtctl adopt "$login" --key ../key
+like "$err" 'already: 2 nodes, 0 more runs;' 'a third adopt finds nothing more' || cloud_diag
 run cloud_run dtctl ps
 like "$out" "$id +running +2 +2" 'ps shows the adopted run as running' || cloud_diag
 cloud_on node0 touch /tmp/go
