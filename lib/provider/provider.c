@@ -135,8 +135,7 @@ int provider_diff(struct context *s, const struct provider *p, struct provider_d
     return 0;
 }
 
-// ---- checks that every machine has to pass
-// -------------------------------------------------------
+// ---- checks that every machine has to pass ------------------------------------------------------
 
 static int judge(struct fleet_node *n, struct err *e) {
     struct utsname here;

@@ -64,8 +64,6 @@ CUresult emu_enqueue(CUstream s, emu_work *does, void (*drop)(void *argument), v
 // The host's pointer to bytes inside one allocation that have been written (or that will be:
 // writes).
 void *emu_bytes(CUdeviceptr p, size_t n, int writes);
-// Exact counts of what has run since the last call.
-struct ptx_counts emu_counts(void);
 // Why the last call failed; empty when none has.
 const char *emu_fault(void);
 #endif

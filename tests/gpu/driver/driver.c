@@ -102,6 +102,7 @@ API CUresult cuInit(unsigned flags) {
         driver_version = (int)driver_setting("EMU_DRIVER", 13000);
         memory_bytes = (size_t)driver_setting("EMU_MEMORY_MB", 8192) << 20;
         schedule = (uint64_t)driver_setting("EMU_SEED", 1);
+        ptx_count_accesses(false);
         initialised = true;
     }
     driver_unlock();
@@ -372,8 +373,4 @@ API CUresult cuGetErrorString(CUresult code, const char **s) {
         if (errors[n].code == code)
             *s = errors[n].text;
     return *s ? 0 : CUDA_ERROR_INVALID_VALUE;
-}
-
-API struct ptx_counts emu_counts(void) {
-    return ptx_take_counts();
 }

@@ -40,8 +40,10 @@ static void cp_async(struct warp *w, const struct insn *i, u32 mask) {
              global_read(w, source[l], bytes);
          } shared_begin(w, to, bytes, (u32)l);
          append(w, (struct copy){(u32)to, bytes, from_bytes, source[l], w->committed, 0, (u32)l}));
-    count_global(source, reads, bytes);
-    count_shared(place, mask, bytes);
+    if (counting) {
+        count_global(source, reads, bytes);
+        count_shared(place, mask, bytes);
+    }
 }
 
 static void commit_group(struct warp *w, const struct insn *i, u32 mask) {

@@ -386,9 +386,8 @@ u8 *global_atomic(struct warp *w, u64 address, u32 bytes);
 // show why not.
 u8 *global_read_row(struct warp *w, u64 address, u32 each, u32 lanes);
 u8 *global_write_row(struct warp *w, u64 address, u32 each, u32 lanes);
-// Whole pages: a copy of the process (fork) has zeros there.
-void not_for_copies(void *at, size_t bytes);
-u32 global_serial(u32 blocks); // the first of as many new numbers of blocks
+void not_for_copies(void *at, size_t bytes); // whole pages: after a fork they are zeros
+u32 global_serial(u32 blocks);               // the first of as many new numbers of blocks
 
 // The bytes at the address of an operand for one lane.
 u64 lane_address(struct warp *w, const struct insn *i, int operand, int lane);
@@ -397,10 +396,11 @@ u8 *space_write(struct warp *w, enum space s, u64 address, u32 bytes, int lane);
 // The offset of an address in shared memory, be it generic or not.
 u64 shared_offset(const struct insn *i, u64 address);
 
-// Counts a request of the lanes of mask for so many bytes each.
+extern bool counting; // requests of the lanes of mask, for so many bytes each
 void count_global(const u64 *address, u32 mask, u32 bytes);
 void count_shared(const u64 *address, u32 mask, u32 bytes);
-
+void count_lanes(const struct insn *i, const u64 *address, u32 mask, u32 bytes);
+void count_row(const struct insn *i, u64 address, u32 lanes, u32 each, bool apart);
 void async_complete(struct warp *w, struct copy *c);
 bool async_complete_arrival(struct block *b); // behind cp.async; false: none is under way
 bool bulk_complete_one(struct block *b);      // false: none is under way

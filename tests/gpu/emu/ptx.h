@@ -7,6 +7,7 @@
 // Device addresses are numbers that the host cannot dereference; ptx_host translates.
 #ifndef GPU_EMU_PTX_H
 #define GPU_EMU_PTX_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -112,4 +113,6 @@ void ptx_change_watch(struct ptx_kernel *k, unsigned char *seen);
 
 // Since the last call; resets them.
 struct ptx_counts ptx_take_counts(void);
+// Without it, sectors and conflicts are not counted, which takes time. It is on at first.
+void ptx_count_accesses(bool on);
 #endif

@@ -56,8 +56,11 @@ static void test_views(void) {
        want_ratio);
     const struct transform_draw draw = {1, 2, 3};
     transform_view(random, 1000, 10, &draw, &v, &e);
-    ok(v.h == 10 && v.w == 13 && v.x == 493,
+    ok(v.h == 10 && v.w == 13 && v.x == 493 && v.y == 0,
        "a random part that never fits is replaced by the middle");
+    transform_view(random, 10, 1000, &draw, &v, &e);
+    ok(v.w == 10 && v.h == 13 && v.y == 493 && v.x == 0,
+       "a random part of an upright image is replaced by its middle, too");
     transform_view(middle, 500, 375, NULL, &v, &e);
     ok(v.new_w == 341 && v.new_h == 256 && v.left == 58 && v.top == 16 && v.out_w == 224,
        "256 and 224, as torchvision places them");

@@ -19,16 +19,17 @@
 enum { WAIT_MS_MAX = 60000, LONG_MS = 600000, SHORT_MS = 1000 };
 
 static struct err e;
-static bool gone;
+static bool gone, ran, ended; // as on_started and on_exited find the worker
 static int status;
 
 static void on_started(struct workers *w) {
-    (void)w;
+    ran = w->list[0].running && !w->list[0].ended;
 }
 
 static void on_exited(struct workers *w, const struct worker *x) {
     (void)w;
     status = x->status;
+    ended = x->ended && !x->running;
 }
 
 static void on_gone(struct workers *w, int orphans) {
@@ -115,7 +116,7 @@ static const char *stop_by(const struct order *orders, int count, int pause_ms, 
     struct workers w = {0};
     struct loop *loop = loop_open(&e);
     s = (struct streams){.len = 0};
-    gone = false;
+    gone = ran = ended = false;
     status = -1;
     if (!loop)
         bail_out("no loop: %s", e.text);
@@ -151,6 +152,7 @@ int main(void) {
         is_str(stop_by(same, 3, pause_ms, true), "up\nUSR1\n",
                "orders %d ms apart send one signal to a worker", pause_ms);
         ok(gone && WIFEXITED(status) && WEXITSTATUS(status) == 7, "the worker ends by itself");
+        ok(ran && ended, "the worker is running from its start to its end");
     }
     const struct order shorter[] = {{SIGUSR1, LONG_MS}, {SIGTERM, SHORT_MS}};
     is_str(stop_by(shorter, 2, 0, false), "up\nUSR1\n", "a shorter grace period has no signal");
