@@ -18,6 +18,7 @@ struct adopt {
     struct context *context;
     unsigned char key[AES_GCM_KEY_BYTES];
     const char *key_path;
+    struct nodeset_login login; // of the node on the command line
     struct provider_adopted *out;
 };
 
@@ -143,22 +144,27 @@ static int open_cluster(struct adopt *a, const char *node, const struct strbuf *
                    node, RECORD_NODES_MAX);
 }
 
-// Contacts the named node. Its host key is accepted for this one contact.
-static int first_contact(struct adopt *a, const char *login, struct err *e) {
-    struct context *s = a->context;
+static int parse_login(struct adopt *a, const char *text, struct err *e) {
     struct nodeset set;
-    struct gather g = {0};
-    struct fleet f;
-    if (nodeset_parse(s->arena, login, &set, e) < 0)
+    if (nodeset_parse(a->context->arena, text, &set, e) < 0)
         return -1;
     if (set.count != 1)
-        return err_set(e, ERR_USAGE, "'%s' are %zu nodes; one is enough", login, set.count);
+        return err_set(e, ERR_USAGE, "'%s' are %zu nodes; one is enough", text, set.count);
+    a->login = set.logins[0];
+    return 0;
+}
+
+// Contacts the named node. Its host key is accepted for this one contact.
+static int first_contact(struct adopt *a, struct err *e) {
+    struct context *s = a->context;
+    struct gather g = {0};
+    struct fleet f;
     struct inventory_node node = {
-        .name = set.logins[0].host,
+        .name = a->login.host,
         .transport = INVENTORY_SSH,
-        .user = set.logins[0].user,
-        .host = set.logins[0].host,
-        .port = set.logins[0].port,
+        .user = a->login.user,
+        .host = a->login.host,
+        .port = a->login.port,
         .root = ".dtctl",
     };
     struct inventory one = {.name = s->cluster.name, .nodes = &node, .count = 1};
@@ -214,12 +220,22 @@ static void keep_runs(struct adopt *a, const struct gather *g) {
     }
 }
 
+static int check_named(const struct adopt *a, struct err *e) {
+    const struct inventory *inv = &a->out->inventory;
+    for (size_t i = 0; i < inv->count; i++)
+        if (str_eq(inv->nodes[i].host, a->login.host) ||
+            str_eq(inv->nodes[i].address, a->login.host))
+            return 0;
+    return err_set(e, ERR_NOT_FOUND, "cluster '%s' of this folder has no node at %s",
+                   a->context->cluster.name, a->login.host);
+}
+
 // Contacts every node by the host key in the record.
 static int second_contact(struct adopt *a, struct err *e) {
     struct inventory *inv = &a->out->inventory;
     struct gather *texts;
     struct fleet f;
-    if (cluster_load(&a->context->cluster, inv, e) < 0)
+    if (cluster_load(&a->context->cluster, inv, e) < 0 || (a->out->again && check_named(a, e) < 0))
         return -1;
     texts = arena_new(a->context->arena, struct gather, inv->count + 1);
     fleet_open(&f, a->context, inv, NULL, 0);
@@ -241,7 +257,6 @@ static void forget(struct adopt *a) {
     struct context *s = a->context;
     for (size_t i = 0; record_files[i]; i++)
         unlink(file_join(s->arena, s->cluster.dir, record_files[i]));
-    a->out->inventory.count = 0;
 }
 
 // A cluster that is here, and has this login key.
@@ -275,11 +290,16 @@ int aws_adopt_cluster(struct context *s, const char *login, const char *key_path
     if (cluster_backup_key(s->arena, key_path, a.key, e) < 0 ||
         cluster_lock(&s->cluster, "adopt", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;
-    int result = out->again ? 0 : first_contact(&a, login, e);
+    int result = parse_login(&a, login, e);
+    if (result == 0 && !out->again)
+        result = first_contact(&a, e);
     if (result == 0) {
         result = second_contact(&a, e);
-        if (result < 0 && e->code != ERR_SOME_FAILED && !out->again)
-            forget(&a);
+        if (result < 0 && e->code != ERR_SOME_FAILED) {
+            if (!out->again)
+                forget(&a);
+            out->inventory.count = 0;
+        }
     }
     memset(a.key, 0, sizeof a.key);
     return result;

@@ -15,9 +15,10 @@
 enum { ADOPT_BYTES_MAX = 64 << 20 /* of all records of one node */ };
 
 // login: [user@]address[:port] of a node that has the record. The context's cluster must have the
-// name in the record. If it is here with the same login key, its nodes are asked for runs that are
-// not here, and login is not used; with another key it is an error. ERR_SOME_FAILED: the cluster is
-// adopted, but some nodes could not be asked about their runs. After other errors it is as before.
+// name in the record. If it is here with the same login key, login is of one of its nodes, and all
+// are asked for runs that are not here; with another key it is an error. ERR_SOME_FAILED: the
+// cluster is adopted, but some nodes could not be asked about their runs. After other errors it is
+// as before.
 int aws_adopt_cluster(struct context *s, const char *login, const char *key_path,
                       struct provider_adopted *out, struct err *e);
 

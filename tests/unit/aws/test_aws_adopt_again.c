@@ -30,7 +30,8 @@ static void test_runs(void) {
     adopt_without_node1();
     answers[0] = arena_printf(&a, "%s%s", run_of("task-1"), run_of("task-3"));
     answers[1] = run_of("task-2");
-    is_int(adopt("203.0.113.9"), 0, "the cluster is adopted again: %s", error.text);
+    is_int(adopt("ubuntu@10.0.0.1"), 0, "the cluster is adopted again, from a private address: %s",
+           error.text);
     ok(adopted.again, "the caller learns that the cluster was here");
     is_uint(adopted.inventory.count, 2, "the caller learns of both nodes");
     is_uint(adopted.runs, 2, "the runs that were not here count");
@@ -48,6 +49,19 @@ static void test_stopped(void) {
     is_int(adopt("198.51.100.0"), -1, "the user stops another adoption");
     is_int(error.code, ERR_INTERRUPTED, "the error has the code of a stop");
     is_str(text_of(in_cluster("cluster.toml")), inventory, "the cluster stays after a stop");
+    is_uint(adopted.inventory.count, 0, "there is nothing to report");
+    context.interrupt = 0;
+}
+
+static void test_another_node(void) {
+    adopt_without_node1();
+    is_int(adopt("203.0.113.9"), -1, "the cluster is not adopted from a node that it lacks");
+    is_int(error.code, ERR_NOT_FOUND, "the error has its code");
+    is_str(error.text, "cluster 'c' of this folder has no node at 203.0.113.9",
+           "the error names the cluster and the address");
+    is_str(strbuf_cstr(&opened), "", "no node is contacted");
+    is_uint(adopted.inventory.count, 0, "there is nothing to report then");
+    is_str(text_of(in_cluster("cluster.toml")), inventory, "the cluster stays");
 }
 
 // Of the same length, shorter, longer.
@@ -72,6 +86,7 @@ int main(void) {
     begin();
     test_runs();
     test_stopped();
+    test_another_node();
     test_other_keys();
     end();
     return done_testing();
