@@ -5,6 +5,7 @@
     dtrun_torchrun.py call SOCKET ARG…    runs it with this folder, environment and these streams
 """
 import array
+import ctypes
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import sys
 import traceback
 
 HEAD_MAX = 1 << 20  # bytes of a call: arguments, folder, environment
+PR_SET_PDEATHSIG = 1
 
 
 def launch(run, call, streams):
@@ -55,6 +57,7 @@ def answer(run, peer, imported):
 
 
 def serve(path):
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the test
     before = dict(os.environ)
     from torch.distributed import run
 
