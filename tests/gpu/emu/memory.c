@@ -42,7 +42,7 @@ static void *zeros(size_t bytes) {
     return at == MAP_FAILED ? NULL : at;
 }
 // A test forks for each change of a kernel (case_changes.h): to copy this memory page by page, as
-// the copy writes to it, takes half of the time.
+// the copy writes to it, is a part of that time.
 void not_for_copies(void *at, size_t bytes) {
     madvise(at, bytes, MADV_HUGEPAGE);
     madvise(at, bytes, MADV_WIPEONFORK);
