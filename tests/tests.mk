@@ -9,8 +9,9 @@ FUZZ_C := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 # A test is linked with the layers that it includes and those that they reach, so one layer that
 # does not compile stops only the tests that need it.
-TEST_USES := $(shell awk -f tests/uses.awk $(TEST_C) $(TOOL_C) $(FUZZ_C) \
-    $(wildcard benchmarks/bench_*.c) | sort -u)
+TEST_USES := $(shell grep -H '^[[:space:]]*\#[[:space:]]*include[[:space:]]*"' \
+    $(TEST_C) $(TOOL_C) $(FUZZ_C) $(wildcard benchmarks/bench_*.c tests/*.h tests/*/*.h \
+    tests/*/*/*.h) | awk -f tests/uses.awk | sort)
 uses = $(patsubst $(1):%,%,$(filter $(1):%,$(TEST_USES)))
 test_programs_used = $(patsubst cmd/%,%,$(filter cmd/%,$(call uses,$(1))))
 test_layers = $(call linked,$(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(REACH_$(l))) \

@@ -1,27 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-# uses.awk TEST.c…: "file:layer" for each layer, and "file:cmd/program" for each program, whose
-# headers a test includes, by itself or through other files of tests/.
-function scan(test, file,    line, quoted, n, part) {
+# uses.awk: from lines `FILE:#include "HEADER"` of all tests, `file:layer` for each layer, and
+# `file:cmd/program` for each program, whose headers a file includes, by itself or through headers
+# of tests/.
+BEGIN { FS = "\"" }
+
+{ file = substr($1, 1, index($1, ":") - 1) }
+
+!(file in count) && file !~ /\.h$/ { files[++total] = file }
+
+{ headers[file, ++count[file]] = $2 }
+
+function scan(test, file,    i, n, part) {
     if (seen[test, file]++)
         return
-    while ((getline line < file) > 0) {
-        if (line !~ /^[ \t]*#[ \t]*include[ \t]*"/)
-            continue
-        split(line, quoted, "\"")
-        n = split(quoted[2], part, "/")
+    for (i = 1; i <= count[file]; i++) {
+        n = split(headers[file, i], part, "/")
         if (part[1] == "lib")
             part[1] = part[2]
         if (part[1] == "tests")
-            scan(test, quoted[2])
+            scan(test, headers[file, i])
         else if (part[1] == "cmd" && n > 2)
-            print test ":cmd/" part[2]
+            used[test ":cmd/" part[2]]
         else if (n > 1)
-            print test ":" part[1]
+            used[test ":" part[1]]
     }
-    close(file)
 }
 
-BEGIN {
-    for (i = 1; i < ARGC; i++)
-        scan(ARGV[i], ARGV[i])
+END {
+    for (i = 1; i <= total; i++)
+        scan(files[i], files[i])
+    for (line in used)
+        print line
 }
