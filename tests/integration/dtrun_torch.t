@@ -40,7 +40,9 @@ two() { # CASES [TRY]: two agents, their output in $out sorted; static start
     out=$(sort - two.out <<<"$out")
 }
 
+export TEST_PYTHON=plain # all of PyTorch, as users have it (tools/python/sitecustomize.py)
 one 'store collectives ddp'
+unset TEST_PYTHON
 is "$status" 0 'one agent: all cases succeed' || diag "$err"
 is "$(said store | sort | paste -sd,)" 'store 0,store 1' 'every method of dist.TCPStore works'
 is "$(said collectives | sort | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' \
