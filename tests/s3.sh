@@ -24,10 +24,15 @@ s3_stop() {
 }
 trap 's3_stop; at_exit' EXIT
 
-# One request to the server's own pages.
+# One request to the server's own pages: prints the body of an answer with status 200.
 s3_ask() { # PATH
-    python3 -c 'import sys, urllib.request
-print(urllib.request.urlopen(sys.argv[1]).read().decode())' "$S3$1"
+    local host=${S3#*://} connection head body
+    exec {connection}<>"/dev/tcp/${host%:*}/${host##*:}" || return
+    printf 'GET %s HTTP/1.0\r\n\r\n' "$1" >&"$connection"
+    { IFS= read -r head && body=$(cat); } <&"$connection"
+    exec {connection}>&-
+    [[ $head = 'HTTP/1.'?' 200 '* ]] || return
+    printf '%s\n' "${body#*$'\r\n\r\n'}"
 }
 s3_fault() { # KIND KEY [COUNT]
     s3_ask "/-/fault?kind=$1&key=$2&count=${3:-1}" >/dev/null

@@ -8,7 +8,7 @@
 #     cloud_run terraform apply …           # with the environment that reaches this cloud only
 #     cloud_stop                            # also at the end of the script, however it ends
 #
-# Terraform and the AWS provider (or dtctl) talk to shim.py, which passes on to moto. All Terraforms
+# Terraform and the AWS provider (or dtctl) talk to shim.py, which has moto in it. All Terraforms
 # of a script share one provider (provider.py); in `CLOUD_PROVIDER=own cloud_run …` Terraform starts
 # its own for `apply`, as it does outside of tests. Each instance that the API starts becomes a host
 # that boots systemd, runs cloud-init on the user data that was sent, and can be logged in to at its
@@ -16,7 +16,7 @@
 # without a default route, and ends with it.
 #
 #     operator (this script)             bridge dtc0 ─┬─ node  10.77.…, 203.0.113.N
-#       moto 5000, shim 4566, lab 4570                └─ node …
+#       shim 4566, lab 4570                           └─ node …
 #       10.77.255.254, 198.51.100.1
 
 source "$SRC/tests/infra/terraform.sh"
@@ -58,16 +58,14 @@ cloud_start() {
     CLOUD_ENV=(AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true
         AWS_ENDPOINT_URL="$CLOUD_API" TF_CLI_CONFIG_FILE="$WORK/terraform.rc" CHECKPOINT_DISABLE=1
         TF_IN_AUTOMATION=1)
-    cloud_daemon moto "$CLOUD_PYTHON" "$CLOUD/api.py" 5000
     if [ -n "${1-}" ]; then
         lab=0
     else
         cloud_daemon lab "$CLOUD_PYTHON" "$CLOUD/lab" "$TEST_INSIDE" $lab 4566 \
             "$CLOUD_IMAGE" "$(cloud_disk)"
     fi
-    cloud_daemon shim "$CLOUD_PYTHON" "$CLOUD/shim.py" 4566 5000 $lab "$WORK/cloud/calls.jsonl"
+    cloud_daemon shim "$CLOUD_PYTHON" "$CLOUD/shim.py" 4566 $lab "$WORK/cloud/calls.jsonl"
     [ "${1-}" = --api ] || cloud_provider
-    cloud_waits http://127.0.0.1:5000/moto-api/
     cloud_waits $CLOUD_API/_shim/ready
     [ $lab = 0 ] || cloud_waits $CLOUD_LAB/ready
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""shim.py PORT MOTO_PORT LAB_PORT CALL_LOG: a reverse proxy in front of moto.
+"""shim.py PORT LAB_PORT CALL_LOG: AWS's API on 127.0.0.1:PORT.
 
-It passes every AWS call on to moto and adds what moto lacks (shim_ec2.py, shim_tagging.py), refuses
-calls as faults say (shim_faults.py), tells the lab which instances were started and ended, and
-writes one JSON line for each call to CALL_LOG:
+It asks moto (moto_api.py), adds what moto lacks (shim_ec2.py, shim_tagging.py), refuses calls as
+faults say (shim_faults.py), tells the lab which instances were started and ended, and writes one
+JSON line for each call to CALL_LOG:
     {"t", "region", "service", "action", "status", "code", "source"}
 
 Besides the API it answers on its own paths, for cloud.sh and for the lab:
@@ -14,7 +14,6 @@ Besides the API it answers on its own paths, for cloud.sh and for the lab:
 """
 
 import collections
-import http.client
 import http.server
 import json
 import re
@@ -24,6 +23,7 @@ import time
 import urllib.parse
 import urllib.request
 
+import moto_api
 import shim_ec2
 import shim_faults
 import shim_tagging
@@ -66,17 +66,8 @@ class Call:
     def forward(self, params=None):
         """Asks moto the same thing, or with other form parameters: (status, headers, body)."""
         body = self.body if params is None else urllib.parse.urlencode(params).encode()
-        headers = {k: v for k, v in self.headers.items()
-                   if k.lower() not in ("content-length", "connection", "accept-encoding")}
         with self.cloud.moto_lock:
-            link = http.client.HTTPConnection("127.0.0.1", self.cloud.moto_port,
-                                              timeout=FORWARD_SECONDS_MAX)
-            try:
-                link.request(self.method, self.path, body, headers)
-                answer = link.getresponse()
-                return answer.status, dict(answer.getheaders()), answer.read()
-            finally:
-                link.close()
+            return self.cloud.moto.ask(self.method, self.path, self.headers, body)
 
     def ask(self, action, **params):
         """Asks moto another EC2 action in this call's region: the body of its answer."""
@@ -87,8 +78,9 @@ class Call:
 class Cloud:
     """What the shim knows besides moto: faults, instances, groups, addresses."""
 
-    def __init__(self, moto_port, lab_port, log_path):
-        self.moto_port, self.lab_port = moto_port, lab_port
+    def __init__(self, lab_port, log_path):
+        self.moto = moto_api.Moto()
+        self.lab_port = lab_port
         self.lock = threading.RLock()
         self.moto_lock = threading.Lock()  # moto's tables are not made for two calls at a time
         self.log = open(log_path, "a", buffering=1, encoding="utf-8")
@@ -246,8 +238,8 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def main():
-    port, moto_port, lab_port = (int(arg) for arg in sys.argv[1:4])
-    Handler.cloud = Cloud(moto_port, lab_port, sys.argv[4])
+    port, lab_port = int(sys.argv[1]), int(sys.argv[2])
+    Handler.cloud = Cloud(lab_port, sys.argv[3])
     Server(("127.0.0.1", port), Handler).serve_forever()
 
 
