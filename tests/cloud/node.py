@@ -45,6 +45,8 @@ ssh_genkeytypes: [ed25519]
 MASKED = ("systemd-timesyncd.service", "console-getty.service", "getty.target",
           "systemd-logind-varlink.socket", "e2scrub_reap.service", "systemd-firstboot.service")
 libc = ctypes.CDLL(None, use_errno=True)
+with open(os.path.dirname(os.path.abspath(__file__)) + "/stages.py", encoding="utf-8") as stages:
+    STAGES = stages.read()
 
 
 def sh(*words):
@@ -186,6 +188,8 @@ class Node:
         write(upper + "/etc/default/locale", "LANG=C.UTF-8\n")
         # cloud-init: garbage collection is a fifth of its processor time.
         write(upper + "/usr/lib/python3/dist-packages/lab.pth", "import gc; gc.disable()\n")
+        if os.environ.get("CLOUD_INIT") != "own":
+            write(upper + "/usr/bin/cloud-init", STAGES, 0o755)
         for unit in MASKED:
             self.mask(unit)
         for preset in self.presets:

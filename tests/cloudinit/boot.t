@@ -5,6 +5,7 @@
 # shellcheck disable=SC2317 # functions that wait_for calls
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
+export CLOUD_INIT=own # of the image, not stages.py
 source "$SRC/tests/cloudinit/render.sh" || exit 1
 cloud_start "$@"
 
