@@ -79,8 +79,11 @@ cloud_provider() {
     mkdir -p "$WORK/cloud/bin"
     cat >"$WORK/cloud/bin/${TERRAFORM##*/}" <<-END
 		#!/bin/sh
-		case "\${CLOUD_PROVIDER-} \$*" in
-		own\ *init* | own\ *apply*) ;;
+		for word; do # the command is the first that is no option
+		    case \$word in -*) ;; *) break ;; esac
+		done
+		case "\${CLOUD_PROVIDER-} \$word" in
+		'own init' | 'own apply') ;;
 		*) export TF_REATTACH_PROVIDERS="\$(cat '$WORK/cloud/provider/attach')" ;;
 		esac
 		exec '$TERRAFORM' "\$@"

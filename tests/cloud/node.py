@@ -186,8 +186,6 @@ class Node:
         write(upper + "/etc/hosts", "127.0.0.1 localhost\n")
         write(upper + "/etc/resolv.conf", "nameserver 127.0.0.1\n") # no server there: fails at once
         write(upper + "/etc/default/locale", "LANG=C.UTF-8\n")
-        # cloud-init: garbage collection is a fifth of its processor time.
-        write(upper + "/usr/lib/python3/dist-packages/lab.pth", "import gc; gc.disable()\n")
         if os.environ.get("CLOUD_INIT") != "own":
             write(upper + "/usr/bin/cloud-init", STAGES, 0o755)
         for unit in MASKED:

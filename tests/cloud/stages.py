@@ -3,8 +3,10 @@
 """stages.py: /usr/bin/cloud-init of a node. The first of the four stages of a boot imports cloud-init
 and leaves a process that runs the others in copies of itself: to import it takes longer than a
 stage. Since 24.3 cloud-init does much the same. Where that process is not, as for users who ask for
-the status, this is the command as it always was."""
+the status, this is the command as it always was. Nothing collects garbage, which is a fifth of the
+processor time otherwise."""
 
+import gc
 import json
 import logging
 import os
@@ -87,6 +89,7 @@ def ask():
         return answer[0] if answer else 1
 
 
+gc.disable()
 if sys.argv[1:] == ["init", "--local"]:
     serve()
     sys.exit(run())
