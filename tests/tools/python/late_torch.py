@@ -49,6 +49,14 @@ def execute():
         late[module.__name__].exec_module(module)
 
 
+def give_generators_their_class():
+    """What META's imports do (torch._prims.rng_prims) and torch.Generator needs since 2.13."""
+    import torch
+    if hasattr(torch._C, "_set_generator_metaclass"):
+        from torch._opaque_base import OpaqueBaseMeta
+        torch._C._set_generator_metaclass(OpaqueBaseMeta)
+
+
 class Loader:
     @staticmethod
     def create_module(spec):
@@ -57,7 +65,7 @@ class Loader:
     @staticmethod
     def exec_module(module):
         if module.__name__ == META:
-            import torch._prims.rng_prims  # a torch.Generator needs it
+            give_generators_their_class()
 
 
 def find_spec(name, path=None, target=None):
