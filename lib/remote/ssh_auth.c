@@ -50,7 +50,7 @@ static int read_key_file(struct arena *a, const char *path, struct ssh_key_outsi
                       &ignored) == 0) {
             char **words;
             if (str_split(a, pub, ' ', &words) >= 2) {
-                size_t n = strlen(words[1]);
+                size_t n = strcspn(words[1], "\r\n"); // without a comment the line ends
                 unsigned char *blob = arena_new(a, unsigned char, BASE64_DECODED_MAX(n));
                 long blob_len = base64_decode(blob, words[1], n);
                 k->public_blob = blob_len > 0 ? blob : NULL;
