@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// An agent with a connection to a coordinator, for agent_uplink.c: channels, the election and the
+// rest of the agent are stand-ins that note what they are asked to do.
+#ifndef TESTS_UNIT_AGENT_UPLINK_FAKE_H
+#define TESTS_UNIT_AGENT_UPLINK_FAKE_H
+
+#include "agent/agent_impl.h"
+
+#include "base/clock.h"
+#include "sys/net.h"
+#include "tests/tap.h"
+#include "tests/unit/turned_clock.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+enum { BEAT_MS = 200, GRACE_MS = 3000, NOW_MS = 500, SENT_MAX = 8 };
+
+static struct err e;
+static struct loop *loop;
+static struct agent agent;
+static struct agent_config config;
+static char done[1024]; // what was asked for, in order
+static struct wire_msg sent[SENT_MAX];
+static int sends;
+static const struct channel_events *table; // of the last channel
+static int64_t lease_end_ms;
+static bool idle, waits_for_devices, is_open;
+static int store_port, port, listen_fd;
+
+__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...) {
+    size_t len = strlen(done);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(done + len, sizeof done - len, fmt, ap);
+    va_end(ap);
+}
+
+// ---- stand-ins ----------------------------------------------------------------------------------
+
+int channel_open(struct channel *l, struct loop *on, int fd, enum channel_side side,
+                 bool connecting, const struct channel_secret *secret,
+                 const struct channel_events *events, struct err *why) {
+    (void)why;
+    table = l->events = events;
+    if (on != loop || side != CHANNEL_AGENT || secret != &config.coordinator.secret || fd < 0)
+        bail_out("a channel of another kind");
+    close(fd);
+    note("open%s;", connecting ? "" : " local");
+    return 0;
+}
+
+static void take(const char *how, const struct wire_msg *m) {
+    note("%s %s;", how, frame_name(m->type));
+    sent[sends++ % SENT_MAX] = *m;
+}
+
+void channel_send(struct channel *l, const struct wire_msg *m) {
+    take(l == &agent.link ? "send" : "send elsewhere", m);
+}
+
+void channel_send_kept(struct channel *l, struct replay *s, const struct wire_msg *m) {
+    take(l == &agent.link && s == &agent.session ? "keep" : "keep elsewhere", m);
+}
+
+void channel_send_again(struct channel *l, const struct replay *s) {
+    note(l == &agent.link && s == &agent.session ? "send again;" : "send again elsewhere;");
+}
+
+void channel_refuse(struct channel *l, bool final, const char *reason) {
+    (void)reason;
+    l->stage = CHANNEL_IDLE;
+    note("refuse%s;", final ? " for good" : "");
+}
+
+void channel_close(struct channel *l) {
+    (void)l;
+    note("close;");
+}
+
+bool channel_is_open(const struct channel *l) {
+    (void)l;
+    return is_open;
+}
+
+void election_heartbeat_acked(struct election *x, int64_t now, int64_t sent_ms, int64_t left_ms) {
+    (void)x;
+    note("acked after %d left %d;", (int)(now - sent_ms), (int)left_ms);
+}
+
+void election_leader_round(struct election *x, int64_t term, int round, bool committed) {
+    (void)x;
+    note("round %d.%d%s;", (int)term, round, committed ? " committed" : "");
+}
+
+int64_t election_lease_end(const struct election *x) {
+    (void)x;
+    return lease_end_ms;
+}
+
+void election_self(struct election *x, const char *name, const char *address, int number) {
+    (void)x;
+    note("self %s %s:%d;", name, address, number);
+}
+
+void election_process_dead(struct election *x, int64_t now, const struct election_peer *peer) {
+    (void)x;
+    note("dead %s %d;", peer->name, now == clock_mono_ms());
+}
+
+void election_resumed(struct election *x, int64_t now) {
+    (void)x;
+    note("resumed %d;", now == clock_mono_ms());
+}
+
+void election_disconnected(struct election *x, int64_t now) {
+    (void)x;
+    note("disconnected %d;", now == clock_mono_ms());
+}
+
+void election_leader_lost(struct election *x, int64_t now) {
+    (void)x;
+    note("lost %d;", now == clock_mono_ms());
+}
+
+void agent_elect_pump(struct agent *a) {
+    (void)a;
+    note("pump;");
+}
+
+bool workers_is_idle(const struct workers *w) {
+    (void)w;
+    return idle;
+}
+
+void workers_lease(struct workers *w, int64_t mono_ms) {
+    (void)w;
+    note("lease %d;", (int)(mono_ms ? mono_ms - clock_mono_ms() : -1));
+}
+
+int agent_open_store(struct agent *a, struct err *why) {
+    (void)a;
+    return store_port < 0 ? err_set(why, ERR_SYS, "no port") : store_port;
+}
+
+void agent_end(struct agent *a, enum node_state state, const char *reason,
+               const struct worker_failure *failures, int64_t count) {
+    (void)a, (void)failures, (void)count;
+    note("end %d %s;", state == NODE_FAILED, reason);
+}
+
+void agent_set_state(struct agent *a, enum node_state state, const char *reason) {
+    (void)a;
+    note("state %d %s;", state == NODE_JOINING, reason);
+}
+
+bool agent_devices_waits(const struct agent *a) {
+    (void)a;
+    return waits_for_devices;
+}
+
+void agent_on_message(struct agent *a, const struct wire_msg *m) {
+    (void)a;
+    note("message %s;", frame_name(m->type));
+}
+
+void agent_lead_drop(struct agent *a) {
+    (void)a;
+    note("drop;");
+}
+
+void agent_stop_workers(struct agent *a, int signal, int64_t grace_ms, const char *why) {
+    (void)a, (void)why;
+    note("stop %d %d;", signal == SIGTERM, (int)grace_ms);
+}
+
+void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer) {
+    (void)c;
+    close(fd);
+    note("adopt%s;", peer ? " from afar" : "");
+}
+
+// ---- an agent -----------------------------------------------------------------------------------
+
+static void begin(void) {
+    timer_stop(&agent.beat);
+    replay_close(&agent.session);
+    events_close(&agent.events);
+    config = (struct agent_config){.name = "n1",
+                                   .role = "default",
+                                   .node_rank = 3,
+                                   .beat_ms = BEAT_MS,
+                                   .listen_port = 4100,
+                                   .workers = {.nproc = 8},
+                                   .coordinator = {.shutdown_timeout_ms = GRACE_MS}};
+    agent = (struct agent){.config = &config,
+                           .loop = loop,
+                           .round = 5,
+                           .joined = true,
+                           .leader = "n0",
+                           .peer = {.name = "n0", .address = "127.0.0.1", .port = port}};
+    agent.link.ctx = &agent;
+    agent.election.config.incarnation = 11;
+    agent.election.term = 4;
+    agent.election.leader = (struct election_peer){.incarnation = 22, .name = "n0"};
+    agent.election.electorate.term = 6;
+    agent.election.electorate.round = 7;
+    if (events_open(&agent.events, NULL, "n1", &e) < 0)
+        bail_out("%s", e.text);
+    agent_link_connect(&agent, &agent.peer); // for its table
+    agent.joined = true;
+    replay_open(&agent.session, 33);
+    lease_end_ms = INT64_MAX;
+    idle = is_open = true;
+    waits_for_devices = false;
+    store_port = 5100;
+    sends = 0;
+    done[0] = '\0';
+}
+
+static void is_done(const char *want, const char *what) {
+    is_str(done, want, "%s", what);
+    done[0] = '\0';
+}
+
+#endif
