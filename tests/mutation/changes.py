@@ -57,6 +57,17 @@ def equivalent(text, begin, end, new):
                    re.search(r"\b\w*(alloc|arena_new)\([^;]*[^+]\+ $", head) or
                    re.search(r"\barena_new\([^;()]*, $", head)):
         return True
+    # An assertion that lets more pass: what it forbids does not happen.
+    if re.search(r"\b(must|assert)\([^;]*$", head) and text[begin:end] in ("<", ">", "&&"):
+        return True
+    # The size of buffers for text alone.
+    name = re.search(r"\b([A-Z][A-Z0-9_]+) = $", head)
+    if number and name:
+        uses = [line for line in text[:first].split("\n") + text[end:].split("\n")
+                if re.search(r"\b%s\b" % name.group(1), line)]
+        buffer = r"^\s*(?:static )?char [^()=;]*\[%s\][^()=]*;" % name.group(1)
+        if uses and all(re.match(buffer, line) for line in uses):
+            return True
     # Of two equal values either one is the smaller one, or the larger one.
     value = r"((?:sizeof )?[\w.>\[\]-]+)"
     words = re.match(r" %s \? (?:\(\w+\))?%s : (?:\(\w+\))?%s" % (value, value, value), tail)
