@@ -110,6 +110,41 @@ static void test_output_limit(void) {
     close(p[0]);
 }
 
+// Input that is not taken stays within its limit, in pieces of any size, up to the end.
+static void test_input_limit(void) {
+    enum { ROOM = 1000, SENT = 2500, PIECE = 300 };
+    int p[2];
+    if (pipe(p) < 0)
+        bail_out("no pipe");
+    paused = true;
+    server_end = -1;
+    received = 0;
+    conn_open(&server, loop, p[0], &server_events, ROOM, 100, &e);
+    for (size_t sent = 0; sent < SENT; sent += PIECE) {
+        size_t more = SENT - sent < PIECE ? SENT - sent : PIECE;
+        if (write(p[1], big + sent, more) != (ssize_t)more)
+            bail_out("a pipe takes no bytes");
+        loop_once(loop, 10);
+        size_t want = sent + more < ROOM ? sent + more : ROOM;
+        is_uint(server.in.len, want, "the input has no more than its limit");
+    }
+    paused = false;
+    for (size_t had = 0; had < SENT; had = received) {
+        conn_resume(&server);
+        loop_once(loop, 100);
+        if (received - had > ROOM || received == had)
+            break;
+    }
+    is_uint(received, SENT, "all of it comes when it is taken");
+    ok(order_ok, "the bytes are those that were sent");
+    paused = true;
+    ok(write(p[1], big, 2 * ROOM) == 2 * ROOM, "the pipe takes more than the limit");
+    loop_once(loop, 100);
+    close(p[1]);
+    loop_run(loop);
+    is_int(server_end, ERR_NONE, "a full input ends when the other side hangs up");
+}
+
 static void test_idle(void) {
     int p[2];
     if (pipe(p) < 0)
@@ -189,6 +224,7 @@ int main(void) {
         big[i] = (unsigned char)(i * 2654435761u >> 13);
     test_bulk();
     test_output_limit();
+    test_input_limit();
     test_idle();
     test_refused();
     test_addresses();
