@@ -4,6 +4,16 @@
 #include "tests/unit/agent/uplink_fake.h"
 
 #include <errno.h>
+#include <sys/socket.h>
+
+static bool refuses; // a host, at once
+
+int connect(int fd, const struct sockaddr *to, socklen_t len) {
+    if (!refuses)
+        return (int)syscall(SYS_connect, fd, to, len);
+    errno = ECONNREFUSED;
+    return -1;
+}
 
 // ---- heartbeats ---------------------------------------------------------------------------------
 
@@ -25,6 +35,14 @@ static void test_beats(void) {
     agent.session.cut = is_open = false;
     agent_link_beat(&agent);
     is_done("", "a broken connection has no heartbeats");
+}
+
+// The last event of a coordinator that was given up.
+static void is_lost(int64_t silent_ms, const char *why) {
+    char want[128];
+    snprintf(want, sizeof want, "\"peer\":\"n0\",\"silent_ms\":%d,\"reason\":\"%s", (int)silent_ms,
+             why);
+    has_str(strbuf_cstr(&agent.events.line), want, "the event has the time and the reason");
 }
 
 static void test_answers(void) {
@@ -68,6 +86,7 @@ static void test_answers(void) {
     begin();
     table->on_message(&agent.link, &(struct wire_msg){.type = WIRE_BEAT, .taken = 3});
     has_str(done, "lost 1;", "a count of messages that were not sent ends the connection");
+    is_lost(0, "3 messages taken");
 }
 
 static void test_lease(void) {
@@ -219,6 +238,10 @@ static void test_ends(void) {
         if (strncmp(done, cases[i].want, strlen(cases[i].want)) != 0)
             diag("it was %s", done);
         ok(!agent.beat.loop, "end %zu: no heartbeat follows", i);
+        is_int(agent.session.cut, strcmp(cases[i].want, CUT) == 0,
+               "end %zu: the session waits for another connection", i);
+        if (strcmp(cases[i].want, LOST) == 0)
+            is_lost(0, "why");
     }
     begin();
     agent.over = true;
@@ -246,6 +269,7 @@ static void test_lost(void) {
         has_str(done, cases[i].want, "workers have %s of their lease", cases[i].want);
         ok(agent.round_failed && !agent.stop_requested && !agent.joined, "the round has failed");
         ok(!strstr(done, "state"), "workers that run keep the state");
+        is_lost(8, "why");
     }
     begin();
     agent.joined = false;
@@ -288,6 +312,7 @@ static void test_resume(void) {
         done[0] = '\0';
         table->on_message(&agent.link, &wrong[i]);
         has_str(done, "stop 1 3000;lost 1;", "answer %zu ends the session", i);
+        is_lost(0, i < 2 ? "it answers out of turn" : "9 messages taken");
     }
 }
 
@@ -310,7 +335,19 @@ static void test_resume_ends(void) {
         done[0] = '\0';
         table->on_end(&agent.link, &(struct err){.code = cases[i].code});
         is_done(cases[i].want, "an attempt to resume ends");
+        if (strcmp(cases[i].want, LOST) == 0)
+            is_lost(0, "");
     }
+    begin();
+    is_open = false;
+    refuses = true;
+    agent_link_resume(&agent);
+    refuses = false;
+    is_done("close;dead n0 1;pump;", "a host that refuses at once has no agent");
+    errno = 0;
+    snprintf(agent.peer.address, sizeof agent.peer.address, "n0.example");
+    agent_link_resume(&agent);
+    is_done("close;", "a name proves nothing");
 }
 
 int main(void) {
@@ -333,6 +370,7 @@ int main(void) {
     timer_stop(&agent.beat);
     replay_close(&agent.session);
     events_close(&agent.events);
+    fd_let_go();
     close(listen_fd);
     loop_close(loop);
     return done_testing();

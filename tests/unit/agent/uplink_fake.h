@@ -39,6 +39,15 @@ __attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...) {
 
 // ---- stand-ins ----------------------------------------------------------------------------------
 
+// The descriptor of the last channel is the channel's.
+static int fd_held = -1;
+
+static void fd_let_go(void) {
+    if (fd_held >= 0 && close(fd_held) < 0)
+        bail_out("the descriptor of a channel was closed");
+    fd_held = -1;
+}
+
 int channel_open(struct channel *l, struct loop *on, int fd, enum channel_side side,
                  bool connecting, const struct channel_secret *secret,
                  const struct channel_events *events, struct err *why) {
@@ -46,7 +55,8 @@ int channel_open(struct channel *l, struct loop *on, int fd, enum channel_side s
     table = l->events = events;
     if (on != loop || side != CHANNEL_AGENT || secret != &config.coordinator.secret || fd < 0)
         bail_out("a channel of another kind");
-    close(fd);
+    fd_let_go();
+    fd_held = fd;
     note("open%s;", connecting ? "" : " local");
     return 0;
 }
@@ -146,8 +156,8 @@ int agent_open_store(struct agent *a, struct err *why) {
 
 void agent_end(struct agent *a, enum node_state state, const char *reason,
                const struct worker_failure *failures, int64_t count) {
-    (void)a, (void)failures, (void)count;
-    note("end %d %s;", state == NODE_FAILED, reason);
+    (void)a;
+    note("end %d %s;", state == NODE_FAILED && !failures && !count, reason);
 }
 
 void agent_set_state(struct agent *a, enum node_state state, const char *reason) {
