@@ -7,6 +7,7 @@
 #include "object/object_put_impl.h"
 #include "object/uri.h"
 #include "tests/tap.h"
+#include "tests/unit/turned_clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +22,12 @@ static struct {
     const char *body; // of the last POST
     struct http_call *under_way[FAKE_CALLS_MAX];
     int calls, most; // under way; the most at a time
+    int step_ms;     // of the clock, for each request
     // Requests that fail, by a part of the request's line in the log.
     const char *fails, *spoils, *hides; // with `code`; another MD5; not in the list afterwards
     enum err_code code;
     bool has_kms, copies, no_etag;
+    uint64_t part_bytes; // of the upload in parts
 } fake;
 
 static void fake_put(const char *key, const char *etag, uint64_t size) {
@@ -81,7 +84,13 @@ void s3_call_body(struct s3_call *c, const void *p, size_t len) {
     c->http.body_out_len = len;
 }
 
+// A request that is under way is dropped.
 void s3_call_close(struct s3_call *c) {
+    int left = 0;
+    for (int i = 0; i < fake.calls; i++)
+        if (fake.under_way[i] != &c->http)
+            fake.under_way[left++] = fake.under_way[i];
+    fake.calls = left;
     strbuf_fini(&c->http.body);
 }
 
@@ -131,12 +140,15 @@ static void fake_serve(struct s3_call *call, struct err *e) {
             fake_is(fake.spoils, c) ? "0123456789abcdef0123456789abcdef" : fake_md5(c);
         snprintf(c->etag, sizeof c->etag, "\"%s\"", md5);
         c->kms = fake.has_kms;
+        fake.part_bytes += c->body_out_len;
         if (!strchr(c->url, '?') && !fake_is(fake.hides, c))
             fake_put(call->key, md5, c->body_out_len);
     } else if (post && strstr(c->url, "?uploads=")) {
         strbuf_adds(&c->body, "<R><UploadId>id1</UploadId></R>");
+        fake.part_bytes = 0;
     } else if (post) {
         strbuf_adds(&c->body, fake.no_etag ? "<R/>" : "<R><ETag>x</ETag></R>");
+        fake_put(call->key, "of parts", fake.part_bytes);
     } else if (!strchr(c->url, '?')) {
         fake_remove(call->key);
     }
@@ -159,6 +171,7 @@ int http_step(struct http *h, int timeout_ms, struct err *e) {
     (void)h, (void)e;
     if (timeout_ms <= 0 || fake.calls == 0)
         bail_out("a step without a request");
+    clock_ahead_ms += fake.step_ms;
     struct http_call *c = fake.under_way[0];
     memmove(fake.under_way, fake.under_way + 1, (size_t)--fake.calls * sizeof(struct http_call *));
     fake_serve((struct s3_call *)(void *)c, &why);

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files to a bucket: whole ones and files in parts, what is there already or copied by the server,
 // and what a failure of one file means for the others. The bucket is a stand-in.
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include "object/object_put.h"
 
 #include "sys/file.h"
 #include "tests/unit/object/bucket_fake.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <openssl/md5.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 8, SMALL = 10, LARGE = 2 * OBJECT_PART_BYTES + 5 };
+enum { FILES_MAX = 8, SMALL = 10, LARGE = 2 * OBJECT_PART_BYTES + 1 };
 
 static struct err e;
 static struct arena arena;
@@ -20,14 +22,35 @@ static struct s3 s3;
 static struct manifest_entry entries[FILES_MAX];
 static struct manifest files = {.entries = entries};
 static struct object_put put;
-static uint64_t last_done, last_total;
-static int progress_result;
+static uint64_t last_done, last_total, before_last; // of the last reports
+static int progress_result, reports;
+static enum { READS, READS_PIECES, READS_NOTHING, READS_BADLY } disk;
 
 static int on_progress(void *ctx, uint64_t done, uint64_t total, struct err *why) {
     (void)ctx;
+    reports++;
+    before_last = last_done;
     last_done = done;
     last_total = total;
     return progress_result ? err_set(why, ERR_INTERRUPTED, "that is enough") : 0;
+}
+
+ssize_t pread(int fd, void *p, size_t len, off_t at) {
+    static bool interrupted;
+    char piece[999];
+    if (disk == READS)
+        return syscall(SYS_pread64, fd, p, len, at);
+    interrupted = disk == READS_PIECES && !interrupted;
+    if (disk == READS_NOTHING)
+        return 0;
+    if (disk == READS_BADLY || interrupted) {
+        errno = interrupted ? EINTR : EIO;
+        return -1;
+    }
+    ssize_t n = syscall(SYS_pread64, fd, piece, len < sizeof piece ? len : sizeof piece, at);
+    if (n > 0)
+        memcpy(p, piece, (size_t)n);
+    return n;
 }
 
 static void add(const char *path, uint64_t size) {
@@ -52,7 +75,9 @@ static void begin(const char *prefix) {
     fake.log = fake.body = "";
     files.count = 0;
     files.bytes = 0;
-    progress_result = 0;
+    progress_result = reports = 0;
+    last_done = before_last = 0;
+    disk = READS;
     put = (struct object_put){.s3 = &s3,
                               .bucket = "bucket",
                               .prefix = prefix,
@@ -99,13 +124,13 @@ static void test_files(void) {
     add("part", OBJECT_PART_BYTES);
     add("small", SMALL);
     entries[files.count++] = (struct manifest_entry){.path = "way", .kind = MANIFEST_LINK};
-    fake_put("a/b/large", "x", LARGE); // of another object, which is too short for an ETag
+    fake_put("a/b/large", "x", LARGE); // of another object
     is_int(run(), 0, "files are sent");
     is_str(fake.log,
            "LIST a/b/ 0; PUT a/b/empty 0; POST a/b/large?uploads= 0; "
            "PUT a/b/large?partNumber=1?uploadId=id1 8388608; "
            "PUT a/b/large?partNumber=2?uploadId=id1 8388608; "
-           "PUT a/b/large?partNumber=3?uploadId=id1 5; POST a/b/large?uploadId=id1 339; "
+           "PUT a/b/large?partNumber=3?uploadId=id1 1; POST a/b/large?uploadId=id1 339; "
            "PUT a/b/part 8388608; PUT a/b/small 10; LIST a/b/ 0; ",
            "a large file goes in parts, after the others are there");
     ok(strncmp(fake.body, "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>&quot;",
@@ -116,12 +141,82 @@ static void test_files(void) {
     is_uint(put.links, 1, "a link is not");
     is_uint(put.there, 0, "none was there");
     is_uint(put.sent, LARGE + OBJECT_PART_BYTES + SMALL, "the bytes are counted");
-    ok(last_done == files.bytes && last_total == files.bytes, "the end is told");
+    ok(last_done == files.bytes && last_total == files.bytes, "the end is reported");
     fake_put("a/b/large", "00000000000000000000000000000000-3", LARGE);
     entries[3].size = SMALL;
     again();
     is_int(run(), 0, "the same files are sent again");
     ok(put.there == 3 && put.count == 4 && put.sent == LARGE, "only a file of other bytes goes");
+}
+
+static const char *md5_of(const struct manifest_entry *file, size_t from, size_t len) {
+    unsigned char digest[MD5_DIGEST_LENGTH];
+    char *text, hex[2 * MD5_DIGEST_LENGTH + 1];
+    size_t size;
+    if (file_read(&arena, file->source, LARGE, &text, &size, &e) < 0)
+        bail_out("%s", e.text);
+    MD5((unsigned char *)text + from, len, digest);
+    str_hex(hex, digest, sizeof digest);
+    return arena_strdup(&arena, hex);
+}
+
+// The disk gives a part of what is asked for, and is interrupted; a file is as long as two parts.
+static void test_reads(void) {
+    enum { TWO = 2 * OBJECT_PART_BYTES, SOME = 4996 };
+    begin("");
+    add("a", TWO);
+    add("b", SOME);
+    int fd = open(entries[1].source, O_WRONLY);
+    for (int i = 0; i < SOME; i++)
+        if (pwrite(fd, &i, 1, i) != 1)
+            bail_out("the file cannot be written");
+    struct stat st;
+    fstat(fd, &st);
+    close(fd);
+    entries[1].mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    disk = READS_PIECES;
+    is_int(run(), 0, "files are read in pieces");
+    is_str(fake_find("b")->etag, md5_of(&entries[1], 0, SOME), "the bytes are those of the file");
+    has_str(fake.body, md5_of(&entries[0], OBJECT_PART_BYTES, OBJECT_PART_BYTES),
+            "the second part has its bytes");
+    ok(!strstr(fake.log, "partNumber=3"), "there is no third part");
+    static const char *const why[] = {
+        [READS_NOTHING] = "has become shorter", [READS_BADLY] = "cannot read '"};
+    for (int bad = READS_NOTHING; bad <= READS_BADLY; bad++) {
+        begin("");
+        add("b", SOME);
+        disk = bad;
+        is_int(run(), -1, "a file cannot be read");
+        ok(strstr(e.text, why[bad]) && e.code == (bad == READS_NOTHING ? ERR_HASH : ERR_SYS),
+           "the error says why: %s", why[bad]);
+    }
+    for (uint64_t more = 0; more < 2; more++) {
+        begin("");
+        add("b", SOME);
+        entries[0].size = OBJECT_PUT_BYTES_MAX + more;
+        is_int(run(), -1, "a file of 5 TiB is not here");
+        has_str(e.text, more ? "larger than 5 TiB" : "has changed", "no larger one is begun");
+    }
+}
+
+static void test_progress(void) {
+    for (int step_ms = 99; step_ms <= 100; step_ms++) {
+        begin("");
+        add("a", SMALL);
+        add("b", 2 * SMALL);
+        add("c", 3 * SMALL);
+        fake_put("b", md5_of(&entries[1], 0, 2 * SMALL), 2 * SMALL);
+        clock_stop();
+        clock_ahead_ms += 1000;
+        fake.step_ms = step_ms;
+        is_int(run(), 0, "files are sent while the clock runs");
+        is_uint(put.there, 1, "one of them is there");
+        // The first step always has a report.
+        is_int(reports, step_ms == 100 ? 3 : 2, "the progress is reported every 100 ms");
+        is_uint(before_last, step_ms == 100 ? 6 * SMALL : 3 * SMALL,
+                "the progress has all files so far");
+    }
+    clock_stands.tv_sec = 0;
 }
 
 static void test_many(void) {
@@ -138,16 +233,17 @@ static void test_many(void) {
 static void test_since(void) {
     begin("");
     add("same", SMALL);
-    int64_t now = (int64_t)time(NULL) * 1000;
     static const struct {
         int64_t after_ms;
         uint64_t size;
         bool there;
-    } cases[] = {{60000, SMALL, true}, {-60000, SMALL, false}, {60000, SMALL + 1, false}};
+    } cases[] = {{2001, SMALL, true}, {2000, SMALL, false}, {2001, SMALL + 1, false}};
+    struct stat st;
+    stat(entries[0].source, &st);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         again();
         fake_put("same", "fedcba9876543210fedcba9876543210", cases[i].size);
-        put.since_ms = now + cases[i].after_ms;
+        put.since_ms = (int64_t)st.st_ctim.tv_sec * 1000 + cases[i].after_ms;
         is_int(run(), 0, "a file that may have changed is looked at");
         is_uint(put.there, cases[i].there, "one that was not touched is as it was (%zu)", i);
     }
@@ -158,22 +254,26 @@ static void test_since(void) {
 static void test_copies(void) {
     begin("m");
     add("n/f", SMALL);
-    is_int(run(), 0, "a file is sent");
+    add("o/f", 0);
+    add("o/g", 0);
+    is_int(run(), 0, "files of two folders are sent");
     const struct s3_object sent = *fake_find("m/n/f");
     for (int i = 0; i < 3; i++) {
         fake.count = 0;
         fake_put("m/live/x/n/f", sent.etag, SMALL);
+        fake_put("m/live/x/o/f", md5_of(&entries[1], 0, 0), 0);
         put.copies = "live/";
         fake.copies = i == 0;
         fake.fails = i == 2 ? "PUT m/n/f" : NULL;
         fake.code = ERR_AUTH;
         again();
         is_int(run(), i == 2 ? -1 : 0, "an object may be copied (%d)", i);
-        ok(put.copied == (i == 0) && put.sent == (i == 0 ? 0 : SMALL),
+        ok(put.copied == (i == 0 ? 2 : 0) && put.sent == (i == 0 ? 0 : SMALL),
            "a file that the server does not copy is sent (%d)", i);
     }
     has_str(e.text, "'s3://bucket/m/n/f': the server refuses", "the error names the object");
-    has_str(fake.log, "LIST m/n/ 0; LIST m/live/ 0; ", "only the folders of files are listed");
+    has_str(fake.log, "LIST m/n/ 0; LIST m/o/ 0; LIST m/live/ 0; ",
+            "only the folders of files are listed");
     unlink(entries[0].source);
     fake.fails = NULL;
     again();
@@ -261,6 +361,15 @@ static void test_changes(void) {
     }
     begin("");
     add("a", LARGE);
+    add("z", SMALL);
+    put.tolerant = true;
+    fake.fails = "partNumber=1";
+    fake.code = ERR_AUTH;
+    is_int(run(), -1, "a part is refused");
+    ok(fake_find("z") && strstr(fake.log, "DELETE a?uploadId=id1"),
+       "the upload is taken back before the other file is sent");
+    begin("");
+    add("a", LARGE);
     fake.no_etag = true;
     is_int(run(), -1, "an answer without an ETag is a failure");
     ok(strstr(e.text, "has no ETag") && strstr(fake.log, "DELETE a?uploadId=id1"),
@@ -307,6 +416,8 @@ int main(void) {
         bail_out("no folder");
     test_sizes();
     test_files();
+    test_reads();
+    test_progress();
     test_many();
     test_since();
     test_copies();
