@@ -30,6 +30,7 @@ static void test_rounds(void) {
     give(0, "f5");
     is_int(run_round(2), KEEPER_LACKS * 10 + KEEPER_INPUTS, "only a hostile node has the files");
     is_int(notes[0].files, 2, "the note has the number of files");
+    is_int(peers[0].asked, 1, "the hostile node is not asked again");
     ok(strstr(notes[1].reason, "input 'set': 2 of the files of this node's share, such as 'f"),
        "the reason names input and file: %s", notes[1].reason);
     ok(holds("[ ! -e inputs/set-of3.2 ]"), "no folder is there");

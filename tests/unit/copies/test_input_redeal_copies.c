@@ -3,7 +3,10 @@
 // on the disk, and copies of the shares of other nodes.
 #include "tests/unit/copies/redeal_round.h"
 
+#include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 enum { SMALL = 12, LARGE = 600000 }; // bytes of files
 
@@ -13,6 +16,16 @@ int statvfs(const char *path, struct statvfs *out) {
     (void)path;
     *out = (struct statvfs){.f_frsize = 1, .f_bavail = free_bytes ? free_bytes : UINT64_C(1) << 40};
     return 0;
+}
+
+static int *pauses; // between tries, of the process
+
+// Those between two tries take no time.
+int usleep(useconds_t us) {
+    bool between = us == REDEAL_PAUSE_MS * 1000;
+    struct timespec time = {.tv_nsec = between ? 0 : (long)us * 1000};
+    *pauses += between;
+    return (int)syscall(SYS_nanosleep, &time, NULL);
 }
 
 // How many of the named files the node's store has.
@@ -51,6 +64,9 @@ static void test_disk(void) {
     is_int(notes[0].files, 2, "two files came");
     is_int(notes[0].bytes, LARGE + SMALL, "the bytes of the files are counted");
     free_bytes = 1;
+    give(0, "f3");
+    is_int(run_round(0) % 10, KEEPER_INPUTS, "one file needs room, too");
+    has_str(notes[note_count - 1].reason, "are needed on the disk", "the reason is the same");
     is_int(run_round(2), KEEPER_DEALT * 100 + KEEPER_INPUTS * 10 + KEEPER_KEPT,
            "files that are here need no room");
     is_int(notes[0].files + notes[0].bytes, 0, "none came");
@@ -59,10 +75,11 @@ static void test_disk(void) {
 
 // Nodes 0 and 1 of the round are in front of node 2 and of each other; f5 and f2 are here already.
 static void test_copies(void) {
+    if (!holds("rm -rf cas inputs"))
+        bail_out("the store cannot be removed");
+    run_round(2);
     give(0, "f0");
-    give(0, "f3");
     give(1, "f3");
-    give(0, "f1");
     give(1, "f1");
     give(0, "f4");
     rule.replicas = 1;
@@ -79,6 +96,48 @@ static void test_copies(void) {
     rule.replicas = 2;
     run_round(2);
     is_int(stored("012345"), 6, "with two replicas all files are here");
+    rule.replicas = 0;
+}
+
+// The other nodes are asked again while one of them cannot be reached.
+static void test_tries(void) {
+    enum { LACKING = KEEPER_LACKS * 10 + KEEPER_INPUTS };
+    if (!holds("rm -r cas inputs"))
+        bail_out("the store cannot be removed");
+    *pauses = 0;
+    is_int(run_round(2), KEEPER_DEALT * 100 + KEEPER_INPUTS * 10 + KEEPER_KEPT,
+           "a node has the share");
+    is_int(*pauses, 0, "a node that has all is asked once");
+    int port = state.ring[0].port;
+    if (!holds("rm -r cas inputs"))
+        bail_out("the store cannot be removed");
+    state.ring[0].port = 1;
+    is_int(run_round(2), LACKING, "the node cannot be reached");
+    is_int(*pauses, REDEAL_TRIES_MAX - 1, "the node is tried again, in time");
+    is_int(peers[1].asked, REDEAL_TRIES_MAX, "the other node is asked again, too");
+    has_str(notes[1].reason, ": 2 of the files", "the reason has their number");
+    state.ring[0].port = port;
+    state.count = 1;
+    give(0, "f1");
+    *pauses = 0;
+    is_int(run_round(1), LACKING, "a node has a part of the share");
+    is_int(*pauses, 0, "a node that has no more is not asked again");
+    has_str(notes[1].reason, ": 1 of the files of this node's share, such as 'f4'",
+            "the reason has the file that is lacking");
+    state.count = PEERS;
+}
+
+// Node 0 of the ring gives other bytes than those that it was asked for.
+static void test_hostile(void) {
+    if (!holds("rm -r cas inputs"))
+        bail_out("the store cannot be removed");
+    peers[0].hostile = true;
+    rule.replicas = 1;
+    give(1, "f4");
+    run_round(1);
+    is_int(peers[0].asked, 1, "the hostile node is not asked for copies, either");
+    is_int(stored("14"), 2, "the other node gives the share");
+    peers[0].hostile = false;
     rule.replicas = 0;
 }
 
@@ -109,8 +168,13 @@ static void test_source(void) {
 
 int main(void) {
     redeal_begin();
+    pauses = mmap(NULL, sizeof *pauses, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (pauses == MAP_FAILED)
+        bail_out("no shared memory");
     test_disk();
+    test_tries();
     test_copies();
+    test_hostile();
     test_source();
     return redeal_end();
 }
