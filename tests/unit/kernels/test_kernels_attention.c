@@ -219,6 +219,25 @@ static void test_isa(const char *isa, int threads, const struct tensors *want) {
     kernels_cpu.close(ctx);
 }
 
+// A worker has three panels of keys or values and two blocks of scores, and of tensors in bfloat16
+// all of a head as floats: hardly more, and nothing else.
+static void test_memory(const char *isa) {
+    enum { KEYS = 2000, D = 64, BLOCK = 32 * (KEYS + 16), THREADS = 3 }; // 32 queries, the fewest
+    struct kernel_ctx *ctx;
+    const struct kernel_config config = {.threads = THREADS, .isa = isa};
+    if (kernels_cpu.open(&ctx, &config) != 0)
+        return;
+    for (int store = 0; store < 2; store++) {
+        const struct attention_shape s = {
+            .n = 2, .t = KEYS, .heads = 3, .d = D, .store = store ? KERNEL_BF16 : KERNEL_FLOAT};
+        double least = 3.0 * KEYS * D + 2.0 * BLOCK + (store ? 8.0 * KEYS * D : 0);
+        double each = (double)kernels_cpu.attention_workspace(ctx, &s) / THREADS / sizeof(float);
+        ok(each >= least && each < 1.05 * least,
+           "%s: the workspace of %s has no more than it needs", isa, store ? "bfloat16" : "floats");
+    }
+    kernels_cpu.close(ctx);
+}
+
 int main(void) {
     static const char *const isas[] = {"base", "avx2", "avx512", "avx512-bf16", "avx512-amx"};
     struct tensors want[SHAPES];
@@ -229,6 +248,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         test_isa(isas[i], 1, want);
         test_isa(isas[i], 5, want);
+        test_memory(isas[i]);
     }
     for (int i = 0; i < SHAPES; i++)
         for (int k = 0; k < BACK; k++)
