@@ -168,6 +168,22 @@ static void test_program(void) {
                                    &got, &e),
            -1, "a program may fail");
     has_str(e.text, "'sh' ended with status 3: sorry", "the error has status and first line");
+    // The first line of what a failing program writes to its standard error.
+    static const struct {
+        const char *line, *want;
+    } errors[] = {
+        {"sh -c 'printf x >&2; exit 1'", "ended with status 1: x"},
+        {"sh -c 'printf \"ab\\r\\nc\" >&2; exit 2'", "ended with status 2: ab"},
+        {"sh -c 'echo >&2; echo b >&2; exit 2'", "ended with status 2"},
+        {"sh -c 'exit 4'", "ended with status 4"},
+    };
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        is_int(credentials_process_run(&arena, errors[i].line, env, &got, &e), -1,
+               "%s: the program fails", errors[i].line);
+        size_t len = strlen(e.text), want = strlen(errors[i].want);
+        ok(len > want && strcmp(e.text + len - want, errors[i].want) == 0,
+           "%s: the error ends with '%s'", errors[i].line, errors[i].want);
+    }
     is_int(credentials_process_run(&arena, "no-such-program-here x", env, &got, &e), -1,
            "a program has to exist");
     has_str(e.text, "no-such-program-here", "the error names it");
