@@ -24,15 +24,19 @@ s3_stop() {
 }
 trap 's3_stop; at_exit' EXIT
 
-# One request to the server's own pages: prints the body of an answer with status 200.
+# One request to the server's own pages: prints the body of an answer with status 200 and a newline.
 s3_ask() { # PATH
-    local host=${S3#*://} connection head body
+    local host=${S3#*://} connection status line
     exec {connection}<>"/dev/tcp/${host%:*}/${host##*:}" || return
     printf 'GET %s HTTP/1.0\r\n\r\n' "$1" >&"$connection"
-    { IFS= read -r head && body=$(cat); } <&"$connection"
+    {
+        IFS= read -r status
+        while IFS= read -r line && [ "$line" != $'\r' ]; do :; done
+        [[ $status = 'HTTP/1.'?' 200 '* ]] && cat && echo
+    } <&"$connection"
+    status=$?
     exec {connection}>&-
-    [[ $head = 'HTTP/1.'?' 200 '* ]] || return
-    printf '%s\n' "${body#*$'\r\n\r\n'}"
+    return "$status"
 }
 s3_fault() { # KIND KEY [COUNT]
     s3_ask "/-/fault?kind=$1&key=$2&count=${3:-1}" >/dev/null

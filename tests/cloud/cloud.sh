@@ -12,9 +12,9 @@
 # of a script share one provider (provider.py); in `CLOUD_PROVIDER=own cloud_run …` Terraform starts
 # its own for `apply`, as it does outside of tests. Each instance that the API starts becomes a host
 # that boots systemd, runs cloud-init on the user data that was sent, and can be logged in to at its
-# addresses (lab, node.py); with CLOUD_INIT=own each stage of cloud-init is a process that imports it
-# (stages.py). All of it lives in a process, mount and network namespace of the script,
-# without a default route, and ends with it.
+# addresses (lab, node.py). With CLOUD_INIT=own each stage imports cloud-init anew (stages.py).
+# All of it lives in a process, mount and network namespace of the script, without a default route,
+# and ends with it.
 #
 #     operator (this script)             bridge dtc0 ─┬─ node  10.77.…, 203.0.113.N
 #       shim 4566, lab 4570                           └─ node …

@@ -11,7 +11,7 @@ LINT_H := $(filter-out lib/third_party/%,$(LINT_H))
 # Every tracked or new text file whose first line asks for a shell, and the libraries they source,
 # but for scripts that are the input of a test.
 LINT_SH := $(shell { git ls-files -co --exclude-standard 2>/dev/null || find . -type f; } | sort | \
-    grep -vE '^(\./)?tests/(fuzz/corpus|integration/use_import)/' | \
+    grep -vE '^(\./)?tests/(fuzz/corpus|integration/use_import)/|\.(c|h|cuh?|py|md|tf|json)$$' | \
     xargs -d '\n' awk 'FNR == 1 && /^$(HASH)!.*(bash|\/sh|env sh)/ { print FILENAME } \
     FNR == 2 && /shellcheck shell=/ { print FILENAME } FNR == 3 { nextfile }' 2>/dev/null)
 CLANG_FORMAT := $(firstword $(shell command -v clang-format-14 clang-format))

@@ -30,6 +30,7 @@ import base64
 import hashlib
 import hmac
 import os
+import socket
 import ssl
 import sys
 import threading
@@ -281,6 +282,15 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, b"eu-test-1")
         return self.answer(200)
 
+    def client_is_gone(self):
+        """A process that ended with requests under way meets no fault that was set since."""
+        try:
+            return not socket.socket.recv(self.connection, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def handle_all(self):
         parts = urlsplit(self.path)
         query = parse_qsl(parts.query, keep_blank_values=True)
@@ -288,12 +298,13 @@ class Handler(BaseHTTPRequestHandler):
         fields = dict(query)
         if parts.path.startswith("/-/"):
             return self.control(parts.path, fields)
+        gone = self.client_is_gone()
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         try:
             with lock:
                 queue = faults.get(key) or next(
                     (q for k, q in faults.items() if k[:1] == "*" and key.endswith(k[1:])), [])
-                fault = queue.pop() if queue else ""
+                fault = queue.pop() if queue and not gone else ""
             if fault == "slow":
                 raise Refused(503, "SlowDown")
             if fault == "error":
