@@ -14,7 +14,7 @@
 
 enum { ROUND = 5, WORKERS = 2, FAILED_EXIT = 3 << 8 };
 
-static struct err e;
+static struct err fault;
 static struct agent agent;
 static struct agent_config config;
 static struct sagemaker tree;
@@ -108,18 +108,18 @@ void agent_set_state(struct agent *a, enum node_state state, const char *reason)
     note("state %s;", reason);
 }
 
-void election_heartbeat_acked(struct election *x, int64_t now, int64_t sent_ms, int64_t left_ms) {
-    (void)x, (void)now;
+void election_heartbeat_acked(struct election *e, int64_t now, int64_t sent_ms, int64_t left_ms) {
+    (void)e, (void)now;
     note("acked %d %d;", (int)sent_ms, (int)left_ms);
 }
 
-int64_t election_lease_end(const struct election *x) {
-    (void)x;
+int64_t election_lease_end(const struct election *e) {
+    (void)e;
     return lease_left_ms == INT64_MAX ? INT64_MAX : clock_mono_ms() + lease_left_ms;
 }
 
-void election_merge_counters(struct election *x, const struct election_counters *c) {
-    (void)x;
+void election_merge_counters(struct election *e, const struct election_counters *c) {
+    (void)e;
     note("counters %d %d %d;", c->attempt, c->restarts, c->crashes);
 }
 
@@ -139,12 +139,12 @@ void file_timers_hold(struct file_timers *t, bool held) {
     note("%s;", held ? "hold" : "let go");
 }
 
-struct store_server *store_server_open(struct loop *loop, const char *host, int number,
-                                       const struct store_limits *limits, struct err *why) {
+struct store_server *store_server_open(struct loop *loop, const char *host, int port,
+                                       const struct store_limits *limits, struct err *e) {
     (void)loop, (void)limits;
-    note("store %s %d;", host ? host : "all", number);
+    note("store %s %d;", host ? host : "all", port);
     if (local_store && host)
-        return err_set(why, ERR_NET, "no port"), NULL;
+        return err_set(e, ERR_NET, "no port"), NULL;
     stores_open++;
     return (struct store_server *)(void *)&stores_open;
 }
@@ -163,13 +163,13 @@ void store_server_allow(struct store_server *s, const struct net_address *hosts,
 }
 
 int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease_ms,
-                  struct err *why) {
+                  struct err *e) {
     (void)w;
     note("start %d%s", f->round, lease_ms ? " with a lease" : "");
     for (int i = 0; f->addresses && i <= f->group_world; i++)
         note(" %s", f->addresses[i] ? f->addresses[i] : "end");
     note(";");
-    return starts ? 0 : err_set(why, ERR_SYS, "no process");
+    return starts ? 0 : err_set(e, ERR_SYS, "no process");
 }
 
 void workers_stop(struct workers *w, int signal, int64_t grace_ms) {
@@ -217,8 +217,8 @@ static void begin(void) {
     agent.workers.count = WORKERS;
     for (int i = 0; i < WORKERS; i++)
         workers[i] = (struct worker){.rank = 6 + i, .local_rank = i};
-    if (events_open(&agent.events, NULL, "n1", &e) < 0)
-        bail_out("%s", e.text);
+    if (events_open(&agent.events, NULL, "n1", &fault) < 0)
+        bail_out("%s", fault.text);
     idle = starts = takes_in = true;
     waits_for_devices = notice = copies_wait = false;
     lease_left_ms = INT64_MAX;

@@ -88,24 +88,26 @@ static void test_store(void) {
     begin();
     agent.store_next = (struct store_server *)(void *)&stores_open;
     stores_open = 1;
-    is_int(agent_open_store(&agent, &e), 5100, "the next store has a port of its own");
+    is_int(agent_open_store(&agent, &fault), 5100, "the next store has a port of its own");
     is_done("store 10.0.0.1 0;", "the store listens on the node's address");
     is_int(stores_open, 1, "the store before it is closed");
     local_store = 1;
-    is_int(agent_open_store(&agent, &e), 5100, "a node behind NAT has a store");
+    is_int(agent_open_store(&agent, &fault), 5100, "a node behind NAT has a store");
     is_done("store 10.0.0.1 0;store all 0;", "the store listens on all addresses then");
     local_store = 0;
     config.store_at_endpoint = true;
-    is_int(agent_open_store(&agent, &e), 5100, "a node that follows has a port of its own");
+    is_int(agent_open_store(&agent, &fault), 5100, "a node that follows has a port of its own");
     config.store_at_endpoint = false;
     agent.coordinator = (struct coordinator *)(void *)&agent;
-    is_int(agent_open_store(&agent, &e), 5100, "a coordinator without a static start has one, too");
+    is_int(agent_open_store(&agent, &fault), 5100,
+           "a coordinator without a static start has one, too");
     local_store = 1;
     config.store_at_endpoint = true;
     agent.coordinator = (struct coordinator *)(void *)&agent;
-    is_int(agent_open_store(&agent, &e), -1, "a shared port has no other address");
+    is_int(agent_open_store(&agent, &fault), -1, "a shared port has no other address");
     local_store = 0;
-    is_int(agent_open_store(&agent, &e), 4100, "the store of the coordinator has the agents' port");
+    is_int(agent_open_store(&agent, &fault), 4100,
+           "the store of the coordinator has the agents' port");
 }
 
 // The milliseconds of the last event are few.

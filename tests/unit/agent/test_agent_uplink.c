@@ -8,9 +8,9 @@
 
 static bool refuses; // a host, at once
 
-int connect(int fd, const struct sockaddr *to, socklen_t len) {
+int connect(int fd, const struct sockaddr *addr, socklen_t len) {
     if (!refuses)
-        return (int)syscall(SYS_connect, fd, to, len);
+        return (int)syscall(SYS_connect, fd, addr, len);
     errno = ECONNREFUSED;
     return -1;
 }
@@ -22,12 +22,12 @@ static void test_beats(void) {
     agent.stamp = 9;
     agent.session.taken = 2;
     agent_link_beat(&agent);
-    clock_turn(loop, BEAT_MS - 1);
+    clock_turn(test_loop, BEAT_MS - 1);
     is_done("send BEAT;", "a heartbeat is sent at once");
     ok(sent[0].seq == 0 && sent[0].stamp == 9 && sent[0].round_term == 6 && sent[0].round == 7 &&
            sent[0].taken == 2,
        "a heartbeat has number, stamp, round and the count of messages");
-    clock_turn(loop, 1);
+    clock_turn(test_loop, 1);
     is_done("send BEAT;", "the next one comes in time");
     is_int(sent[1].seq, 1, "the next heartbeat has the next number");
     agent.session.cut = true;
@@ -153,7 +153,7 @@ static void test_ready(void) {
 
 static void test_connect(void) {
     begin();
-    struct election_peer to = {.name = "n5", .address = "127.0.0.1", .port = port};
+    struct election_peer to = {.name = "n5", .address = "127.0.0.1", .port = free_port};
     agent.link.stage = CHANNEL_READY;
     agent.rejoin = true;
     agent_link_connect(&agent, &to);
@@ -165,7 +165,7 @@ static void test_connect(void) {
     is_done("close;lost 1;pump;", "a name is no address, and the search continues");
     has_str(agent.connect_error, "'n5.example' is not an address", "the error is kept");
     begin();
-    is_int(agent_link_open_local(&agent, &e), 0, "the coordinator's own agent opens its link");
+    is_int(agent_link_open_local(&agent, &fault), 0, "the coordinator's own agent opens its link");
     is_done("adopt;open local;", "both ends of the link are in this process");
 }
 
@@ -351,9 +351,9 @@ static void test_resume_ends(void) {
 }
 
 int main(void) {
-    loop = loop_open(&e);
-    if (!loop || net_listen("127.0.0.1", 0, &listen_fd, &port, &e) < 0)
-        bail_out("no loop or port: %s", e.text);
+    test_loop = loop_open(&fault);
+    if (!test_loop || net_listen("127.0.0.1", 0, &listen_fd, &free_port, &fault) < 0)
+        bail_out("no loop or port: %s", fault.text);
     clock_stop();
     clock_ahead_ms = NOW_MS;
     test_beats();
@@ -372,6 +372,6 @@ int main(void) {
     events_close(&agent.events);
     fd_let_go();
     close(listen_fd);
-    loop_close(loop);
+    loop_close(test_loop);
     return done_testing();
 }

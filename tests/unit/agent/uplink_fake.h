@@ -17,8 +17,8 @@
 
 enum { BEAT_MS = 200, GRACE_MS = 3000, NOW_MS = 500, SENT_MAX = 8 };
 
-static struct err e;
-static struct loop *loop;
+static struct err fault;
+static struct loop *test_loop;
 static struct agent agent;
 static struct agent_config config;
 static char done[1024]; // what was asked for, in order
@@ -27,7 +27,7 @@ static int sends;
 static const struct channel_events *table; // of the last channel
 static int64_t lease_end_ms;
 static bool idle, waits_for_devices, is_open;
-static int store_port, port, listen_fd;
+static int store_port, free_port, listen_fd;
 
 __attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...) {
     size_t len = strlen(done);
@@ -48,12 +48,13 @@ static void fd_let_go(void) {
     fd_held = -1;
 }
 
-int channel_open(struct channel *l, struct loop *on, int fd, enum channel_side side,
+int channel_open(struct channel *l, struct loop *loop, int fd, enum channel_side side,
                  bool connecting, const struct channel_secret *secret,
-                 const struct channel_events *events, struct err *why) {
-    (void)why;
+                 const struct channel_events *events, struct err *e) {
+    (void)e;
     table = l->events = events;
-    if (on != loop || side != CHANNEL_AGENT || secret != &config.coordinator.secret || fd < 0)
+    if (loop != test_loop || side != CHANNEL_AGENT || secret != &config.coordinator.secret ||
+        fd < 0)
         bail_out("a channel of another kind");
     fd_let_go();
     fd_held = fd;
@@ -94,43 +95,43 @@ bool channel_is_open(const struct channel *l) {
     return is_open;
 }
 
-void election_heartbeat_acked(struct election *x, int64_t now, int64_t sent_ms, int64_t left_ms) {
-    (void)x;
+void election_heartbeat_acked(struct election *e, int64_t now, int64_t sent_ms, int64_t left_ms) {
+    (void)e;
     note("acked after %d left %d;", (int)(now - sent_ms), (int)left_ms);
 }
 
-void election_leader_round(struct election *x, int64_t term, int round, bool committed) {
-    (void)x;
+void election_leader_round(struct election *e, int64_t term, int round, bool committed) {
+    (void)e;
     note("round %d.%d%s;", (int)term, round, committed ? " committed" : "");
 }
 
-int64_t election_lease_end(const struct election *x) {
-    (void)x;
+int64_t election_lease_end(const struct election *e) {
+    (void)e;
     return lease_end_ms;
 }
 
-void election_self(struct election *x, const char *name, const char *address, int number) {
-    (void)x;
-    note("self %s %s:%d;", name, address, number);
+void election_self(struct election *e, const char *name, const char *address, int port) {
+    (void)e;
+    note("self %s %s:%d;", name, address, port);
 }
 
-void election_process_dead(struct election *x, int64_t now, const struct election_peer *peer) {
-    (void)x;
+void election_process_dead(struct election *e, int64_t now, const struct election_peer *peer) {
+    (void)e;
     note("dead %s %d;", peer->name, now == clock_mono_ms());
 }
 
-void election_resumed(struct election *x, int64_t now) {
-    (void)x;
+void election_resumed(struct election *e, int64_t now) {
+    (void)e;
     note("resumed %d;", now == clock_mono_ms());
 }
 
-void election_disconnected(struct election *x, int64_t now) {
-    (void)x;
+void election_disconnected(struct election *e, int64_t now) {
+    (void)e;
     note("disconnected %d;", now == clock_mono_ms());
 }
 
-void election_leader_lost(struct election *x, int64_t now) {
-    (void)x;
+void election_leader_lost(struct election *e, int64_t now) {
+    (void)e;
     note("lost %d;", now == clock_mono_ms());
 }
 
@@ -149,9 +150,9 @@ void workers_lease(struct workers *w, int64_t mono_ms) {
     note("lease %d;", (int)(mono_ms ? mono_ms - clock_mono_ms() : -1));
 }
 
-int agent_open_store(struct agent *a, struct err *why) {
+int agent_open_store(struct agent *a, struct err *e) {
     (void)a;
-    return store_port < 0 ? err_set(why, ERR_SYS, "no port") : store_port;
+    return store_port < 0 ? err_set(e, ERR_SYS, "no port") : store_port;
 }
 
 void agent_end(struct agent *a, enum node_state state, const char *reason,
@@ -205,19 +206,19 @@ static void begin(void) {
                                    .workers = {.nproc = 8},
                                    .coordinator = {.shutdown_timeout_ms = GRACE_MS}};
     agent = (struct agent){.config = &config,
-                           .loop = loop,
+                           .loop = test_loop,
                            .round = 5,
                            .joined = true,
                            .leader = "n0",
-                           .peer = {.name = "n0", .address = "127.0.0.1", .port = port}};
+                           .peer = {.name = "n0", .address = "127.0.0.1", .port = free_port}};
     agent.link.ctx = &agent;
     agent.election.config.incarnation = 11;
     agent.election.term = 4;
     agent.election.leader = (struct election_peer){.incarnation = 22, .name = "n0"};
     agent.election.electorate.term = 6;
     agent.election.electorate.round = 7;
-    if (events_open(&agent.events, NULL, "n1", &e) < 0)
-        bail_out("%s", e.text);
+    if (events_open(&agent.events, NULL, "n1", &fault) < 0)
+        bail_out("%s", fault.text);
     agent_link_connect(&agent, &agent.peer); // for its table
     agent.joined = true;
     replay_open(&agent.session, 33);

@@ -12,18 +12,18 @@ enum { SMALL = 12, LARGE = 600000 }; // bytes of files
 
 static uint64_t free_bytes; // 0: as many as there are
 
-int statvfs(const char *path, struct statvfs *out) {
-    (void)path;
-    *out = (struct statvfs){.f_frsize = 1, .f_bavail = free_bytes ? free_bytes : UINT64_C(1) << 40};
+int statvfs(const char *file, struct statvfs *buf) {
+    (void)file;
+    *buf = (struct statvfs){.f_frsize = 1, .f_bavail = free_bytes ? free_bytes : UINT64_C(1) << 40};
     return 0;
 }
 
 static int *pauses; // between tries, of the process
 
 // Those between two tries take no time.
-int usleep(useconds_t us) {
-    bool between = us == REDEAL_PAUSE_MS * 1000;
-    struct timespec time = {.tv_nsec = between ? 0 : (long)us * 1000};
+int usleep(useconds_t useconds) {
+    bool between = useconds == REDEAL_PAUSE_MS * 1000;
+    struct timespec time = {.tv_nsec = between ? 0 : (long)useconds * 1000};
     *pauses += between;
     return (int)syscall(SYS_nanosleep, &time, NULL);
 }

@@ -35,11 +35,11 @@ static int on_progress(void *ctx, uint64_t done, uint64_t total, struct err *why
     return progress_result ? err_set(why, ERR_INTERRUPTED, "that is enough") : 0;
 }
 
-ssize_t pread(int fd, void *p, size_t len, off_t at) {
+ssize_t pread(int fd, void *buf, size_t nbytes, off_t offset) {
     static bool interrupted;
     char piece[999];
     if (disk == READS)
-        return syscall(SYS_pread64, fd, p, len, at);
+        return syscall(SYS_pread64, fd, buf, nbytes, offset);
     interrupted = disk == READS_PIECES && !interrupted;
     if (disk == READS_NOTHING)
         return 0;
@@ -47,9 +47,10 @@ ssize_t pread(int fd, void *p, size_t len, off_t at) {
         errno = interrupted ? EINTR : EIO;
         return -1;
     }
-    ssize_t n = syscall(SYS_pread64, fd, piece, len < sizeof piece ? len : sizeof piece, at);
+    ssize_t n =
+        syscall(SYS_pread64, fd, piece, nbytes < sizeof piece ? nbytes : sizeof piece, offset);
     if (n > 0)
-        memcpy(p, piece, (size_t)n);
+        memcpy(buf, piece, (size_t)n);
     return n;
 }
 

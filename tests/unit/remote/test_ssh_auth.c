@@ -53,11 +53,11 @@ int libssh2_agent_list_identities(LIBSSH2_AGENT *a) {
     return agent.has_no_list ? -1 : 0;
 }
 
-int libssh2_agent_get_identity(LIBSSH2_AGENT *a, struct libssh2_agent_publickey **out,
-                               struct libssh2_agent_publickey *last) {
+int libssh2_agent_get_identity(LIBSSH2_AGENT *a, struct libssh2_agent_publickey **store,
+                               struct libssh2_agent_publickey *prev) {
     (void)a;
-    long next = last ? last - agent.keys + 1 : 0;
-    *out = &agent.keys[next];
+    long next = prev ? prev - agent.keys + 1 : 0;
+    *store = &agent.keys[next];
     return next < agent.count ? 0 : 1;
 }
 
@@ -70,18 +70,18 @@ static int answer(const char *name) {
 }
 
 int libssh2_agent_userauth(LIBSSH2_AGENT *a, const char *user,
-                           struct libssh2_agent_publickey *key) {
+                           struct libssh2_agent_publickey *identity) {
     (void)a;
-    return strcmp(user, "me") == 0 ? answer(key->comment) : -1;
+    return strcmp(user, "me") == 0 ? answer(identity->comment) : -1;
 }
 
 int libssh2_userauth_publickey_fromfile_ex(LIBSSH2_SESSION *session, const char *user,
-                                           unsigned user_len, const char *public_file,
-                                           const char *file, const char *passphrase) {
+                                           unsigned username_len, const char *publickey,
+                                           const char *privatekey, const char *passphrase) {
     (void)session;
-    ok(user_len == 2 && strcmp(user, "me") == 0 && !public_file && !passphrase,
+    ok(username_len == 2 && strcmp(user, "me") == 0 && !publickey && !passphrase,
        "the login is that of the user, without a passphrase");
-    return answer(file_base(file));
+    return answer(file_base(privatekey));
 }
 
 int libssh2_agent_disconnect(LIBSSH2_AGENT *a) {
