@@ -42,7 +42,7 @@ epoch=$(sed -n 's/.*checkpoint of epoch \([0-9]*\),.*/\1/p' "$WORK/out/train.log
 figure=$(grep -o '"final_loss":[^,]*' "$WORK/run/summary.json")
 ok 'only whole epochs have a figure' test "$((epoch > 0))" = "$([ "${figure#*:}" = null ]; echo $?)"
 
-start 3 1 "$((epoch + 2))"
+start 3 1 "$((epoch + 5))" # far more steps than pass until the kill
 ok 'three ranks resume' wait_for 60 grep -q "resuming from .* step $step\$" "$WORK/out/train.log"
 before=$(steps)
 ok 'three ranks train' wait_for 60 at_least "$((before + 45))"
