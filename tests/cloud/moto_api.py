@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""moto_api.py: moto in this process. A call costs half of what it does over HTTP to moto's own
-server. Two things that moto does over and over happen once: it parses a file of AWS's endpoints at
-each of a dozen places that ask for the regions, and searches its own folder for its modules."""
+"""moto_api.py: moto in this process, without the HTTP of moto's own server. Two things that moto
+does over and over happen once: it parses a file of AWS's endpoints at each of a dozen places that
+ask for the regions, and searches its own folder for its modules."""
 
 import functools
 import io

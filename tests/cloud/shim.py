@@ -30,7 +30,7 @@ import shim_tagging
 import shim_xml
 
 BODY_BYTES_MAX = 4 << 20
-FORWARD_SECONDS_MAX = 60
+LAB_SECONDS_MAX = 60
 ANSWERS_KEPT_MAX = 1000
 # Of a bucket, and of an object in it; paths are of the form /BUCKET/KEY.
 S3_ACTIONS = {"GET": ("ListBucket", "GetObject"), "HEAD": ("ListBucket", "GetObject"),
@@ -104,7 +104,7 @@ class Cloud:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.lab_port}{path}", json.dumps(message).encode(),
             {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=FORWARD_SECONDS_MAX) as answer:
+        with urllib.request.urlopen(request, timeout=LAB_SECONDS_MAX) as answer:
             return json.loads(answer.read() or b"null")
 
     def handle(self, call, stale):

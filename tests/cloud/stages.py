@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """stages.py: /usr/bin/cloud-init of a node. The first of the four stages of a boot imports cloud-init
-and leaves a process that runs the others in copies of itself: to import it takes longer than a
-stage. Since 24.3 cloud-init does much the same. Where that process is not, as for users who ask for
-the status, this is the command as it always was. Nothing collects garbage, which is a fifth of the
-processor time otherwise."""
+and leaves a process that runs the others in copies of itself, since to import it takes a large part
+of the time of a stage. Since 24.3 cloud-init does much the same. Where that process is not, as for
+users who ask for the status, this is the command as it always was. Nothing collects garbage, which
+is a fifth of the processor time otherwise."""
 
 import gc
 import json

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every Python of a test begins with this (lib.sh, PYTHONPATH). It collects garbage rarely, and
 imports of PyTorch what belongs to the compiler only where the compiler is used (late_torch.py). A
-worker that imports PyTorch, and the API of the test cloud, spend more than half of their time on
-these otherwise, and live for seconds. TEST_PYTHON=plain leaves Python as it is."""
+worker of a few steps that imports PyTorch and an optimizer spends more than half of its time on
+these otherwise; the API of the test cloud collects garbage for a quarter of its own.
+TEST_PYTHON=plain leaves Python as it is."""
 
 import os
 

@@ -9,8 +9,7 @@
 #include "agent/failure_report.h"
 #include "base/clock.h"
 #include "tests/tap.h"
-
-#include <stdarg.h>
+#include "tests/unit/agent/done.h"
 
 enum { ROUND = 5, WORKERS = 2, FAILED_EXIT = 3 << 8 };
 
@@ -20,18 +19,9 @@ static struct agent_config config;
 static struct sagemaker tree;
 static struct worker workers[WORKERS];
 static const char *command[] = {"prog", NULL};
-static char done[1024];
 static bool idle, waits_for_devices, starts, takes_in, notice, copies_wait;
 static int64_t lease_left_ms;
 static int stores_open, local_store; // local_store: a store opens on all addresses alone
-
-__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...) {
-    size_t len = strlen(done);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(done + len, sizeof done - len, fmt, ap);
-    va_end(ap);
-}
 
 // ---- stand-ins ----------------------------------------------------------------------------------
 
@@ -223,11 +213,6 @@ static void begin(void) {
     waits_for_devices = notice = copies_wait = false;
     lease_left_ms = INT64_MAX;
     local_store = 0;
-    done[0] = '\0';
-}
-
-static void is_done(const char *want, const char *what) {
-    is_str(done, want, "%s", what);
     done[0] = '\0';
 }
 

@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "sys/net.h"
 #include "tests/tap.h"
+#include "tests/unit/agent/done.h"
 #include "tests/unit/turned_clock.h"
 
 #include <signal.h>
-#include <stdarg.h>
 #include <unistd.h>
 
 enum { BEAT_MS = 200, GRACE_MS = 3000, NOW_MS = 500, SENT_MAX = 8 };
@@ -21,21 +21,12 @@ static struct err fault;
 static struct loop *test_loop;
 static struct agent agent;
 static struct agent_config config;
-static char done[1024]; // what was asked for, in order
 static struct wire_msg sent[SENT_MAX];
 static int sends;
 static const struct channel_events *table; // of the last channel
 static int64_t lease_end_ms;
 static bool idle, waits_for_devices, is_open;
 static int store_port, free_port, listen_fd;
-
-__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...) {
-    size_t len = strlen(done);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(done + len, sizeof done - len, fmt, ap);
-    va_end(ap);
-}
 
 // ---- stand-ins ----------------------------------------------------------------------------------
 
@@ -227,11 +218,6 @@ static void begin(void) {
     waits_for_devices = false;
     store_port = 5100;
     sends = 0;
-    done[0] = '\0';
-}
-
-static void is_done(const char *want, const char *what) {
-    is_str(done, want, "%s", what);
     done[0] = '\0';
 }
 
