@@ -8,8 +8,9 @@
 source "${0%/*}/../lib.sh"
 source "${0%/*}/runs.sh"
 
-small_shapes 40 120
-common=(print_every=1 threads=1 epochs=1 batch=4 seed=3 lr=0.02 pipeline=2 "data=$WORK/shapes40")
+small_shapes 24 120
+common=(print_every=1 threads=1 epochs=1 batch=4 seed=3 lr=0.02 pipeline=2 "data=$WORK/shapes24")
+STEPS_MIN=6 # of which losses are compared
 vit='model=vit(dim=16,depth=2,heads=2,mlp=2,patch=4)'
 four=("$BIN/dtrun" --standalone --nproc-per-node 4 --no-python)
 links='micro-batches( and gradients)? travel from GPU to GPU by NCCL'
@@ -60,8 +61,8 @@ ok 'bf16: a pipeline of T4s trains' train t4 on_gpu env EMU_CC=75 "${two[@]}" "$
     dtype=bf16
 ok 'bf16: a T4 behind a newer GPU trains' train older on_gpu "${two[@]}" bash -c "$older" "$cuda" \
     -- "$vit" dtype=bf16
-ok 'bf16: the losses are those of floats in memory' close older t4 1e-3
-ok 'bf16: they are not those of bfloat16 in memory' fails close older bf16 1e-3
+ok 'bf16: the losses are those of floats in memory' close older t4 1e-4
+ok 'bf16: they are not those of bfloat16 in memory' fails close older bf16 1e-4
 # Batch norm of few numbers is steep, so these steps are small.
 resnet=('model=resnet18(stem=cifar,width=2)' batch=4 microbatches=2 optimizer=sgd momentum=0
     lr=0.0005 clip_norm=1)
@@ -90,7 +91,7 @@ like "$(cat graph/out)" 'train.graph is on, and stages of a pipeline pass micro-
 ok 'a processor trains two epochs' train whole "$BIN/dttrain" -- "$vit" pipeline=1 epochs=2
 ok 'a pipeline of GPUs trains an epoch' train turns on_gpu "${two[@]}" "$cuda" -- "$vit"
 ok 'a processor trains another one' train turns "$BIN/dttrain" -- "$vit" pipeline=1 epochs=2
-like "$(cat turns/out)" 'resuming from .*epoch 1, step 10' \
+like "$(cat turns/out)" 'resuming from .*epoch 1, step 6' \
     'the processor resumes where the pipeline has ended'
 ok 'the losses are those of one run' close turns whole 1e-4
 ok 'a processor trains the first epoch' train back "$BIN/dttrain" -- "$vit" pipeline=1

@@ -41,10 +41,11 @@ losses() {
         "$1"/dttrain-output/metrics.jsonl
 }
 # close A B BOUND [EVENT [COUNT]]: two folders with the same losses, but for a relative difference;
-# at least 10
+# so many at least
+STEPS_MIN=10
 close() {
     paste <(losses "$1" "${4-train}") <(losses "$2" "${4-train}") |
-        awk -v bound="$3" -v least="${5-10}" '
+        awk -v bound="$3" -v least="${5-$STEPS_MIN}" '
         { d = $1 - $2; d = d < 0 ? -d : d; n++
           if (NF != 2 || $1 != $1 + 0 || d > bound * $2) { print "# step " n ": " $0; bad = 1 } }
         END { exit bad || n < least }'
