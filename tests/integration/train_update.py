@@ -4,8 +4,8 @@ by PyTorch in float64, and in float32 to see what that type costs. With dtype=bf
 is PyTorch's own bfloat16 (autocast).
 
     train_update.py data DIR
-    train_update.py check RUN KEY=VALUE… [-- RUN KEY=VALUE…]…    the [train] keys that each run was
-                    made with; prints "RUN: good: …" or "RUN: bad: …"
+    train_update.py check RUN updates=N KEY=VALUE… [-- RUN …]…    the last N updates of each run and
+                    the [train] keys it was made with; prints "RUN: good: …" or "RUN: bad: …"
 """
 import glob
 import json
@@ -199,7 +199,7 @@ def check(run, *pairs):
     checkpoints = sorted(glob.glob(os.path.join(run, "state", "checkpoint-*")))
     ours, theirs, norm_error, clipped, worst = [], [], 0.0, 0, (0.0, "")
     stats, torchs_stats = [], [0.0]
-    for before, after in zip(checkpoints, checkpoints[1:]):
+    for before, after in list(zip(checkpoints, checkpoints[1:]))[-int(case.set["updates"]):]:
         step = int(before[-10:])
         batches = [(images[p], labels[p]) for p in plan[step]]
         start = read_safetensors(os.path.join(before, "model.safetensors"))
@@ -233,7 +233,7 @@ def check(run, *pairs):
     else:
         near = (max(ours) <= max(WORST, 1.5 * max(theirs)) and median <= MEDIAN[case.kind()]
                 and worst[0] <= 1 and max(stats, default=0) <= 1e-5 and norm_error <= 1e-2)
-    good = (near and len(ours) >= int(case.set["updates"])
+    good = (near and len(ours) == int(case.set["updates"])
             and lr_error <= 1e-6 and drift <= 4 and same
             and (clipped > 0) == (case.number("clip_norm") > 0))
     print(f"{run}: {'good' if good else 'bad'}: {text}", flush=True)

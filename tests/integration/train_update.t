@@ -11,7 +11,8 @@ mkdir data
 ok 'images are made' "$PYTHON" "$helper" data data
 
 names=() checks=()
-# updates NAME COUNT KEY=VALUE…: a run with a checkpoint of each step, and a check of each update.
+# updates NAME COUNT KEY=VALUE…: a run with a checkpoint of each step, and a check of so many of its
+# last updates, of each where PyTorch takes little time for them.
 updates() {
     local name=$1 count=$2 key sets=()
     shift 2
@@ -30,7 +31,7 @@ updates sgd 6 "${mlp[@]}" optimizer=sgd lr=0.05 momentum=0.9 nesterov=true weigh
     decay=weights clip_norm=1 accumulate=3 label_smoothing=0.1
 updates adam 9 "${mlp[@]}" optimizer=adam lr=0.001 weight_decay=0.1 accumulate=2
 updates adamw 19 "${mlp[@]}" optimizer=adamw lr=0.001 weight_decay=5 decay=weights clip_norm=0.5
-updates resnet 3 model=resnet18 stem=imagenet batch=40 optimizer=sgd lr=0.02 momentum=0.9 \
+updates resnet 2 model=resnet18 stem=imagenet batch=40 optimizer=sgd lr=0.02 momentum=0.9 \
     weight_decay=0.01 decay=weights clip_norm=2 accumulate=2
 # Schedules; the update of each step is made with PyTorch's rate.
 small=(model=mlp hidden=8 batch=80 optimizer=sgd lr=0.05 momentum=0.9)
