@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { PATIENCE_MS = 30000 };
-#define LARGE_BYTES ((uint64_t)1 << 30)
+#define LARGE_BYTES ((uint64_t)1 << 28)
 
 static char folder[] = "/tmp/test_local_work.XXXXXX";
 static struct arena arena;
