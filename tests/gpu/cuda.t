@@ -87,10 +87,8 @@ is "$(cut -d ' ' -f 1 used | sort -u | paste -sd ' ')" \
     'sm_100 sm_120 sm_75 sm_80 sm_86 sm_89 sm_90a' 'the code for every GPU is read'
 
 # ---- planted bugs -------------------------------------------------------------------------------
-rm -rf src && mkdir src bad && cp -r "$SRC/kernels" src
-# What was compiled stays: a bug of which no source has changed is the same.
-KEPT=$GPU/planted
-mkdir -p "$KEPT"
+KEPT=$GPU/planted # compiled bugs, by the hashes of their sources
+rm -rf src && mkdir -p src bad "$KEPT" && cp -r "$SRC/kernels" src
 # compiled SOURCE KERNELS: the PTX of these kernels, from the tree `src`, alone in the folder `bad`
 # shellcheck disable=SC2317 # called through run
 compiled() {

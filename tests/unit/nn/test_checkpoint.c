@@ -23,8 +23,12 @@ static void open_network(struct network *net, const struct nn_model *m) {
 
 static void build(struct nn_model *m, int classes) {
     struct err e;
-    struct nn_model_spec spec = {
-        .name = "resnet18", .stem = "imagenet", .h = 32, .w = 32, .c = 3, .classes = classes};
+    struct nn_model_spec spec = {.name = "resnet18(width=16)",
+                                 .stem = "imagenet",
+                                 .h = 32,
+                                 .w = 32,
+                                 .c = 3,
+                                 .classes = classes};
     if (model_build(m, &spec, &e) < 0)
         bail_out("%s", e.text);
 }
@@ -145,13 +149,14 @@ static void test_on_disk(struct network *net) {
            "the file of the model is opened");
     is_uint(f.header.count, 62 + 3 * 20,
             "the file has 62 parameters and three tensors for each of 20 batch norms");
-    const struct safetensors_tensor *t = safetensors_find(&f.header, "layer1.0.conv1.weight");
-    ok(t && t->ndim == 4 && t->dim[0] == 64 && t->dim[1] == 64 && t->dim[2] == 3 && t->dim[3] == 3,
+    enum { IN = 16, OUT = 32 };
+    const struct safetensors_tensor *t = safetensors_find(&f.header, "layer2.0.conv1.weight");
+    ok(t && t->ndim == 4 && t->dim[0] == OUT && t->dim[1] == IN && t->dim[2] == 3 && t->dim[3] == 3,
        "a convolution is out, in, 3, 3");
-    float *w = arena_new(&a, float, 64 * 64 * 9);
-    is_int(safetensors_read(&f, t, w, 64 * 64 * 9 * sizeof *w, &e), 0, "the tensor is read");
-    const float *memory = (float *)(void *)net->params + param("layer1.0.conv1.weight")->begin;
-    near(w[(5 * 64 + 7) * 9 + 2 * 3 + 1], memory[((5 * 3 + 2) * 3 + 1) * 64 + 7], 0,
+    float w[OUT * IN * 9];
+    is_int(safetensors_read(&f, t, w, sizeof w, &e), 0, "the tensor is read");
+    const float *memory = (float *)(void *)net->params + param("layer2.0.conv1.weight")->begin;
+    near(w[(5 * IN + 7) * 9 + 2 * 3 + 1], memory[((5 * 3 + 2) * 3 + 1) * IN + 7], 0,
          "a weight is at its place");
     t = safetensors_find(&f.header, "bn1.num_batches_tracked");
     ok(t && t->type == SAFETENSORS_I64 && t->ndim == 0 && t->begin % 8 == 0,

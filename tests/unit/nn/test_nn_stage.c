@@ -177,7 +177,7 @@ int main(void) {
     test_refused();
     test_numbers("mlp(hidden=20,16,12)", 3);
     test_numbers("vit(dim=16,depth=2,heads=2,patch=8)", 3);
-    test_numbers("resnet18", 4);
+    test_numbers("resnet18(width=16)", 4);
     model_free(&model);
     for (int i = 0; i < STAGES_MAX; i++)
         model_free(&part[i]);

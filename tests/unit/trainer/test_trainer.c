@@ -91,11 +91,14 @@ static bool has(const char *name, const char *file) {
 // ---- divergence ----
 
 static void test_last_step(void) {
-    static const char *const resnet[] = {"train.model=resnet18", "train.lr=1000",
+    static const char *const resnet[] = {"train.model=resnet18(width=16)", "train.lr=1000",
                                          "train.train_size=16", "train.batch=8", NULL};
-    static const char *const blind[] = {"train.model=resnet18", "train.lr=1000",
-                                        "train.train_size=16",  "train.batch=8",
-                                        "train.eval=false",     NULL};
+    static const char *const blind[] = {"train.model=resnet18(width=16)",
+                                        "train.lr=1000",
+                                        "train.train_size=16",
+                                        "train.batch=8",
+                                        "train.eval=false",
+                                        NULL};
     is_int(train("eval", NULL, resnet), -1, "the last step ruins the weights: the run fails");
     has_str(why.text, "the evaluation loss is no longer a finite number at step 2",
             "the error says that the evaluation loss is not finite");
@@ -226,7 +229,7 @@ static void test_once(void) {
 
 // torchvision's files count the batches of each batch norm.
 static void test_tracked(void) {
-    static const char *const resnet[] = {"train.model=resnet18", "train.train_size=16",
+    static const char *const resnet[] = {"train.model=resnet18(width=16)", "train.train_size=16",
                                          "train.batch=8", "train.eval=false", NULL};
     struct arena a = {0};
     struct safetensors_file f;
@@ -349,11 +352,11 @@ static void test_threads(void) {
 }
 
 static void test_single(void) {
-    static const char *const single[] = {"train.model=resnet18", "train.train_size=9",
+    static const char *const single[] = {"train.model=resnet18(width=16)", "train.train_size=9",
                                          "train.batch=4", "train.eval=false", NULL};
-    static const char *const alone[] = {"train.model=resnet18", "train.train_size=2",
+    static const char *const alone[] = {"train.model=resnet18(width=16)", "train.train_size=2",
                                         "train.batch=1", "train.eval=false", NULL};
-    static const char *const even[] = {"train.model=resnet18", "train.train_size=8",
+    static const char *const even[] = {"train.model=resnet18(width=16)", "train.train_size=8",
                                        "train.batch=4", "train.eval=false", NULL};
     static const char *const mlp[] = {"train.train_size=9", "train.batch=4", NULL};
     has_str(warnings_of("single", single), "the last batch of an epoch is one image",

@@ -442,7 +442,7 @@ int main(void) {
     test_agreement("two", 2, 2, 4, "train.model=mlp", NULL);
     test_agreement("three", 3, 2, 3, "train.model=mlp", "train.wire=bf16");
     if (!TAP_SANITIZED)
-        test_agreement("norms", 2, 2, 3, "train.model=resnet18", "train.train_size=180");
+        test_agreement("norms", 2, 2, 3, "train.model=resnet18(width=16)", "train.train_size=180");
     test_killed(2, 28, NULL);
     test_killed(3, 20, "train.wire=bf16");
     test_stopped();

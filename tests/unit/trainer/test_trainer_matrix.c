@@ -264,8 +264,8 @@ static const struct family families[] = {
            0}}},
     // The bits of one process: the same micro-batches, one after the other.
     {.name = "resnet18",
-     .common = {"train.model=resnet18", "train.lr=0.001", "train.momentum=0", "train.train_size=24",
-                "train.test_size=10", "train.epochs=1"},
+     .common = {"train.model=resnet18(width=16)", "train.lr=0.001", "train.momentum=0",
+                "train.train_size=24", "train.test_size=10", "train.epochs=1"},
      .steps = 3,
      .relative = 1e-12,
      .row =
@@ -286,8 +286,8 @@ static const struct family families[] = {
            0}}},
     // Each data-parallel rank normalises its own.
     {.name = "resnet18 x 2",
-     .common = {"train.model=resnet18", "train.stem=cifar", "train.lr=0.0003", "train.momentum=0",
-                "train.train_size=16", "train.test_size=10", "train.epochs=1"},
+     .common = {"train.model=resnet18(width=16)", "train.stem=cifar", "train.lr=0.0003",
+                "train.momentum=0", "train.train_size=16", "train.test_size=10", "train.epochs=1"},
      .steps = 2,
      .relative = 1e-5,
      .row =

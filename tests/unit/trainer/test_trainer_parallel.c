@@ -106,11 +106,16 @@ static void test_norm(void) {
     for (int world = 2; world <= 4; world += 2) {
         struct run shards = {.world = 1, .nodes = 1, .shards = world, .name = "shards"};
         struct run ranks = {.world = world, .nodes = 1, .name = "ranks"};
-        const char *set[] = {"train.model=resnet18", "train.train_size=16",
-                             "train.test_size=10",   "train.epochs=1",
-                             "train.lr=0.0003",      batch[world],
-                             "train.resume=never",   "train.crop_pad=4",
-                             "train.stem=cifar",     NULL};
+        const char *set[] = {"train.model=resnet18(width=16)",
+                             "train.train_size=16",
+                             "train.test_size=10",
+                             "train.epochs=1",
+                             "train.lr=0.0003",
+                             batch[world],
+                             "train.resume=never",
+                             "train.crop_pad=4",
+                             "train.stem=cifar",
+                             NULL};
         memcpy(shards.set, set, sizeof set);
         memcpy(ranks.set, set, sizeof set);
         run_all(&shards);

@@ -190,8 +190,8 @@ static void test_bits(struct run r) {
 #define VIT                                                                                        \
     "train.model=vit(dim=16,depth=3,heads=2,patch=8)", "train.train_size=96", "train.test_size=10"
 #define RESNET                                                                                     \
-    "train.model=resnet18", "train.train_size=24", "train.test_size=10", "train.epochs=1",         \
-        "train.optimizer=adam", "train.lr=0.001"
+    "train.model=resnet18(width=16)", "train.train_size=24", "train.test_size=10",                 \
+        "train.epochs=1", "train.optimizer=adam", "train.lr=0.001"
 
 static void test_runs(void) {
     test_bits((struct run){1, 1, .name = "vit", .set = {VIT, "train.batch=24"}});
