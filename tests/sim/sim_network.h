@@ -49,6 +49,7 @@ static void post(struct world *w, struct message *m) {
     m->order = w->order++;
     m->from_incarnation = w->nodes[m->from].incarnation;
     w->queue[w->queued++] = *m;
+    w->next_at = m->at < w->next_at ? m->at : w->next_at;
 }
 
 // Sent again later, and all that comes behind it on its connection.
@@ -66,20 +67,25 @@ static void hold(struct world *w, struct message *m) {
 // does, and a stopped process leaves them in its buffers.
 static bool next_message(struct world *w, struct message *out) {
     int best = -1;
-    for (int i = 0; i < w->queued; i++) {
+    int64_t next_at = INT64_MAX;
+    for (int i = 0; i < w->queued && w->now >= w->next_at; i++) {
         struct message *m = &w->queue[i];
-        if (m->at > w->now || w->nodes[m->to].frozen)
-            continue;
-        if (w->cut[m->from][m->to]) {
+        bool due = m->at <= w->now && !w->nodes[m->to].frozen;
+        if (due && w->cut[m->from][m->to]) {
             hold(w, m);
-            continue;
+            due = false;
         }
+        next_at = m->at < next_at ? m->at : next_at;
+        if (!due)
+            continue;
         if (best < 0 || m->at < w->queue[best].at ||
             (m->at == w->queue[best].at && m->order < w->queue[best].order))
             best = i;
     }
-    if (best < 0)
+    if (best < 0) {
+        w->next_at = w->now >= w->next_at ? next_at : w->next_at;
         return false;
+    }
     *out = w->queue[best];
     w->queue[best] = w->queue[--w->queued];
     return true;

@@ -135,6 +135,7 @@ struct world {
     int64_t late[NODES];    // until then its messages outside of connections come late
     struct message *queue;
     int queued;
+    int64_t next_at;      // no message is due before
     struct message *kept; // of all sessions, for the whole run
     int kept_count;
     struct message requests[REQUESTS];
