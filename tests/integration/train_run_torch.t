@@ -14,7 +14,9 @@ run dtctl up
 is "$status" 0 'up succeeds'
 mkdir code
 cp "$SRC/tests/integration/train_run_torch.py" code/ddp.py
+# Workers import PyTorch as the other tests do (tests/tools/python).
 torch_run dtctl train --nproc-per-node 2 --file code/ --env OMP_NUM_THREADS=1 \
+    --env PYTHONPATH="$PYTHONPATH" --env PYTHONPYCACHEPREFIX="$PYTHONPYCACHEPREFIX" \
     --metric 'loss=loss ([0-9.e+-]+)' -- "$PYTHON" ddp.py
 is "$status" 0 'a DDP script runs over gloo, with four ranks on two hosts'
 like "$out" '\[node1:0\] world 4 loss 0\.' 'the script trains'
