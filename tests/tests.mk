@@ -72,9 +72,11 @@ soak: ## Run the generators of tests/soak for MINUTES (60) with fresh seeds (SEE
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
 	    SOAK_SEED=$(SEED) tests/soak/run $(MINUTES) $(SOAK)
 
-planted: ## Put a fault back for each generator of tests/soak, which must find it (T=name)
+planted: ## Put back faults that tests must find: one for each generator (T=name), all of kernels
 	$(SUBMAKE) MODE=release $(BUILD)/release/tests/tools/reap
 	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) tests/soak/plant $(T)
+	$(if $(T),,+$(Q)PLANTED=all SWEEP=all TEST_SECONDS_MAX=3600 \
+	    $(MAKE) --no-print-directory test T='cuda removed')
 
 # WAYS="twice pairs killed", PAIRS=n, SEED=n; see tests/beside.
 beside: ## Does a test leave or share anything of the machine? (T=name, PAIRS=n, SEED=n; root)
