@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Manifests of real folders, their order and digest, and the cache of hashes.
+// Manifests of real folders, their order and digest.
 #include "base/str.h"
-#include "content/hash_cache.h"
 #include "content/manifest.h"
 #include "sys/file.h"
 #include "tests/tap.h"
@@ -112,79 +111,6 @@ static void test_order(void) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         is_int(append(m, bad[i], MANIFEST_FILE, &e), -1, "'%s' is refused", bad[i]);
     manifest_free(m);
-}
-
-// Several users of one cache file: no entries are lost, and users that share it read it once.
-static void test_together(const char *path, const struct stat *known) {
-    struct hash_cache one, two, all;
-    struct stat st = *known;
-    struct err e;
-    unsigned char hash[HASH_BYTES] = {1}, got[HASH_BYTES];
-    hash_cache_open(&one, path, true);
-    hash_cache_open(&two, path, true);
-    ok(hash_cache_get(&two, known, got), "a second cache has what the first one saved");
-    st.st_ino = 70001;
-    hash_cache_put(&one, &st, hash, HASH_CACHE_OWN);
-    is_int(hash_cache_save(&one, &e), 0, "a cache that was not reloaded is saved");
-    st.st_ino = 70002;
-    hash_cache_put(&two, &st, hash, HASH_CACHE_OWN);
-    is_int(hash_cache_save(&two, &e), 0,
-           "the other one is added to the entries that were read before");
-    hash_cache_open(&all, path, true);
-    ok(hash_cache_get(&all, &st, got) && memcmp(got, hash, sizeof hash) == 0,
-       "a saved cache has the entries of the first writer");
-    st.st_ino = 70001;
-    ok(hash_cache_get(&all, &st, got) && hash_cache_get(&all, known, got),
-       "a saved cache has the entries of the second writer");
-    hash_cache_fini(&one);
-    hash_cache_fini(&two);
-    hash_cache_fini(&all);
-    struct hash_cache *a = hash_cache_share("/nonexistent/hashes");
-    struct hash_cache *b = hash_cache_share("/nonexistent/hashes");
-    ok(a == b, "two users of a path share one cache");
-    hash_cache_unshare(a);
-    hash_cache_put(b, &st, hash, HASH_CACHE_OWN);
-    ok(hash_cache_get(b, &st, got), "a shared cache stays until its last user closes it");
-    hash_cache_unshare(b);
-}
-
-static void test_cache(void) {
-    struct arena a = {0};
-    struct hash_cache c;
-    struct stat st;
-    struct err e;
-    unsigned char hash[HASH_BYTES], got[HASH_BYTES];
-    char *path = arena_printf(&a, "%s/cache", folder), *file = arena_printf(&a, "%s/a.b", folder);
-    memset(hash, 7, sizeof hash);
-    stat(file, &st);
-    hash_cache_open(&c, path, true);
-    hash_cache_put(&c, &st, hash, hash_cache_now_ns() - 1000000000);
-    ok(!hash_cache_get(&c, &st, got), "a file hashed just after it was made is not remembered");
-    hash_cache_put(&c, &st, hash, hash_cache_now_ns() + 1000000000);
-    ok(hash_cache_get(&c, &st, got), "a file with an older time is remembered");
-    is_int(hash_cache_save(&c, &e), 0, "the hash cache is saved");
-    hash_cache_fini(&c);
-    hash_cache_open(&c, path, true);
-    ok(hash_cache_get(&c, &st, got) && memcmp(got, hash, HASH_BYTES) == 0,
-       "the saved hash is read");
-    st.st_ctim.tv_nsec ^= 1;
-    ok(!hash_cache_get(&c, &st, got), "a file with another ctime is not found");
-    for (uint64_t i = 1; i < 5000; i++) {
-        st.st_ino = i;
-        hash_cache_put(&c, &st, hash, HASH_CACHE_OWN);
-    }
-    st.st_ino = 4321;
-    ok(hash_cache_get(&c, &st, got), "a grown cache has all entries");
-    is_int(hash_cache_save(&c, &e), 0, "a grown cache is saved");
-    hash_cache_fini(&c);
-    test_together(path, &st);
-    int fd = open(path, O_WRONLY);
-    ok(pwrite(fd, "x", 1, 3000) == 1, "the file of the cache is damaged");
-    close(fd);
-    hash_cache_open(&c, path, true);
-    ok(!hash_cache_get(&c, &st, got), "a damaged cache has no entries");
-    hash_cache_fini(&c);
-    arena_fini(&a);
 }
 
 static int stop_at_once(void *ctx, uint64_t done, uint64_t total) {
@@ -319,7 +245,6 @@ int main(void) {
     test_sizes();
     test_scan();
     test_order();
-    test_cache();
     test_threads();
     test_one_large();
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
