@@ -216,7 +216,7 @@ static void on_agent_data(struct conn *c) {
     struct stream_server *s = container_of(c, struct stream_server, agent);
     if (memmem(c->in.data, c->in.len, "end\n", 4))
         s->over = true;
-    strbuf_consume(&c->in, c->in.len);
+    strbuf_consume(&c->in, c->in.len > 3 ? c->in.len - 3 : 0); // the word may come in two pieces
 }
 
 static void on_agent_end(struct conn *c, const struct err *e) {

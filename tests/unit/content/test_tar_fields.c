@@ -162,6 +162,18 @@ static void test_link_size(void) {
     archive_len = 0;
 }
 
+static void test_cut(void) {
+    struct tar t;
+    header('0', (struct field[]){{124, "00000000005"}, {0, NULL}});
+    err_clear(&e);
+    tar_open_input(&t, tar_input_memory(archive, archive_len));
+    is_int(tar_next(&t, &member, &e), 1, "an entry has no data behind it");
+    is_int(tar_next(&t, &member, &e), -1, "the archive has no second entry");
+    has_str(e.text, "in the middle of an entry", "the error says where the archive ends");
+    tar_close(&t);
+    archive_len = 0;
+}
+
 // ---- records ------------------------------------------------------------------------------------
 
 static void test_names(struct arena *a) {
@@ -176,6 +188,7 @@ static void test_names(struct arena *a) {
     record('L', more, strlen(more));
     header('0', NULL);
     ok(first() < 0 && e.code == ERR_LIMIT, "a name of one byte more is refused");
+    has_str(e.text, "a name of 4096 bytes (at most 4095)", "the error has the limit");
     record('K', more, strlen(more));
     header('0', NULL);
     ok(first() < 0 && e.code == ERR_LIMIT, "a target of one byte more is refused");
@@ -367,6 +380,7 @@ int main(void) {
     test_numbers();
     test_types();
     test_link_size();
+    test_cut();
     test_names(&a);
     test_other_keys();
     test_scope();
