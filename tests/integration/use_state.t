@@ -108,4 +108,9 @@ fresh three --clean-state
 like "$status $out" '^0 none' '--clean-state begins without it'
 fresh four
 like "$status $out" '^0 three' 'the next run has the state of that one'
+ids=$(dtctl state ls --json fresh | grep -o '"run":"[^"]*"' | cut -d: -f2 | uniq | paste -sd,)
+run dtctl state rm -y --json fresh
+ok 'several runs of a task have a state' test "$(tr -cd , <<<"$ids")" != ''
+is "$(grep -o '"event":"state-removed",.*' <<<"$out" | grep -o '"runs":.*')" "\"runs\":[$ids]}" \
+    '--json names the runs whose state was removed'
 done_testing

@@ -24,6 +24,11 @@ static const char *map_path(void) {
     return arena_strdup(&a, cas_part_path(&c, NAME, ".map"));
 }
 
+static int mode_of(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? (int)(st.st_mode & 07777) : -1;
+}
+
 static void open_part(struct cas_part *p, uint64_t size) {
     if (cas_part_open(&c, p, NAME, size, &e) < 0)
         bail_out("%s", e.text);
@@ -70,6 +75,8 @@ static void test_map(void) {
     unlink(map_path());
     open_part(&p, SIZE);
     mark(&p, 0, "\1");
+    ok(mode_of(part_path()) == 0600 && mode_of(map_path()) == 0600,
+       "the files of a part are for their owner alone");
     cas_part_discard(&c, &p);
     ok(!file_exists(map_path()) && !file_exists(part_path()), "both files of a part are removed");
     ok(p.fd == -1 && p.map_fd == -1, "a part that was removed is closed");

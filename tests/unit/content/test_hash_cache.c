@@ -206,6 +206,8 @@ static void test_layout(void) {
     if (file_read(&arena, path, sizeof want, &got, &len, &e) < 0)
         bail_out("%s", e.text);
     size_t size = file_bytes(want, "dthash1\n", boot, 1, &st);
+    struct stat made;
+    is_int(stat(path, &made) == 0 ? made.st_mode & 07777 : 0, 0600, "the file is its owner's");
     is_mem(got, len, want, size, "the file has the layout of other versions");
     ok(is_found(path, true, &st), "a file of this boot counts");
     write_bytes(path, want, file_bytes(want, "dthash1\n", other, 1, &st));

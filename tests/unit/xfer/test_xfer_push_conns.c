@@ -124,8 +124,11 @@ static void test_extras(void) {
     is_int(extras_of(30ULL * MB8, XFER_FAR_US, 17), 15, "a push opens no more than that");
 }
 
-// Two connections share the content; `fails`: the further one is lost in the middle.
-static void test_shared(const struct manifest *m, const char *dest, bool fails) {
+enum leaves { LEAVES_LAST, LEAVES_DONE, LEAVES_IN_THE_MIDDLE };
+
+// Two connections share the content; the further one leaves when the push has ended, when its own
+// part is done, or it is lost.
+static void test_shared(const struct manifest *m, const char *dest, enum leaves leaves) {
     struct end n = {0}, more = {0};
     struct xfer_push_spec spec = spec_of(m);
     spec.connections = 2;
@@ -145,9 +148,13 @@ static void test_shared(const struct manifest *m, const char *dest, bool fails) 
        "%s: the connection has the same command", dest);
     for (int i = 0; i < 10000 && !ends; i++) {
         serve(&more, dest);
-        if (fails && more.content_frames > 3) {
+        if (leaves == LEAVES_IN_THE_MIDDLE && more.content_frames > 3) {
             transport_notify_down(&fake_links->l, &(struct err){ERR_NET, "lost"});
-            fails = false;
+            leaves = LEAVES_LAST;
+        } else if (leaves == LEAVES_DONE && more.got_done) {
+            fake_exit(more.run, 0);
+            ok(!ends && !fake_links->is_closed, "%s: a connection that is done may leave", dest);
+            leaves = LEAVES_LAST;
         }
         serve(&n, dest);
         loop_once(loop, 0);
@@ -156,6 +163,7 @@ static void test_shared(const struct manifest *m, const char *dest, bool fails) 
     ok(more.hello.extra && !more.hello.results[0],
        "%s: the connection says that it is a further one", dest);
     ok(more.content_frames > 3, "%s: the connection carries content", dest);
+    is_int(leaves, LEAVES_LAST, "%s: the connection has left", dest);
     is_int(end_err.code, ERR_NONE, "%s: the push is a success: %s", dest, end_err.text);
     ok(same_tree("src", dest), "%s: the node has all files", dest);
     is_uint(last.bytes_done, last.bytes_total, "%s: all bytes are done", dest);
@@ -170,8 +178,9 @@ int main(void) {
     test_stays(m);
     test_compression();
     test_extras();
-    test_shared(m, "shared", false);
-    test_shared(m, "shared-lost", true);
+    test_shared(m, "shared", LEAVES_LAST);
+    test_shared(m, "shared-done", LEAVES_DONE);
+    test_shared(m, "shared-lost", LEAVES_IN_THE_MIDDLE);
     push_fini(m);
     return done_testing();
 }
