@@ -28,7 +28,8 @@ def places(text):
             pass  # -1 says that there is none, and any other negative number does
         elif kind == "number" and re.fullmatch(r"\d+", token):
             # To callers that look for a negative number, 1 is as good as 0; 2 is as positive as 1.
-            alone = before == "return" and text[m.end():m.end() + 1] == ";"
+            alone = before == "return" and text[m.end():m.end() + 1] == ";" or \
+                before in ("?", ":") and beside_error(text, m.start(), m.end())
             sign = token == "1" and text[:m.start()].endswith("? -1 : ")
             # A thousandth more of milliseconds or bytes is the same for all purposes.
             factor = int(token) >= FACTOR_MIN and text[:m.start()].endswith(("* ", "/ "))
@@ -45,6 +46,14 @@ def places(text):
                 found.append((m.start(), m.end(), SWAPS[token]))
         before = token
     return [p for p in found if not equivalent(text, *p)]
+
+
+def beside_error(text, begin, end):
+    """The value that a statement returns when it does not return an error."""
+    first = max(text.rfind(c, 0, begin) for c in ";{}") + 1
+    statement = text[first:text.find(";", end) + 1]
+    return bool(re.match(r"\s*[:;]", text[end:]) and re.search(r"\breturn\b", statement) and
+                re.search(r"[?:]\s*-1\b|\be\)|\berr_(set|wrap|errno)\(", statement))
 
 
 def equivalent(text, begin, end, new):
