@@ -3,6 +3,7 @@
 // products and convolutions over many shapes, odd ones included. The reference computes each case
 // once. Outputs lie between guards.
 #include "base/cpu_list.h"
+#include "kernels/cpu/ctx.h"
 #include "kernels/kernels.h"
 #include "tests/tap.h"
 #include "tests/unit/kernels/random_floats.h"
@@ -63,9 +64,12 @@ static struct kernel_ctx *open_ctx(const struct kernel_backend *b, const char *i
     return ctx;
 }
 
+// No kernel may believe the workspace to be clear: it is full of NaNs.
 static void reserve(struct kernel_ctx *ctx, size_t bytes) {
     if (kernels_cpu.reserve(ctx, bytes) != 0)
         bail_out("out of memory");
+    if (ctx->work_bytes)
+        memset(ctx->work, 0xff, ctx->work_bytes);
 }
 
 static struct kernel_ctx *plain;
