@@ -225,7 +225,10 @@ static void add_metric(void *ctx, const char *name, double value) {
 }
 
 static const char *step_time(char out[CELL_BYTES_MAX], double ms) {
-    snprintf(out, CELL_BYTES_MAX, ms < 10 ? "%.2f ms" : ms < 10000 ? "%.0f ms" : "%.3g ms", ms);
+    if (ms < 10000)
+        snprintf(out, CELL_BYTES_MAX, ms < 10 ? "%.2f ms" : "%.0f ms", ms);
+    else
+        snprintf(out, CELL_BYTES_MAX, "%.1f s", ms / 1000);
     return out;
 }
 
