@@ -17,10 +17,14 @@ REAP = os.path.join(BUILD, "release/tests/tools/reap")
 # Kernels of an instruction set, and its name in /proc/cpuinfo.
 INSTRUCTIONS = {"avx2": "avx2", "avx512": "avx512f", "bf16": "avx512_bf16", "amx": "amx_tile"}
 
+# Called for the types of one instruction set alone.
+CALLED_BY = {"kernels/cpu/conv_weight_rows.c": "amx"}
+
 
 def runs_here(path):
     """False for kernels that this processor cannot run."""
-    needs = INSTRUCTIONS.get(path[:-2].rsplit("_", 1)[-1]) if path.startswith("kernels/") else None
+    kind = CALLED_BY.get(path) or path[:-2].rsplit("_", 1)[-1]
+    needs = INSTRUCTIONS.get(kind) if path.startswith("kernels/") else None
     with open("/proc/cpuinfo") as f:
         return not needs or needs in f.read().split()
 

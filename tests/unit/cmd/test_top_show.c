@@ -129,6 +129,21 @@ static void test_plain(void) {
     metrics.steps.records = 0;
     show("without a sample");
     looks[1].has_sample = true;
+    looks[0].sample.gpu_count = 0;
+    looks[1].sample = (struct node_sample){.memory_limit_bytes = 999500000, .gpu_count = 1};
+    looks[3].run = looks[4].run = looks[5].run = looks[6].run = &here;
+    for (size_t i = 3; i < NODES; i++)
+        looks[i] = (struct node_look){
+            .run = &here, .knows_samples = true, .every_ms = 1, .has_sample = true};
+    looks[3].sample = (struct node_sample){.memory_bytes = 5, .memory_limit_bytes = -1};
+    looks[4].sample = (struct node_sample){.memory_bytes = -1, .memory_limit_bytes = 5};
+    looks[5].sample = (struct node_sample){.memory_bytes = 1, .memory_limit_bytes = 999499999};
+    looks[6].sample = (struct node_sample){.memory_limit_bytes = 1000000000000000000};
+    look.cost_mils = 0;
+    look.round = 1;
+    show("figures at their limits");
+    make_nodes();
+    add_gpus(&looks[0].sample, 2);
 }
 
 static void test_widths(void) {

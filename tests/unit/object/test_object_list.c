@@ -120,6 +120,7 @@ static void test_sizes(void) {
         int64_t size;
     } cases[] = {
         {"a range", 206, "bytes 0-0/70", 1, 1, 70},
+        {"a range of no byte", 206, "bytes 0-0/0", 1, 1, 0},
         {"all of it", 200, "", 70, 1, 70},
         {"all of it, without a byte", 200, "", 0, 0, 0},
         {"no such range", 416, "bytes */0", 5, 0, 0},

@@ -92,6 +92,8 @@ static void test_shares(void) {
         {"--nodes=2:4", INPUT("mode = \"sharded\"\n"), NULL},
         {"--nodes=2:4", INPUT("mode = \"sharded\"\nuneven = \"drop\"\n"),
          "input 'data' is sharded, and a run with MIN:MAX nodes"},
+        {"--nodes=2:4", "[inputs.data]\nsource = \"set\"\nmode = \"sharded\"\nuneven = \"drop\"\n",
+         "input 'data' is sharded"},
         {"--nodes=2", INPUT("mode = \"sharded\"\nuneven = \"drop\"\n"), NULL},
         {"--nodes=2:4", INPUT(""), NULL},
         {"--nodes=2|--spares=1", INPUT("mode = \"sharded\"\nuneven = \"drop\"\n"),
@@ -107,6 +109,8 @@ static void test_others(void) {
     static const struct check cases[] = {
         {"--file=one", NULL, NULL},
         {"--file=one|--file=none", NULL, "--file 'none': No such file or directory"},
+        {"--file=none|--file=one", NULL, "--file 'none': No such file or directory"},
+        {"--task=a", "[tasks.a]\n[tasks.b]\n", NULL},
         {"--task=b", "[tasks.a]\n[tasks.b]\n", NULL},
         {"--task=bb", "[tasks.a]\n[tasks.bc]\n", "has no task 'bb' (did you mean 'bc'?)"},
         {"", "[tasks.a]\n", NULL},

@@ -208,6 +208,8 @@ static void test_text(void) {
     has_str(said(), "launcher=torchrun", "the user reads that it makes groups of its own");
     is_int(plan_with("--nodes=1|--nproc-per-node=1", NULL, launcher), 0, "a launcher may be alone");
     ok(!strstr(said(), "launcher"), "one process by itself has no other group");
+    is_int(plan_with("--nodes=2|--nproc-per-node=1", NULL, launcher), 0, "two nodes have one each");
+    has_str(said(), "launcher=torchrun", "the user reads of two groups");
 }
 
 // ---- the native trainer -------------------------------------------------------------------------
@@ -220,6 +222,8 @@ static void test_native(void) {
     ok(!strstr(said(), "local_steps"), "no setting does nothing");
     is_int(plan_with("--set=train.outer_lr=0.5", NULL, NULL), 0, "a setting may do nothing");
     has_str(said(), "train.outer_lr", "the user reads which setting does nothing");
+    is_int(plan_with("--set=train.outer_momentum=0.5", NULL, NULL), 0, "so may another one");
+    has_str(said(), "train.outer_momentum", "the user reads of that one, too");
     is_int(plan_with("--set=train.outer_lr=0.5|--set=train.local_steps=2", NULL, NULL), 0,
            "rounds have the setting");
     ok(!strstr(said(), "outer_lr"), "the setting counts then");
@@ -227,6 +231,13 @@ static void test_native(void) {
            "a pipeline needs its ranks with each number of nodes");
     is_int(plan_with("--nodes=2|--nproc-per-node=1|--set=train.pipeline=2", NULL, NULL), 0,
            "a pipeline has its ranks: %s", e.text);
+    is_int(plan_with("--nodes=2|--nproc-per-node=2|--set=train.pipeline=4", NULL, NULL), 0,
+           "ranks of a node count for a pipeline: %s", e.text);
+    is_int(plan_with("--set=state.every=60s", NULL, NULL), 0, "the trainer has its checkpoints");
+    is_int(start.spec.state_every_ms, 0, "the agents do not copy them by themselves");
+    is_int(plan_with("--set=state.every=60s|--set=state.replicas=1", NULL, NULL), 0,
+           "the user may want copies");
+    is_int(start.spec.state_replicas, 1, "the agents copy them then");
 }
 
 // ---- the run before -----------------------------------------------------------------------------
@@ -279,6 +290,8 @@ static void test_resume(void) {
     is_int(plan_with("--name=task|--set=train.resume=folder/", NULL, NULL), -1,
            "the trainer resumes no folder");
     has_str(e.text, "is a folder here; give the name of a run", "the error has the next step");
+    is_int(plan("--name=task|--set=train.resume=folder/"), -1, "a command resumes no folder");
+    ok(!strstr(e.text, "is a folder here"), "a command resumes runs alone: %s", e.text);
 }
 
 int main(void) {

@@ -169,13 +169,13 @@ static void test_command(void) {
     begin(false, "auto");
     owned();
     put(in_output("state/n0/one"), "1", 1);
-    put(in_output("state/n1/two"), "2", 1);
+    put(in_output("state/n1/.git/two"), "2", 1);
     put(in_output("state/n2/three"), "3", 1);
     is_int(resume(), 0, "a command's state is taken: %s", e.text);
     is_str(start.run.resumes, earlier.id, "the run resumes the earlier one");
     is_uint(start.resume_nodes, 2, "two nodes get their state back");
     is_str(paths(start.shards[0]), "runs/new-1/state/one", "the first node gets its own");
-    is_str(paths(start.shards[1]), "runs/new-1/state/two", "the second node gets its own");
+    is_str(paths(start.shards[1]), "runs/new-1/state/.git/two", "every file of the second, too");
     has_str(said(), "state of node n2 stays in", "the state of another node is named");
     ok(!strstr(said(), "node n1 stays"), "no state of these nodes stays");
     end();
@@ -185,6 +185,15 @@ static void test_command(void) {
     is_int(resume(), 0, "one node may have a state: %s", e.text);
     ok(start.resume_nodes == 1 && start.shards[0]->count == 0, "the other node gets none");
     is_str(said(), "", "a node without a state is not named");
+    end();
+    begin(false, "auto");
+    owned();
+    start.run.nodes = names + 1;
+    put(in_output("state/n0/one"), "1", 1);
+    put(in_output("state/n2/three"), "3", 1);
+    is_int(resume(), 0, "a run may have other nodes: %s", e.text);
+    is_str(paths(start.shards[1]), "runs/new-1/state/three", "a state goes by the node's name");
+    has_str(said(), "state of node n0 stays in", "the state of the first node is named");
     end();
 }
 

@@ -112,6 +112,7 @@ static const char *differing(void (*change)(struct run_start *l)) {
         what;                                                                                      \
     }
 CHANGE(other_word, words[1] = "y.py")
+CHANGE(first_word, words[0] = "sh")
 CHANGE(joined_words, (words[0] = "pythonx.py", words[1] = ""))
 CHANGE(other_processes, l->run.nproc = "5")
 CHANGE(other_content, l->common->entries[0].hash[31] = 1)
@@ -140,6 +141,7 @@ CHANGE(fewer_kinds, l->run.wanted = RESULT_LOGS)
 CHANGE(uploaded, l->run.s3 = "s3://bucket/task/1")
 CHANGE(sagemaker, config.compat_sagemaker = true)
 CHANGE(other_after, after_keys[1] = "3 key")
+CHANGE(first_after, after_keys[0] = "3 key")
 CHANGE(fewer_after, l->after_count = 1)
 CHANGE(fewer_nodes, l->run.nodes_min = 1)
 
@@ -150,6 +152,7 @@ static void test_parts(void) {
     } cases[] = {
         {"nothing", "", NULL},
         {"a word of the command", "command", other_word},
+        {"the first word of the command", "command", first_word},
         {"the bounds of words", "command", joined_words},
         {"the number of processes", "command", other_processes},
         {"the content of a file", "files", other_content},
@@ -178,6 +181,7 @@ static void test_parts(void) {
         {"a bucket", "outputs", uploaded},
         {"channels", "outputs", sagemaker},
         {"the second task before", "after", other_after},
+        {"the first task before", "after", first_after},
         {"the number of tasks before", "after", fewer_after},
         {"the number of nodes", "", fewer_nodes},
     };
@@ -195,19 +199,22 @@ CHANGE(deal_unit, (deal(l), input_config[1].unit = 1))
 CHANGE(deal_uneven, (deal(l), input_config[1].uneven = 1))
 CHANGE(deal_order, (deal(l), input_config[1].order = "shuffle:1"))
 
+CHANGE(other_kinds, l->run.wanted = RESULT_OUTPUT)
+
 // The rules of a deal count for inputs that are dealt.
 static void test_deals(void) {
-    static void (*const changes[])(struct run_start *) = {deal, deal_shard, deal_unit, deal_uneven,
-                                                          deal_order};
-    const char *keys[5];
-    for (size_t i = 0; i < 5; i++) {
+    static void (*const changes[])(struct run_start *) = {
+        deal, deal_shard, deal_unit, deal_uneven, deal_order, fewer_kinds, other_kinds};
+    enum { CHANGES = sizeof changes / sizeof *changes };
+    const char *keys[CHANGES];
+    for (size_t i = 0; i < CHANGES; i++) {
         struct run_start *l = make("task-3");
         changes[i](l);
         task_key(l);
         keys[i] = l->run.key;
         manifest_free(l->common);
         for (size_t k = 0; k < i; k++)
-            ok(strcmp(keys[k], keys[i]) != 0, "rules %zu and %zu of a deal differ", k, i);
+            ok(strcmp(keys[k], keys[i]) != 0, "settings %zu and %zu differ", k, i);
     }
     ok(!task_key_part(&a, keys[0], "none") && !task_key_part(&a, "2 env=short", "env"),
        "a part that is absent or cut is none");

@@ -311,6 +311,8 @@ static void run_with(void (*peer)(void)) {
     is_int(stream_server_open(&server, run_dir, &e), 0, "a server is opened: %s", e.text);
     fflush(stdout);
     child = peer ? fork() : 0;
+    if (child < 0)
+        bail_out("fork");
     if (peer && child == 0)
         peer();
     is_int(stream_server_run(&server, "cert", &e), 0, "the server ends: %s", e.text);
@@ -375,8 +377,8 @@ static void test_alone(void) {
     run_with(leave);
     ok(clock_ahead_ms >= STREAM_ALONE_MS && clock_ahead_ms <= STREAM_ALONE_MS + 2000,
        "a server that its agent has left ends after a minute: %d ms", (int)clock_ahead_ms);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    if (child > 0 && kill(child, SIGKILL) == 0)
+        waitpid(child, NULL, 0);
 }
 
 int main(void) {

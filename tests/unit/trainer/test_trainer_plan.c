@@ -105,6 +105,11 @@ static void test_plans(void) {
                                       "train.dtype=bf16", NULL};
     is_text(&one, vit, "blocks that are computed again");
     is_json(&one, vit, "blocks that are computed again, as JSON");
+    static const char *const staged[] = {"train.model=vit_tiny(patch=8,depth=3)",
+                                         "train.recompute=blocks", "train.pipeline=2",
+                                         "train.accumulate=4", NULL};
+    is_text(&far, staged, "stages that are computed again");
+    is_json(&far, staged, "stages that are computed again, as JSON");
 }
 
 // The sum is that of all kinds, and a rank by itself holds nothing for others.
