@@ -31,11 +31,18 @@ static void put(const char *path, const char *text) {
         bail_out("%s", e.text);
 }
 
+enum { NODES = 3 };
+
 static void save_cluster(void) {
-    struct inventory_node node = {
-        .name = "n0", .root = "/r", .address = "127.0.0.1", .arch = "", .dtrun = DTRUN};
+    struct inventory_node nodes[NODES];
     struct inventory all = {
-        .name = "c", .provider = "local", .created = "", .nodes = &node, .count = 1};
+        .name = "c", .provider = "local", .created = "", .nodes = nodes, .count = NODES};
+    for (int i = 0; i < NODES; i++)
+        nodes[i] = (struct inventory_node){.name = arena_printf(&a, "n%d", i),
+                                           .root = "/r",
+                                           .address = "127.0.0.1",
+                                           .arch = "",
+                                           .dtrun = DTRUN};
     if (cluster_open(&context.cluster, &a, "..", "c", &e) < 0 ||
         cluster_create(&context.cluster, &e) < 0 || cluster_save(&context.cluster, &all, &e) < 0)
         bail_out("%s", e.text);
@@ -136,12 +143,37 @@ static void test_named(void) {
     sends("--file=data", COMMAND("true"), "data/one data/two", false);
     sends("--file=data/", COMMAND("true"), "one two", false);
     sends("--file=.", COMMAND("true"), ALL, false);
+    sends("--file=data/..", COMMAND("true"), ALL, false);
     sends("--file=data/one|--file=sub", COMMAND("python", "x.py"), "one sub/y.py", false);
     sends("--file=data/one|--file=../outside.py", COMMAND("true"), "one outside.py", false);
     is_int(files_of("--file=none", NULL, COMMAND("true")), -1, "an absent file is refused");
     has_str(e.text, "--file 'none'", "the error names the file");
     is_int(e.code, ERR_NOT_FOUND, "an absent file is not found");
     run_start_close(&start);
+}
+
+// ---- shares -------------------------------------------------------------------------------------
+
+// Files of one manifest without a hash.
+static size_t without_hash(const struct manifest *m) {
+    size_t count = 0;
+    for (size_t i = 0; i < m->count; i++)
+        count += m->entries[i].kind == MANIFEST_FILE && !m->entries[i].hashed;
+    return count;
+}
+
+static void test_shares(void) {
+    const char *file = "[inputs.d]\nsource = \"many\"\nmode = \"sharded\"\n";
+    for (int i = 0; i < 2 * NODES; i++)
+        put(arena_printf(&a, "many/%d", i), arena_printf(&a, "file %d", i));
+    is_int(files_of("", file, COMMAND("true")), 0, "an input is dealt: %s", e.text);
+    is_uint(without_hash(start.common), 0, "what every node gets is hashed");
+    for (int i = 0; i < NODES; i++) {
+        is_uint(start.shards[i]->files, 2, "node %d has its share", i);
+        is_uint(without_hash(start.shards[i]), 0, "the share of node %d is hashed", i);
+    }
+    run_start_close(&start);
+    (void)file_remove_tree("many", &e);
 }
 
 // ---- [setup] ------------------------------------------------------------------------------------
@@ -216,11 +248,13 @@ int main(void) {
     put("sub/y.py", "y");
     put("data/one", "1");
     put("data/two", "2");
+    put(".git/config", "x");
     save_cluster();
     test_implicit();
     test_warnings();
     test_large();
     test_named();
+    test_shares();
     test_setup();
     test_native();
     loop_close(context.loop);
