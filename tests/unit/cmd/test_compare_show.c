@@ -121,7 +121,7 @@ static void compare(size_t count, size_t left_count) {
     compare_find_settings(&comparison, &settings);
 }
 
-// What was said since the last call, without the times of events.
+// Compares the output since the last call, without the times of events.
 static void is_said(const char *name) {
     struct strbuf text = {0};
     for (const char *p = said(); *p;) {

@@ -76,7 +76,7 @@ static void add_gpus(struct node_sample *s, int count) {
             .percent = 10 * (i + 1), .memory_mib = 1024 * (i + 1), .memory_limit_mib = 40960};
 }
 
-// What was said since the last call, without the times of events.
+// Compares the output since the last call, without the times of events.
 static void is_said(const char *name) {
     struct strbuf text = {0};
     const char *mark = "\"time_ms\":";

@@ -172,7 +172,7 @@ static void test_hash(void) {
     is_uint(p.hashed, CAS_PIECE_BYTES, "a piece is hashed for a byte");
     is_int(cas_part_hash(&p, CAS_PIECE_BYTES + 1, &e), 1, "a byte more takes a piece more");
     is_uint(p.hashed, BYTES, "bytes behind the content are not hashed");
-    is_int(cas_part_hash(&p, 1, &e), 1, "what is hashed stays so");
+    is_int(cas_part_hash(&p, 1, &e), 1, "no byte is hashed twice");
     cas_part_discard(&c, &p);
     open_part(&p, BYTES);
     is_int(ftruncate(p.fd, BYTES - 1), 0, "the file is a byte short");

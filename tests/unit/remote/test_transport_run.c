@@ -306,9 +306,9 @@ static void test_parking(void) {
     struct transport_run *three = start(l, "three");
     transport_run_park(three, "b");
     ok(transport_run_unpark(l, "b", &run_events, NULL) == three, "the newest one has the name");
-    ok(!transport_run_unpark(l, "b", &run_events, NULL), "it can be taken once");
+    ok(!transport_run_unpark(l, "b", &run_events, NULL), "a parked command can be taken once");
     fake_exit(fake_run(0), 0);
-    is_int(seen.ends, 1, "its end is that of its new owner");
+    is_int(seen.ends, 1, "the new owner gets the end of a parked command");
     transport_run_park(three, "b");
     ok(!l->parked, "a command that has ended is not parked");
     struct transport_run *four = start(l, "four");

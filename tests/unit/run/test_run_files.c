@@ -167,7 +167,7 @@ static void test_shares(void) {
     for (int i = 0; i < 2 * NODES; i++)
         put(arena_printf(&a, "many/%d", i), arena_printf(&a, "file %d", i));
     is_int(files_of("", file, COMMAND("true")), 0, "an input is dealt: %s", e.text);
-    is_uint(without_hash(start.common), 0, "what every node gets is hashed");
+    is_uint(without_hash(start.common), 0, "files for all nodes are hashed");
     for (int i = 0; i < NODES; i++) {
         is_uint(start.shards[i]->files, 2, "node %d has its share", i);
         is_uint(without_hash(start.shards[i]), 0, "the share of node %d is hashed", i);
@@ -189,7 +189,7 @@ static void test_setup(void) {
     const char *first = setup_hash(needs);
     is_str(sent(), "data/one sub/y.py", "files that the script needs are sent");
     is_str(start.spec.setup, "make", "the nodes have the script");
-    has_str(start.setup_dir, start.run.id, "its logs are those of the run");
+    has_str(start.setup_dir, start.run.id, "the logs of a setup are those of the run");
     run_start_close(&start);
     is_str(setup_hash(needs), first, "an unchanged setup has the same hash");
     run_start_close(&start);

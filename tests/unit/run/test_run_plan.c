@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run will be: its nodes, its processes, its words for the agents, the run that it resumes;
-// and what is refused. The cluster is a file.
+// The plan of a run: its nodes, its processes, its words for the agents, the run that it resumes;
+// and refusals. The cluster is a file.
 #include "run/run_start.h"
 
 #include "fleet/embedded_files.h"
@@ -217,12 +217,13 @@ static void test_text(void) {
 static void test_native(void) {
     is_int(plan_with("--nproc-per-node=2", NULL, NULL), 0, "the trainer is planned: %s", e.text);
     ok(start.native && str_eq(start.trainer, "dttrain"), "the trainer is that for processors");
-    is_str(start.run.command[0], "bin/dttrain-0123456789abcdef", "its program has its hash");
+    is_str(start.run.command[0], "bin/dttrain-0123456789abcdef", "the program has its hash");
     is_str(torchrun("notice-signal"), "USR1", "the trainer gets its signal");
     ok(!strstr(said(), "local_steps"), "no setting does nothing");
     is_int(plan_with("--set=train.outer_lr=0.5", NULL, NULL), 0, "a setting may do nothing");
     has_str(said(), "train.outer_lr", "the user reads which setting does nothing");
-    is_int(plan_with("--set=train.outer_momentum=0.5", NULL, NULL), 0, "so may another one");
+    is_int(plan_with("--set=train.outer_momentum=0.5", NULL, NULL), 0,
+           "another setting may do nothing");
     has_str(said(), "train.outer_momentum", "the user reads of that one, too");
     is_int(plan_with("--set=train.outer_lr=0.5|--set=train.local_steps=2", NULL, NULL), 0,
            "rounds have the setting");

@@ -75,7 +75,7 @@ static void test_newest(void) {
     is_int(STEP_OF("\"step\":\"5\",\"consumed\":\"2\"", "\"step\":\"9\",\"consumed\":\"1\""), 5,
            "within an epoch more samples are newer");
     is_int(STEP_OF("\"step\":\"5\"", "\"step\":\"9\"", "\"step\":\"7\""), 9,
-           "then the later step is newer");
+           "of equal samples the later step is newer");
     is_int(STEP_OF("\"epoch\":\"5\"", "\"step\":\"1\""), 1, "a file without a step does not count");
     is_int(STEP_OF("\"step\":\"x\""), 0, "a step that is no number is 0");
     is_int(STEP_OF(NULL), -1, "an absent folder has no checkpoint");
@@ -202,7 +202,7 @@ static void test_trainer(void) {
     owned();
     checkpoint(in_output("state"), "checkpoint-1", "\"step\":\"6\",\"epoch\":\"3\",\"seed\":\"4\"");
     is_int(resume(), 0, "the trainer's state is taken: %s", e.text);
-    is_int(start.resume_at.step, 6, "its position is known");
+    is_int(start.resume_at.step, 6, "the position of the state is known");
     is_str(paths(start.common), "runs/new-1/state/checkpoint-1/state.safetensors",
            "every node gets it");
     end();
@@ -382,7 +382,7 @@ static void test_output(void) {
     is_int(output(dir), -1, "a folder of another run is refused");
     has_str(e.text, "results of two runs are not mixed", "the error has the reason");
     is_int(output(file_join(&a, dir, OWNER_MARK)), -1, "a file is no folder");
-    is_int(e.code, ERR_CONFIG, "it is an error of the configuration");
+    is_int(e.code, ERR_CONFIG, "a file is an error of the configuration");
     end();
 }
 

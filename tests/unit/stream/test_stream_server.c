@@ -30,7 +30,7 @@ static pid_t child; // 0: none
 static enum { TURNS_NEVER, TURNS_WITHOUT_AGENT, TURNS_AFTER_AGENT } turns;
 static bool had_agent;
 
-// What the child has read.
+// Bytes that the child has read.
 static struct seen { char events[4096], answers[4096]; } * seen;
 
 // ---- in place of libcurl ------------------------------------------------------------------------
@@ -382,7 +382,7 @@ static void test_alone(void) {
 }
 
 int main(void) {
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!mkdtemp(root) || seen == MAP_FAILED)
         bail_out("no folder");
