@@ -70,7 +70,7 @@ static void test_ask(void) {
     fake_fleet_end();
     fake_fleet_begin(ITEM("a"), "!failed", "");
     is_int(fleet_kept_ask(&fleet, &k, &e), 0, "a node may fail");
-    ok(nodes[1].failed && !nodes[0].failed && !nodes[2].failed, "that node alone has failed");
+    ok(nodes[1].failed && !nodes[0].failed && !nodes[2].failed, "one node alone has failed");
     is_str(items_of(&k), "state a 0 1 2 0\n", "the others have their items");
     fake_fleet_end();
 }
@@ -121,7 +121,7 @@ static void test_drop(void) {
     fake_fleet_end();
     drop(&k, "", "", "!");
     is_str(words_of(2), "--run a", "a node that fails is asked no more");
-    ok(nodes[2].failed && !nodes[0].failed, "that node alone has failed");
+    ok(nodes[2].failed && !nodes[0].failed, "one node alone has failed");
     fake_fleet_end();
 }
 

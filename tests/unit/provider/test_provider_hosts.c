@@ -14,8 +14,8 @@ static struct err e;
 static char root[] = "/tmp/test_provider_hosts.XXXXXX";
 static int networks; // checks of the network between nodes
 
-int network_check(struct fleet *f, struct err *why) {
-    (void)f, (void)why;
+int network_check(struct fleet *f, struct err *err) {
+    (void)f, (void)err;
     networks++;
     return 0;
 }

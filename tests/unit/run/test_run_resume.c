@@ -26,11 +26,11 @@ static int round_of; // each case has a folder of its own
 static bool brings, bring_fails; // the nodes give their state
 
 int results_bring(struct context *s, const char *id, const struct results_wish *wish,
-                  struct run *run, struct err *why) {
+                  struct run *run, struct err *err) {
     (void)s;
     ok(str_eq(id, earlier.id) && wish->kinds == RESULT_STATE, "the state of the run is asked for");
     if (bring_fails)
-        return err_set(why, ERR_NET, "no node answers");
+        return err_set(err, ERR_NET, "no node answers");
     run->left = brings ? 0 : RESULT_STATE;
     return 0;
 }

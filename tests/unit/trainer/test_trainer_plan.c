@@ -15,8 +15,8 @@ static struct arena arena;
 static struct err e;
 
 // Layers later in the model take longer.
-int trainer_plan_measure(struct plan *p, struct err *why) {
-    (void)why;
+int trainer_plan_measure(struct plan *p, struct err *err) {
+    (void)err;
     for (int i = 1; i < p->t->model->layers; i++) {
         p->layer[i].forward_s = i * 1e-5;
         p->layer[i].backward_s = i * 3e-5;
