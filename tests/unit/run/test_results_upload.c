@@ -161,6 +161,7 @@ static void test_done(void) {
             "uploaded 3 files to s3://b/task/runs/task-1 (2.0 kB sent, 2 of them were "
             "there)",
             "the user reads what was sent");
+    has_str(said(), "upload  b  2.0 kB in ", "the progress names the bucket");
     ok(!strstr(said(), "could not be removed") && !strstr(said(), "symbolic link"),
        "nothing else is said");
     ok(run.uploaded && record_says_uploaded(), "the record has the upload");
@@ -181,6 +182,11 @@ static void test_remarks(void) {
     is_int(results_upload(&context, &run, &e), 0, "an upload is done again");
     has_str(said(), "2 objects of", "two objects stay");
     has_str(said(), "2 symbolic links of the results are only here", "two links are left out");
+    answers("{}", NULL);
+    is_int(results_upload(&context, &run, &e), 0, "an answer may be empty");
+    has_str(said(), "uploaded 0 files to s3://b/task/runs/task-1 (0 B sent, 0 of them were there)",
+            "an empty answer counts nothing");
+    ok(!strstr(said(), "object") && !strstr(said(), "link"), "an empty answer has no remarks");
 }
 
 int main(void) {

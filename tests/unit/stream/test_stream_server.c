@@ -5,6 +5,7 @@
 
 #include "protocol/job_spec.h"
 #include "sys/file.h"
+#include "sys/file_entries.h"
 #include "tests/tap.h"
 #include "tests/unit/turned_clock.h"
 
@@ -178,6 +179,12 @@ static void test_files(void) {
     is_str(text_of("stream/late/list", 0600),
            "{\"path\":\"gone\",\"size\":7,\"sha256\":null,\"index\":3}\n",
            "an object that is not there has no hash");
+    struct file_entries in = file_entries_open(file_join(&a, run_dir, "stream"));
+    size_t folders = 0;
+    while (file_entries_next(&in))
+        folders++;
+    (void)file_entries_close(&in, 0, NULL);
+    is_uint(folders, 3, "each input has a folder");
     ok(file_exists(file_join(&a, run_dir, JOB_STREAM_SOCKET)), "the agent has a socket");
     stream_server_close(&server);
     ok(!file_exists(file_join(&a, run_dir, JOB_STREAM_SOCKET)), "the socket is removed");
