@@ -170,6 +170,16 @@ static void test_outside(void) {
     }
     is_uint(open, 0, "a key that is cut behind its magic is still one of OpenSSH");
     is_uint(whole, 0, "a key that is cut has no public blob");
+    static const char far[] = "openssh-key-v1\0\0\0\0\4none\0\0\0\4none\0\0\0\0\0\0\0\1\1\0\0\3abc";
+    ok(ssh_key_read_outside(far, sizeof far - 1, &k) && !k.public_blob,
+       "a length of more than the bytes has no public blob");
+    enum { BLOB_BYTES = 0x10203, HEAD_BYTES = sizeof plain - 1 - 7 };
+    char *large = arena_new(&a, char, HEAD_BYTES + 4 + BLOB_BYTES);
+    memcpy(large, plain, HEAD_BYTES);
+    memcpy(large + HEAD_BYTES, "\0\1\2\3", 4);
+    ok(ssh_key_read_outside(large, HEAD_BYTES + 4 + BLOB_BYTES, &k) && k.public_blob,
+       "a large public blob is inside");
+    is_uint(k.public_len, BLOB_BYTES, "each byte of its length counts");
     char other[sizeof plain];
     memcpy(other, plain, sizeof other);
     other[14] = 1;
