@@ -149,6 +149,30 @@ static void test_order(void) {
     fake_free_all();
 }
 
+static void on_collected(void *ctx, const struct transport_result *r) {
+    *(int *)ctx += r->end.how == TRANSPORT_EXITED;
+}
+
+// The input of a collected command is longer than the buffer.
+static void test_collected(void) {
+    struct transport_link *l = open_link(&counting);
+    int done = 0;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 31 + i / 255);
+    is_int(transport_collect(l, "cat", bytes, sizeof bytes, on_collected, &done, &e), 0,
+           "a command gets much input");
+    struct fake_run *node = fake_run(0);
+    while (!node->got_end && node->got.len < sizeof bytes)
+        fake_take(node, TRANSPORT_INPUT_BYTES_MAX);
+    fake_take(node, SIZE_MAX);
+    ok(node->got.len == sizeof bytes && memcmp(node->got.data, bytes, sizeof bytes) == 0,
+       "all of a long input arrives once, in order");
+    ok(node->got_end, "a long input ends");
+    fake_exit(node, 0);
+    is_int(done, 1, "a command with a long input is collected");
+    fake_free_all();
+}
+
 static void test_send_end(void) {
     struct transport_run *r = start(open_link(&counting), "cat");
     transport_run_send_end(r);
@@ -338,6 +362,7 @@ static void test_words(void) {
 int main(void) {
     test_room();
     test_order();
+    test_collected();
     test_send_end();
     test_late_room();
     test_late_events();

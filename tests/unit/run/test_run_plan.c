@@ -193,6 +193,10 @@ static void test_outputs(void) {
     has_str(start.run.output_dir, arena_printf(&a, "/runs/%s/output", start.run.id),
             "the folder is that of the run");
     is_str(start.run.s3, "", "no bucket gets the results");
+    is_int(plan("--set=outputs.work=false"), 0, "new files may stay");
+    ok(!start.run.bring_work, "new files of the working folder stay on the nodes");
+    is_int(plan("--set=outputs.work=true"), 0, "new files may come");
+    ok(start.run.bring_work, "new files of the working folder come");
 }
 
 static void test_text(void) {
@@ -219,6 +223,9 @@ static void test_native(void) {
     ok(start.native && str_eq(start.trainer, "dttrain"), "the trainer is that for processors");
     is_str(start.run.command[0], "bin/dttrain-0123456789abcdef", "the program has its hash");
     is_str(torchrun("notice-signal"), "USR1", "the trainer gets its signal");
+    is_int(plan_with("--set=outputs.work=true", NULL, NULL), 0,
+           "the trainer writes no files there");
+    ok(!start.run.bring_work, "no new files of the trainer come");
     ok(!strstr(said(), "local_steps"), "no setting does nothing");
     is_int(plan_with("--set=train.outer_lr=0.5", NULL, NULL), 0, "a setting may do nothing");
     has_str(said(), "train.outer_lr", "the user reads which setting does nothing");
