@@ -131,6 +131,8 @@ static void test_errors(void) {
     ok(e.code == ERR_FAILED && strstr(e.text, "gives no reason"), "an odd error is a failure");
     is_int(run("exit 7"), -1, "the program ends with a status");
     has_str(e.text, "ended with status 7", "the error has the status");
+    is_int(run("exec >&-; sleep 0.02; exit 7"), -1, "the program ends after its output");
+    has_str(e.text, "ended with status 7", "the program is left to end by itself");
     is_int(run("kill -9 $$"), -1, "the program is killed");
     has_str(e.text, "ended with status 137", "the error has the signal's status");
     is_int(run("echo '{\"event\":\"error\",'; exit 5"), -1, "the error's line is cut");
