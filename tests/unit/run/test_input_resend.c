@@ -121,7 +121,7 @@ static void test_failed(void) {
     nodes[1].up = false;
     event(1, EVENT("in1", 1, 0));
     has_str(said(), "the node is out of reach", "a node that is away gets nothing");
-    ok(!resend.nodes[1].share && runs_of(1) == 0, "its share is dropped");
+    ok(!resend.nodes[1].share && runs_of(1) == 0, "the share of a node that is away is dropped");
     nodes[1].up = true;
     nodes[1].ready = false;
     event(1, EVENT("in1", 1, 0));
