@@ -95,6 +95,28 @@ static void test_input(void) {
     close(ends[0]);
 }
 
+static void test_questions(void) {
+    is_int(
+        run("echo '{\"ask\":\"account\"}'; read -r x; echo \"$x\"; echo '{\"account\":{\"k\":1}}'"),
+        0, "the program asks for the account: %s", e.text);
+    is_str(text, "{}\n", "no account is known, and lines about it are no text");
+    is_int(run("echo '{\"ask\":\"account\"}'; read -r x; echo \"$x\""), 0, "it asks again");
+    is_str(text, "{\"k\":1}\n", "the account that another program found is known");
+    is_int(run("echo '{\"ask\":7}'; echo '{\"account\":7}'; echo '{\"done\":1x}'"), 0,
+           "the program prints other lines");
+    is_str(text, "{\"ask\":7}\n{\"account\":7}\n", "lines that ask for nothing are text");
+}
+
+static void test_profile(void) {
+    option_set_text(&config.set, "cluster.provider=aws", (struct option_place){0});
+    option_set_text(&config.set, "aws.profile=mine", (struct option_place){0});
+    is_int(run("echo \"$*\""), 0, "an account may have a profile: %s", e.text);
+    is_str(text, "--asks --profile mine list two words\n", "the profile goes before the words");
+    option_set_text(&config.set, "aws.profile=", (struct option_place){0});
+    is_int(run("echo \"$*\""), 0, "an account may have none");
+    is_str(text, "--asks list two words\n", "no profile has no word");
+}
+
 static void test_progress(void) {
     const struct dtdata_call call = {
         .args = WORDS, .bytes_max = BYTES_MAX, .on_progress = on_progress, .ctx = &seen_done};
@@ -205,6 +227,9 @@ static void test_beside(void) {
     start_beside(&d, "head -c 1001 /dev/zero; exec sleep 77");
     loop_run(context.loop);
     is_int(beside.e.code, ERR_LIMIT, "a program that prints too much is killed");
+    start_beside(&d, "echo '{\"ask\":\"code\"}'; read -r x; echo \"$x\"");
+    loop_run(context.loop);
+    is_str(beside.text, "{}\n", "the user is not asked by a program beside the loop");
     start_beside(&d, "exec sleep 77");
     clock_turn(context.loop, 9900);
     is_int(beside.ends, 0, "a program has its time");
@@ -227,6 +252,8 @@ int main(void) {
         bail_out("%s", e.text);
     test_words();
     test_input();
+    test_questions();
+    test_profile();
     test_progress();
     test_limit();
     test_errors();
