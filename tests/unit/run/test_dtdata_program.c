@@ -100,7 +100,8 @@ static void test_questions(void) {
         run("echo '{\"ask\":\"account\"}'; read -r x; echo \"$x\"; echo '{\"account\":{\"k\":1}}'"),
         0, "the program asks for the account: %s", e.text);
     is_str(text, "{}\n", "no account is known, and lines about it are no text");
-    is_int(run("echo '{\"ask\":\"account\"}'; read -r x; echo \"$x\""), 0, "it asks again");
+    is_int(run("echo '{\"ask\":\"account\"}'; read -r x; echo \"$x\""), 0,
+           "the program asks again");
     is_str(text, "{\"k\":1}\n", "the account that another program found is known");
     is_int(run("echo '{\"ask\":7}'; echo '{\"account\":7}'; echo '{\"done\":1x}'"), 0,
            "the program prints other lines");
