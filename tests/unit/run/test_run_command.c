@@ -95,6 +95,7 @@ static void test_refused(void) {
         {"--env-bundle=x.tar", NULL, NULL, "env.bundle.archive"},
         {"", "[inputs.a]\nsource = \"x\"\n[inputs.d]\nsource = \"x\"\ndeliver = \"extract\"\n",
          NULL, "input 'd': deliver = extract is for commands"},
+        {"", "[inputs.d]\nsource = \"x\"\ndeliver = \"extract\"\n", NULL, "input 'd': deliver"},
         {"", "[train]\ncommand = [\"\"]\n", NULL, "the name of the program is empty"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -113,6 +114,23 @@ static void test_refused(void) {
     has_str(e.text, "carries no trainer", "the error says what is missing");
     embed_files[0].name = "dttrain";
     is_int(command("--once", NULL, "b"), 0, "one process runs once: %s", e.text);
+}
+
+static void test_bench(void) {
+    const char *flags[] = {"--bench", "5", NULL}, *prog[] = {"prog", NULL};
+    struct run_start_request request = {.bench = flags};
+    (void)command("", NULL, NULL);
+    start = (struct run_start){.context = &context};
+    is_int(run_start_command(&start, &request, &e), 0, "the trainer measures: %s", e.text);
+    is_str(words_of(), "resnet18: bin/dttrain-0123456789abcdef|--config|train.toml|--bench|5",
+           "the trainer has the flags");
+    ok(start.measures, "a run that measures is known");
+    request = (struct run_start_request){.bench = flags, .command = prog, .command_count = 1};
+    start = (struct run_start){.context = &context};
+    ok(run_start_command(&start, &request, &e) == 0 && !start.measures,
+       "a command does not measure");
+    (void)command("", NULL, NULL);
+    ok(!start.measures, "a run that trains does not measure");
 }
 
 static void test_command_check(void) {
@@ -172,6 +190,8 @@ static void test_environment(void) {
            "the user's variables come first");
     is_str(environment("[env]\nA = \"1\"\nPYTHONUNBUFFERED = \"0\"\n", "prog"),
            "A=1 PYTHONUNBUFFERED=0", "the user's own setting is kept");
+    is_str(environment("[env]\nPYTHONUNBUFFERED = \"0\"\nA = \"1\"\n", "prog"),
+           "PYTHONUNBUFFERED=0 A=1", "the place of the setting does not matter");
     is_str(environment("[env]\nA = \"1\"\n", NULL), "A=1", "the trainer needs no other");
     has_str(environment("[hyperparameters]\nlr = 0.5\nb = 2\n[env]\nA = \"1\"\n", "prog"),
             "SM_HP_LR=0.5 SM_HP_B=2 A=1", "hyperparameters are variables");
@@ -233,6 +253,7 @@ int main(void) {
         bail_out("no folder");
     test_words();
     test_refused();
+    test_bench();
     test_command_check();
     test_container();
     test_environment();

@@ -38,6 +38,7 @@ static void begin(void) {
     start.spec.nproc_per_node = "1";
     start.spec.command = command;
     start.spec.command_count = 1;
+    start.spec.has_key = true;
     start.spec.setup = "make";
     start.spec.setup_hash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     config.setup.timeout_ms = 60000;
@@ -103,7 +104,7 @@ static void test_ran(void) {
     ok(setups[0].ran, "the script has run there");
     is_str(log_of("n0"), "building\ndone\n", "the log has the output of the node");
     is_str(log_of("n1"), "other\n", "the log of the second node has its own");
-    answer(second, "{\"ran\":false}\n");
+    answer(second, "{}\n");
     fake_exit(second, 0);
     ok(overs == 2 && !setups[1].ran, "the second node was ready before");
     is_str(said(), "", "the user reads nothing of scripts that succeed");

@@ -167,6 +167,8 @@ static void test_shared(const struct manifest *m, const char *dest, enum leaves 
     is_int(end_err.code, ERR_NONE, "%s: the push is a success: %s", dest, end_err.text);
     ok(same_tree("src", dest), "%s: the node has all files", dest);
     is_uint(last.bytes_done, last.bytes_total, "%s: all bytes are done", dest);
+    ok(last.bytes_wire > 0 && last.bytes_wire < 2 * (n.run->got.len + more.run->got.len),
+       "%s: bytes on the wire are counted", dest);
     ok(fake_links->is_closed, "%s: the further connection is closed", dest);
     close_end(&n);
     close_end(&more);
