@@ -48,8 +48,9 @@ static CUresult fill(const struct op *o) {
     unsigned char *to = ptx_host(o->to, o->bytes);
     if (!to)
         return outside("fill", o->to, o->bytes);
-    for (size_t n = 0; n < o->bytes; n += o->width)
-        memcpy(to + n, &o->value, o->width);
+    memcpy(to, &o->value, o->bytes < o->width ? o->bytes : o->width);
+    for (size_t n = o->width; n < o->bytes; n *= 2)
+        memcpy(to + n, to, n < o->bytes - n ? n : o->bytes - n);
     ptx_wrote(o->to, o->bytes);
     return 0;
 }
