@@ -7,7 +7,7 @@
 # all of them, and those of sm_75; SWEEP_SEED=N others.
 source "${0%/*}/shipped.sh"
 source "${0%/*}/../lib.sh"
-EACH=12
+EACH=8
 LIST=$SRC/tests/gpu/needless
 cuda_needed
 [ "${SWEEP-}" != all ] || EACH=1
