@@ -43,12 +43,12 @@ static void on_turn(struct timer *t) {
     timer_start(context.loop, t, 0, on_turn);
 }
 
-// A signal that comes with the fifth turn ends the work, long before all is read.
-static void on_fifth(struct timer *t) {
+// A signal that comes with the second turn ends the work, long before all is read.
+static void on_second(struct timer *t) {
     turns++;
-    if (turns == 5)
+    if (turns == 2)
         raise(SIGTERM);
-    timer_start(context.loop, t, 0, on_fifth);
+    timer_start(context.loop, t, 0, on_second);
 }
 
 static int merge(struct local_work *w, const char *to) {
@@ -64,7 +64,7 @@ static void test_between(void) {
     put_large("b/large");
     e = (struct err){0};
     turns = 0;
-    timer_start(context.loop, &turn, 0, on_fifth);
+    timer_start(context.loop, &turn, 0, on_second);
     local_work_begin(&w, &context, "merge");
     is_int(merge(&w, "merged"), -1, "a signal ends a merge");
     is_int(e.code, ERR_INTERRUPTED, "the error says that it was stopped: %s", e.text);
