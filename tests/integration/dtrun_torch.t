@@ -10,7 +10,7 @@ source "$SRC/tests/torch.sh"
 
 PYTHON=${DTCTL_TEST_PYTHON:-$PYTHON}
 [ -n "$PYTHON" ] || skip_all 'no Python with PyTorch here (make setup, or set DTCTL_TEST_PYTHON)'
-"$PYTHON" -c 'import torch.distributed' 2>/dev/null || skip_all "$PYTHON has no PyTorch"
+torch_launcher >/dev/null || skip_all "$PYTHON has no PyTorch"
 diag "PyTorch $(torch_version)"
 export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 DTRUN_KEY=secret
 worker=$SRC/tests/integration/dtrun_torch.py
