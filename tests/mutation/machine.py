@@ -18,7 +18,7 @@ REAP = os.path.join(BUILD, "release/tests/tools/reap")
 INSTRUCTIONS = {"avx2": "avx2", "avx512": "avx512f", "bf16": "avx512_bf16", "amx": "amx_tile"}
 
 # Called for the types of one instruction set alone.
-CALLED_BY = {"kernels/cpu/conv_weight_rows.c": "amx"}
+CALLED_BY = {"kernels/cpu/attention_words.c": "amx", "kernels/cpu/conv_weight_rows.c": "amx"}
 
 
 def runs_here(path):

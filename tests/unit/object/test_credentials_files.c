@@ -111,9 +111,38 @@ static void test_known(void) {
     known_close(&k);
 }
 
+// Kinds of sections, with blanks and quotation marks as AWS's tools take them.
+static void test_sections(void) {
+    static const struct {
+        const char *line, *section;
+    } cases[] = {{"[plain]", "plain"},
+                 {"[ plain ]", "plain"},
+                 {"[profile ann]", "profile ann"},
+                 {"[profile \t'ann b']", "profile ann b"},
+                 {"[sso-session \"ann\"]", "sso-session ann"},
+                 {"[sso-session  ann ]", "sso-session ann"},
+                 {"[services 'local']", "services local"},
+                 {"[services 'local\"]", "services 'local\""},
+                 {"[services ']", "services '"},
+                 {"[services]", "services"},
+                 {"[profiles ann]", "profiles ann"},
+                 {"[sso-sessionx  ann]", "sso-sessionx  ann"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = arena_printf(
+            &arena, "[other]\nkey = no\n%s\nkey = yes\n[last]\nkey = no\n", cases[i].line);
+        bool found = false;
+        const char *value =
+            credentials_files_get(&arena, text, cases[i].section, NULL, "key", &found);
+        is_str(value ? value : "", "yes", "%s is the section '%s'", cases[i].line,
+               cases[i].section);
+        ok(found, "the section is found: %s", cases[i].line);
+    }
+}
+
 int main(void) {
     must(mkdtemp(home));
     test_values();
+    test_sections();
     test_settings();
     test_known();
     file_remove_tree(home, &e);
