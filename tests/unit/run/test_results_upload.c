@@ -7,6 +7,7 @@
 #include "run/results/results_owner.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/run/plain_run.h"
 #include "tests/unit/said.h"
 
 #include <unistd.h>
@@ -190,32 +191,16 @@ static void test_remarks(void) {
 }
 
 int main(void) {
-    static const char *names[] = {"n0"}, *words[] = {"train", NULL};
     if (!mkdtemp(root))
         bail_out("mkdtemp");
     said_open(&screen);
     config_open(&config, &a, "dtctl", NULL);
     if (cluster_open(&context.cluster, &a, root, "c", &e) < 0)
         bail_out("%s", e.text);
-    run = (struct run){.id = "task-1",
-                       .name = "task",
-                       .cluster = "c",
-                       .provider = "local",
-                       .state = "ended",
-                       .nproc = "1",
-                       .nodes = names,
-                       .node_count = 1,
-                       .nodes_min = 1,
-                       .nodes_max = 1,
-                       .command = words,
-                       .command_count = 1,
-                       .version = "",
-                       .types = "",
-                       .key = "",
-                       .resumes = "",
-                       .s3 = "s3://b/task/runs/task-1",
-                       .output_dir = file_join(&a, root, "out"),
-                       .fetched = true};
+    run = plain_run("task-1");
+    run.s3 = "s3://b/task/runs/task-1";
+    run.output_dir = file_join(&a, root, "out");
+    run.fetched = true;
     if (run_save(&context.cluster, &run, &e) < 0)
         bail_out("%s", e.text);
     test_check();

@@ -5,6 +5,7 @@
 
 #include "fleet/embedded_files.h"
 #include "run/node_replace.h"
+#include "tests/unit/run/plain_run.h"
 #include "tests/unit/said.h"
 
 #include "tests/unit/conf/config_fixture.h"
@@ -251,26 +252,8 @@ static void test_native(void) {
 // ---- the run before -----------------------------------------------------------------------------
 
 static void save_run(const char *id, const char *state) {
-    static const char *names[] = {"n0"};
-    static const char *words[] = {"true", NULL};
-    const struct run r = {.id = id,
-                          .name = "task",
-                          .cluster = "c",
-                          .provider = "local",
-                          .state = state,
-                          .nproc = "1",
-                          .nodes = names,
-                          .node_count = 1,
-                          .nodes_min = 1,
-                          .nodes_max = 1,
-                          .command = words,
-                          .command_count = 1,
-                          .version = "",
-                          .types = "",
-                          .key = "",
-                          .resumes = "",
-                          .s3 = "",
-                          .output_dir = "/x"};
+    struct run r = plain_run(id);
+    r.state = state;
     if (run_save(&context.cluster, &r, &e) < 0)
         bail_out("%s", e.text);
 }

@@ -8,6 +8,7 @@
 #include "run/results/results_owner.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/run/plain_run.h"
 #include "tests/unit/said.h"
 
 #include <sys/stat.h>
@@ -101,26 +102,13 @@ static const char *names[] = {"n0", "n1", "n2"};
 
 // An earlier run of three nodes that has ended, and a run of two of them.
 static void begin(bool native, const char *resume) {
-    static const char *words[] = {"train", NULL};
-    earlier = (struct run){.id = arena_printf(&a, "task-%d", round_of),
-                           .name = "task",
-                           .cluster = "c",
-                           .provider = "local",
-                           .state = "finished",
-                           .nproc = "1",
-                           .nodes = names,
-                           .node_count = 3,
-                           .nodes_min = 3,
-                           .nodes_max = 3,
-                           .command = words,
-                           .command_count = 1,
-                           .version = "",
-                           .types = "",
-                           .key = "",
-                           .resumes = "",
-                           .s3 = "",
-                           .native = native,
-                           .fetched = true};
+    earlier = plain_run(arena_printf(&a, "task-%d", round_of));
+    earlier.state = "finished";
+    earlier.nodes = names;
+    earlier.node_count = 3;
+    earlier.nodes_min = earlier.nodes_max = 3;
+    earlier.native = native;
+    earlier.fetched = true;
     earlier.output_dir = file_join(&a, root, arena_printf(&a, "out%d", round_of++));
     start = (struct run_start){.context = &context,
                                .native = native,
