@@ -24,7 +24,8 @@ export DTCTL_SRC=$SRC DTCTL_BUILD=$BUILD DTCTL_BIN=$BIN
 # Every Python keeps what it compiles here: a worker with PyTorch takes two seconds, not eight.
 export PYTHONPYCACHEPREFIX=$BUILD/pycache
 unset PYTHONDONTWRITEBYTECODE
-# PyTorch keeps the memory of its tensors, too: half of some programs' time was the kernel's.
+# The C library keeps the memory that PyTorch frees: to give each tensor's back and take it anew was
+# two fifths of the time of train_airbench.t.
 export MALLOC_MMAP_THRESHOLD_=$((1 << 32)) MALLOC_TRIM_THRESHOLD_=$((1 << 34))
 export PYTHONPATH=$SRC/tests/tools/python${PYTHONPATH:+:$PYTHONPATH} # sitecustomize.py
 

@@ -214,9 +214,11 @@ static void on_alone(struct timer *t) {
 
 static void on_agent_data(struct conn *c) {
     struct stream_server *s = container_of(c, struct stream_server, agent);
-    if (memmem(c->in.data, c->in.len, "end\n", 4))
+    static const char word[] = {'e', 'n', 'd', '\n'};
+    if (memmem(c->in.data, c->in.len, word, sizeof word))
         s->over = true;
-    strbuf_consume(&c->in, c->in.len > 3 ? c->in.len - 3 : 0); // the word may come in two pieces
+    size_t kept = sizeof word - 1; // the word may come in two pieces
+    strbuf_consume(&c->in, c->in.len > kept ? c->in.len - kept : 0);
 }
 
 static void on_agent_end(struct conn *c, const struct err *e) {

@@ -87,7 +87,7 @@ is "$(cut -d ' ' -f 1 used | sort -u | paste -sd ' ')" \
     'sm_100 sm_120 sm_75 sm_80 sm_86 sm_89 sm_90a' 'the code for every GPU is read'
 
 # ---- planted bugs -------------------------------------------------------------------------------
-KEPT=$GPU/planted # compiled bugs, by the hashes of their sources
+KEPT=$GPU/planted KEPT_DAYS=7 # compiled bugs, under the hashes of their sources
 rm -rf src && mkdir -p src bad "$KEPT" && cp -r "$SRC/kernels" src
 # compiled SOURCE KERNELS: the PTX of these kernels, from the tree `src`, alone in the folder `bad`
 # shellcheck disable=SC2317 # called through run
@@ -137,6 +137,6 @@ while IFS= read -r line; do
     result "$held" "found: $name" || diag "$(grep -A 3 '^not ok' <<<"$out")" "status $status"
     cp "$SRC/kernels/cuda/$file" "src/kernels/cuda/$file"
 done <"$SRC/tests/gpu/cuda_planted"
-find "$KEPT" -name '*.ptx' -mtime +7 -delete
+find "$KEPT" -name '*.ptx' -mtime +$KEPT_DAYS -delete
 ok "at least $BUGS_MIN bugs are planted" [ "$bugs" -ge "$BUGS_MIN" ]
 done_testing

@@ -11,7 +11,7 @@ library=$BUILD/gpu/libcuda.so.1
 [ -n "${DTCTL_TEST_TRITON-}" ] || skip_all 'Triton is not here (try: make setup)'
 [ -e "$library" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
 
-# What Triton has compiled stays, by the hashes of its sources.
+# Triton keeps each compiled kernel here, under the hash of its source.
 export TRITON_CACHE_DIR=$BUILD/gpu/triton PYTHONDONTWRITEBYTECODE=1
 run "$python" "$SRC/tests/gpu/triton/run.py" "$library" "${SEEDS[@]}"
 while IFS= read -r line; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every update that dttrain makes against PyTorch's, in float64 and from the same checkpoint:
+# Updates that dttrain makes against PyTorch's, in float64 and from the same checkpoint:
 # optimizers, weight decay, accumulation, clipping, bfloat16.
 source "${0%/*}/../lib.sh"
 

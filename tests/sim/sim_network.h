@@ -68,7 +68,9 @@ static void hold(struct world *w, struct message *m) {
 static bool next_message(struct world *w, struct message *out) {
     int best = -1;
     int64_t next_at = INT64_MAX;
-    for (int i = 0; i < w->queued && w->now >= w->next_at; i++) {
+    if (w->now < w->next_at)
+        return false;
+    for (int i = 0; i < w->queued; i++) {
         struct message *m = &w->queue[i];
         bool due = m->at <= w->now && !w->nodes[m->to].frozen;
         if (due && w->cut[m->from][m->to]) {
@@ -83,7 +85,7 @@ static bool next_message(struct world *w, struct message *out) {
             best = i;
     }
     if (best < 0) {
-        w->next_at = w->now >= w->next_at ? next_at : w->next_at;
+        w->next_at = next_at;
         return false;
     }
     *out = w->queue[best];
