@@ -29,6 +29,7 @@
 // as their last line. `results` has objects of `live`, in live/, copied by the server, and removes
 // those of KINDS. SIGTERM ends an upload, and takes back its parts. The last line of a failure is
 // {"event":"error","code":"…","text":"…"}. An url is presigned: it needs no key.
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -152,10 +153,7 @@ static int read_want(struct input *in, const struct json *j, struct err *e) {
         return err_set(e, ERR_FORMAT, "line %zu of the input is no object", in->count + 2);
     want.hashed = hash_is_hex(hash) && str_unhex(want.hash, HASH_BYTES, hash, e) == 0;
     want.size = (uint64_t)size;
-    if (in->count == in->room) {
-        in->room = in->room ? in->room * 2 : 256;
-        in->wants = heap_realloc(in->wants, in->room * sizeof *in->wants);
-    }
+    array_grow(in->wants, &in->room, in->count + 1);
     in->wants[in->count++] = want;
     return 0;
 }

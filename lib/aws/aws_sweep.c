@@ -5,6 +5,7 @@
 #include "aws/aws_cluster.h"
 
 #include "aws/aws_errors.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "sys/file.h"
@@ -51,14 +52,7 @@ void aws_sweep_forget(const struct terraform *t) {
 static bool gone_add(struct aws_gone *g, struct arena *a, const char *id) {
     if (!id[0] || g->count == FOUND_MAX || str_is_among(id, g->ids, g->count))
         return false;
-    if (g->count == g->room) {
-        size_t room = g->room ? 2 * g->room : 64;
-        const char **ids = arena_new(a, const char *, room);
-        for (size_t i = 0; i < g->count; i++)
-            ids[i] = g->ids[i];
-        g->ids = ids;
-        g->room = room;
-    }
+    array_grow_in(a, g->ids, &g->room, g->count + 1);
     g->ids[g->count++] = arena_strdup(a, id);
     return true;
 }

@@ -2,6 +2,7 @@
 // Allocates from chunks that grow, and frees all of them at once.
 #include "base/arena.h"
 
+#include "base/bounds_impl.h"
 #include "base/err.h"
 
 #include <stdint.h>
@@ -9,21 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// With AddressSanitizer what is not given out is out of bounds, and so is a gap behind each piece.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#include <sanitizer/asan_interface.h>
-enum { PIECE_ALIGN = 8, GAP_BYTES = 8 };
-#define ARENA_CLOSE(p, bytes) ASAN_POISON_MEMORY_REGION((p), (bytes))
-#define ARENA_OPEN(p, bytes)  ASAN_UNPOISON_MEMORY_REGION((p), (bytes))
-#endif
-#endif
-#ifndef ARENA_CLOSE
-enum { PIECE_ALIGN = 1, GAP_BYTES = 0 };
-#define ARENA_CLOSE(p, bytes) ((void)0)
-#define ARENA_OPEN(p, bytes)  ((void)0)
-#endif
-
+// Bytes that no piece has are out of bounds, and so is a gap behind each piece.
+enum { PIECE_ALIGN = BOUNDS_KNOWN ? 8 : 1, GAP_BYTES = BOUNDS_KNOWN ? 8 : 0 };
 enum { BLOCK_BYTES_MIN = 16 * 1024 };
 
 struct arena_block {
@@ -48,7 +36,7 @@ static void add_block(struct arena *a, size_t need) {
     a->cur = b->data;
     a->end = b->data + size;
     a->total_bytes += size;
-    ARENA_CLOSE(b->data, size);
+    BOUNDS_CLOSE(b->data, size);
 }
 
 void *arena_alloc(struct arena *a, size_t size, size_t align, size_t count) {
@@ -63,7 +51,7 @@ void *arena_alloc(struct arena *a, size_t size, size_t align, size_t count) {
     }
     void *p = a->cur + pad;
     a->cur += pad + bytes;
-    ARENA_OPEN(p, bytes - GAP_BYTES);
+    BOUNDS_OPEN(p, bytes - GAP_BYTES);
     return p;
 }
 

@@ -2,6 +2,7 @@
 // Arrays double when they are full, so that n pushes copy at most 2n elements.
 #include "base/array.h"
 
+#include "base/bounds_impl.h"
 #include "base/err.h"
 
 #include <stdalign.h>
@@ -20,25 +21,37 @@ static size_t room_for(size_t room, size_t count, size_t size) {
     return more > PTRDIFF_MAX / size ? count : more;
 }
 
+// Elements that no call has asked for yet are out of bounds.
+static bool has_room(void *array, size_t room, size_t count, size_t size) {
+    if (array)
+        BOUNDS_OPEN(array, (count < room ? count : room) * size);
+    return count <= room;
+}
+
+static void *asked_for(void *array, size_t room, size_t count, size_t size) {
+    BOUNDS_CLOSE((char *)array + count * size, (room - count) * size);
+    return array;
+}
+
 void *array_grow_heap(void *array, size_t *room, size_t count, size_t size) {
-    if (count <= *room)
+    if (has_room(array, *room, count, size))
         return array;
     size_t more = room_for(*room, count, size);
     char *items = heap_realloc(array, more * size);
     memset(items + *room * size, 0, (more - *room) * size);
     *room = more;
-    return items;
+    return asked_for(items, more, count, size);
 }
 
 void *array_grow_arena(struct arena *a, void *array, size_t *room, size_t count, size_t size) {
-    if (count <= *room)
+    if (has_room(array, *room, count, size))
         return array;
     size_t more = room_for(*room, count, size);
     void *items = arena_alloc(a, size, alignof(max_align_t), more);
     if (*room)
         memcpy(items, array, *room * size);
     *room = more;
-    return items;
+    return asked_for(items, more, count, size);
 }
 
 void *array_queue_push(struct array_queue *q, size_t size) {

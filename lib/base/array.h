@@ -16,7 +16,8 @@
 #include <stddef.h>
 
 // Makes room for at least `count` elements, and some more. Existing elements may move; new ones are
-// zero. room: pointer to the capacity, a size_t.
+// zero. room: pointer to the capacity, a size_t. Elements that no call asked for are out of bounds,
+// as AddressSanitizer knows, although there is room: a call with count = *room asks for all.
 #define array_grow(array, room, count)                                                             \
     ((array) = array_grow_heap((array), (room), (count), sizeof *(array)))
 // The same in an arena; the old array stays there, unused.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The growable buffer of str.h.
+#include "base/bounds_impl.h"
 #include "base/str.h"
 
 #include <stdio.h>
@@ -18,8 +19,10 @@ void strbuf_fini(struct strbuf *b) {
 void strbuf_clear(struct strbuf *b) {
     b->len = 0;
     b->overflow = false;
-    if (b->data)
-        b->data[0] = '\0';
+    if (!b->data)
+        return;
+    b->data[0] = '\0';
+    BOUNDS_CLOSE(b->data + 1, b->room - 1);
 }
 
 // Room for len more bytes and the NUL; false when that would pass the cap.
@@ -28,13 +31,16 @@ static bool reserve(struct strbuf *b, size_t len) {
         b->overflow = true;
         return false;
     }
-    if (b->len + len + 1 <= b->room)
-        return true;
-    size_t room = b->room ? b->room : 64;
-    while (room < b->len + len + 1)
-        room *= 2;
-    b->data = heap_realloc(b->data, room);
-    b->room = room;
+    size_t bytes = b->len + len + 1;
+    if (bytes > b->room) {
+        size_t room = b->room ? b->room : 64;
+        while (room < bytes)
+            room *= 2;
+        b->data = heap_realloc(b->data, room);
+        b->room = room;
+        BOUNDS_CLOSE(b->data + bytes, room - bytes);
+    }
+    BOUNDS_OPEN(b->data + b->len, len + 1);
     return true;
 }
 
@@ -86,6 +92,7 @@ void strbuf_consume(struct strbuf *b, size_t len) {
     b->len -= len;
     memmove(b->data, b->data + len, b->len);
     b->data[b->len] = '\0';
+    BOUNDS_CLOSE(b->data + b->len + 1, len);
 }
 
 const char *strbuf_cstr(const struct strbuf *b) {

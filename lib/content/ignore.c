@@ -2,6 +2,8 @@
 // Matches paths against ignore patterns.
 #include "content/ignore.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,14 +108,7 @@ static int add_line(struct arena *a, struct ignore *ig, const char *base, const 
     if (!len)
         return 0;
     n.text = arena_strndup(a, p, len);
-    if (ig->count == ig->room) {
-        size_t room = ig->room ? 2 * ig->room : 16;
-        struct ignore_pattern *more = arena_new(a, struct ignore_pattern, room);
-        if (ig->count)
-            memcpy(more, ig->patterns, ig->count * sizeof *more);
-        ig->patterns = more;
-        ig->room = room;
-    }
+    array_grow_in(a, ig->patterns, &ig->room, ig->count + 1);
     ig->patterns[ig->count++] = n;
     return 0;
 }

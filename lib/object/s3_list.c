@@ -2,6 +2,7 @@
 // ListObjectsV2, page by page.
 #include "object/s3.h"
 
+#include "base/array.h"
 #include "object/xml.h"
 
 #include <stdlib.h>
@@ -18,10 +19,7 @@ struct page {
 };
 
 static void add_object(struct s3_objects *out, const struct s3_object *o) {
-    if (out->count == out->room) {
-        out->room = out->room ? out->room * 2 : 256;
-        out->items = heap_realloc(out->items, out->room * sizeof *out->items);
-    }
+    array_grow(out->items, &out->room, out->count + 1);
     out->items[out->count++] = *o;
 }
 

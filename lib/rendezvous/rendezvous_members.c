@@ -44,6 +44,7 @@ static int free_slot(struct rendezvous *r) {
         int old = r->slot_count;
         size_t slots = (size_t)old, incarnations = slots;
         array_grow(r->slots, &slots, (size_t)old + 1);
+        array_grow(r->slots, &slots, slots);
         array_grow(r->incarnations, &incarnations, slots);
         r->slot_count = (int)slots;
         return old;

@@ -35,6 +35,7 @@ static struct curve *curve_of(struct plot_set *s, struct plot *p, size_t run, in
     if (place < -1 || place >= PLOT_PLACES_MAX)
         return NULL;
     array_grow_in(s->arena, p->by_place, &p->place_room, at + 1);
+    array_grow_in(s->arena, p->by_place, &p->place_room, p->place_room);
     must(p->by_place);
     for (size_t i = 0; p->run != run && i < p->place_room; i++)
         p->by_place[i] = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays that grow: what is there stays, what is new is zero, and no size overflows.
 #include "base/array.h"
+#include "base/bounds_impl.h"
+#include "base/str.h"
 #include "tests/tap.h"
 
 #include <fcntl.h>
@@ -24,6 +26,7 @@ static void test_heap(void) {
         array_grow(items, &room, i + 1);
         moves += room != had;
         wrong += room <= i || (room == had && items != before);
+        array_grow(items, &room, room);
         for (size_t k = had; k < room; k++)
             wrong += items[k].number != 0 || items[k].text[7] != 0;
         items[i] = (struct item){.number = i + 1, .text = "sevenxx"};
@@ -53,6 +56,39 @@ static void test_arena(void) {
         wrong += first[i] != (char)(i % 100) || second[i] != (long double)i;
     is_int(wrong, 0, "two arrays of an arena grow side by side, each aligned");
     arena_fini(&a);
+}
+
+// Room that no call asked for is out of bounds, where the sanitizer knows it.
+static void test_bounds(void) {
+    struct arena a = {0};
+    struct item *items = NULL;
+    uint64_t *numbers = NULL;
+    size_t room = 0, number_room = 0;
+    array_grow(items, &room, 3);
+    array_grow_in(&a, numbers, &number_room, 3);
+    ok(!BOUNDS_CLOSED(&items[2].text[7]) && !BOUNDS_CLOSED(&numbers[2]),
+       "an array has its three elements");
+    is_int(BOUNDS_CLOSED(&items[3]), BOUNDS_KNOWN, "a fourth in the heap is out of bounds");
+    is_int(BOUNDS_CLOSED(&numbers[3]), BOUNDS_KNOWN, "a fourth in an arena is out of bounds");
+    array_grow(items, &room, 4);
+    array_grow_in(&a, numbers, &number_room, 4);
+    ok(!BOUNDS_CLOSED(&items[3]) && !BOUNDS_CLOSED(&numbers[3]), "the next call opens the fourth");
+    is_int(BOUNDS_CLOSED(&items[4]), BOUNDS_KNOWN, "a fifth is out of bounds then");
+    array_grow(items, &room, 2);
+    ok(!BOUNDS_CLOSED(&items[3]), "a call for fewer takes none away");
+    free(items);
+    arena_fini(&a);
+
+    struct strbuf text = {0};
+    strbuf_adds(&text, "0123456789");
+    is_int(BOUNDS_CLOSED(&text.data[10]), 0, "a text has its NUL");
+    is_int(BOUNDS_CLOSED(&text.data[11]), BOUNDS_KNOWN, "a byte behind the NUL is out of bounds");
+    strbuf_consume(&text, 8);
+    is_int(BOUNDS_CLOSED(&text.data[3]), BOUNDS_KNOWN, "a consumed byte is out of bounds");
+    memset(strbuf_reserve(&text, 5), 'x', 5);
+    strbuf_clear(&text);
+    is_int(BOUNDS_CLOSED(&text.data[1]), BOUNDS_KNOWN, "a clear closes all bytes but the NUL");
+    strbuf_fini(&text);
 }
 
 static void test_queue(void) {
@@ -94,6 +130,7 @@ static int status_of(size_t count, size_t size) {
 int main(void) {
     test_heap();
     test_arena();
+    test_bounds();
     test_queue();
     is_int(status_of(SIZE_MAX / 8 + 2, 8), 1, "count times size above SIZE_MAX ends the program");
     is_int(status_of(SIZE_MAX, 1), 1, "more elements than memory ends the program");
