@@ -217,10 +217,12 @@ host_stop() {
 
 # ssh_cut I: ends every SSH connection of the host at once, as a broken network would; sshd stays.
 ssh_cut() {
-    local pid listener
-    listener=$(cat "$WORK/node$1/pid")
+    local pid listener name
+    listener=$(<"$WORK/node$1/pid")
     for pid in $(ip netns pids "node$1"); do
-        if [ "$pid" != "$listener" ] && [[ $(cat "/proc/$pid/comm" 2>/dev/null) == sshd* ]]; then
+        name=
+        read -r name 2>/dev/null <"/proc/$pid/comm"
+        if [ "$pid" != "$listener" ] && [[ $name == sshd* ]]; then
             kill -9 "$pid" 2>/dev/null
         fi
     done
@@ -234,17 +236,18 @@ link_up() { ip link set "veth$1" up; }
 # on I COMMAND…: runs a command on the host without SSH.
 on() {
     local holder
-    holder=$(cat "$WORK/node$1/holder")
+    holder=$(<"$WORK/node$1/holder")
     shift
     TMPDIR=/tmp nsenter --target "$holder" --mount --net --uts -- "$@" # its own, see above
 }
 
 # host_processes I PATTERN: the host's processes whose command line has it, NULs between the words.
 host_processes() {
-    local pid
-    for pid in $(ip netns pids "node$1"); do
-        grep -qaE "$2" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
-    done
+    local file names=()
+    for file in $(ip netns pids "node$1"); do names+=("/proc/$file/cmdline"); done
+    while IFS=/ read -r _ _ file _; do
+        echo "$file"
+    done < <(grep -laE "$2" "${names[@]}" /dev/null 2>/dev/null)
 }
 
 # ssh_to [USER@]I COMMAND…: OpenSSH's client, with the operator's key and known_hosts.

@@ -152,10 +152,31 @@ strictly() {
             diag "$(tail -n 5 "$WORK/out/wait.log")"
             return 1
         fi
-        # The longer it lasts the less often: late by an eighth, and by half a second at most.
+        # The longer it lasts the less often: late by an eighth, and by a second at most.
         pause=$((waited / 8 + 20000))
-        pause_us $((pause < 500000 ? pause : 500000))
+        pause_us $((pause < 999999 ? pause : 999999))
     done
+}
+
+# json_value FILE NAME: the first value of this name, without quotes; it has no comma.
+json_value() {
+    ! [[ $(<"$1") =~ \"$2\":\"?([^,}\"]*) ]] || echo "${BASH_REMATCH[1]}"
+}
+
+# newest_run [TASK], newest_id [TASK]: the folder and the name of the task's last run; without one,
+# those of the run that changed last. Empty where there is none.
+# shellcheck disable=SC2120
+newest_run() { newest "$@" && echo "$newest"; }
+# shellcheck disable=SC2120
+newest_id() { newest "$@" && echo "${newest##*/}"; }
+newest() {
+    local folder
+    newest=
+    for folder in .dtctl/default/runs/"${1:+$1-}"*/; do
+        [ -n "${1-}" ] || [ "$folder" -nt "$newest" ] || continue
+        newest=${folder%/}
+    done
+    [ -d "$newest" ]
 }
 
 # soon MS FROM TO DESCRIPTION: holds when no more than MS lie between two moments in milliseconds,

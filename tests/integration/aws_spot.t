@@ -32,18 +32,20 @@ checkpoint_every_epochs = 0
 END
 
 # ---- what is the case ---------------------------------------------------------------------------
-field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
 run_of() { compgen -G ".dtctl/spot/runs/$1-*"; } # NAME: its folder
 trains() { [ "$(grep -c . "$(run_of "$1")/metrics.jsonl")" -ge 10 ]; }
 # events KIND [TEXT…]: the lines of this kind so far that have all of the texts.
 events() {
-    local lines text
-    lines=$(grep "\"kind\":\"$1\"" "$r/events.jsonl")
-    for text in "${@:2}"; do lines=$(grep -e "$text" <<<"$lines"); done
-    echo -n "$lines"
+    local line text
+    while read -r line; do
+        for text in "\"kind\":\"$1\"" "${@:2}"; do [[ $line == *"$text"* ]] || continue 2; done
+        echo "$line"
+    done <"$r/events.jsonl"
 }
 happened() { # COUNT KIND [TEXT…]
-    [ "$(events "${@:2}" | grep -c .)" -ge "$1" ]
+    local -a lines
+    mapfile -t lines < <(events "${@:2}")
+    [ ${#lines[@]} -ge "$1" ]
 }
 ended() { # ID: for the API and on this machine
     ! cloud_instances | grep -qx "$1" && cloud_nodes id ended | grep -qx "$1"
@@ -73,11 +75,11 @@ finishes() { # NAME
     local accuracy
     wait "$operator"
     is "$?" 0 "$1: training is complete" || diag "$(tail -n 20 "$1.err")"
-    is "$(field "$r/summary.json" state)" finished "$1: the summary says finished"
+    is "$(json_value "$r/summary.json" state)" finished "$1: the summary says finished"
     is "$(grep -o '"images":[0-9]*' "$r/summary.json" | cut -d: -f2 |
         awk -v n=$IMAGES '$1 >= n && $1 < n + 3' | wc -l)" "$all" \
         "$1: every image of every epoch was seen, once" # up to two fill the last batch
-    accuracy=$(field "$r/summary.json" accuracy)
+    accuracy=$(json_value "$r/summary.json" accuracy)
     ok "$1: the model is good ($accuracy %)" \
         awk -v a="$accuracy" 'BEGIN { exit !(a + 0 >= '$ACCURACY') }'
     ok "$1: the model was fetched" test -s "$r/output/model/model.safetensors"
@@ -119,7 +121,7 @@ for node in node0 node1 node2; do
 done
 run cloud_run dtctl train --name probe --set train.epochs=2
 is "$status" 0 'two epochs are trained, for the speed' || cloud_diag
-speed=$(field "$(run_of probe)/summary.json" images_per_s)
+speed=$(json_value "$(run_of probe)/summary.json" images_per_s)
 diag "$speed images/s; up and ready at $SECONDS s"
 
 # ---- recommended, then announced ----------------------------------------------------------------
@@ -156,7 +158,7 @@ cloud_fault ending seconds=3600
 
 # ---- announced at once --------------------------------------------------------------------------
 begin short 30 --nodes 1:2
-is "$(field <(events round '"group_rank":0') node)" node0 'short: the first node coordinates'
+is "$(json_value <(events round '"group_rank":0') node)" node0 'short: the first node coordinates'
 cloud_fault notice node=node0 seconds=$NOTICE
 ok 'short: all ranks hear of the interruption' \
     wait_for $WAIT happened 2 notice '"peer":"node0"' spot-terminate '"signal":"SIGUSR1"'
@@ -228,7 +230,7 @@ slow node0 node2
 begin gone 15 --nodes 2 --spares 1 --set train.checkpoint_every_steps=$EVERY
 like "$(events round '"round":0' '"nodes":2' | grep -o '"node":"[^"]*"' | sort | xargs)" \
     '^node:node0 node:node[12]$' 'gone: two nodes train, the first and one more'
-victim=$(field <(events round '"group_rank":1') node)
+victim=$(json_value <(events round '"group_rank":1') node)
 spare=node$((3 - ${victim#node}))
 cloud_fault kill node="$victim"
 ok "gone: the loss of $victim is known" wait_for $WAIT happened 1 node-lost "\"peer\":\"$victim\""

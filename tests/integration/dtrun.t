@@ -289,7 +289,7 @@ like "$(cat one.err)" 'rank      : 3 ' 'both agents name the root cause'
 
 # Many that fail at once, with long last words: the verdict arrives, and the first one is whole.
 fresh
-long='echo; until [ -e go ]; do sleep 0.2; done; printf "%08000d\n" 0 >&2
+long='echo; until [ -e go ]; do sleep 0.5; done; printf "%08000d\n" 0 >&2
     printf "{\"message\": \"first %016000d last\"}" 0 >"$TORCHELASTIC_ERROR_FILE"; exit 3'
 dtrun --standalone --nproc-per-node 256 -r 3 --log-dir many.d --no-python sh -c "$long" \
     >many.out 2>many.err &

@@ -14,9 +14,10 @@ WAIT=30 # seconds for anything that takes a few on an idle machine
 # Workers print continuously the group to which they belong: the store of its round.
 cat >worker.sh <<'END'
 #!/bin/bash
+exec 9<> <(:) # a read of it waits, without a process
 while [ ! -e /tmp/finish ]; do
     echo "${EPOCHREALTIME/[.,]/} $MASTER_ADDR:$MASTER_PORT $WORLD_SIZE" >>/tmp/beats
-    sleep 0.05
+    read -rt 0.05 <&9
 done
 END
 for i in 1 2 3 4; do cp "$BIN/dtrun" worker.sh "node$i/tmp/"; done
@@ -52,14 +53,19 @@ none_left() {
     for i in 1 2 3 4; do [ -z "$(processes "$i")" ] || return 1; done
 }
 runs() { # NODE: its worker
-    local pid
+    local pid name
     for pid in $(ip netns pids "node$1"); do
-        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != bash ] || return 0
+        name=
+        read -r name 2>/dev/null <"/proc/$pid/comm"
+        [ "$name" != bash ] || return 0
     done
     return 1
 }
 group() { # the group and its size that its worker printed last, if it runs; else empty
-    ! runs "$1" || tail -n 1 "node$1/tmp/beats" | cut -d' ' -f2-
+    local beat
+    runs "$1" || return 0
+    beat=$(tail -n 1 "node$1/tmp/beats")
+    echo "${beat#* }"
 }
 trains() { # these are one group, and no other node runs
     local i of=() want

@@ -32,8 +32,8 @@ has() { # FOLDER NODE…: it is there, complete
 content() { # FOLDER: one large file, a few hundred small ones, one of them twice
     mkdir "$1"
     head -c $((16 * MB)) /dev/urandom >"$1/large"
-    for i in {1..200}; do head -c 3000 /dev/urandom >"$1/small$i"; done
-    cp "$1/small1" "$1/twice"
+    head -c $((200 * 3000)) /dev/urandom | split -a 3 -d -b 3000 - "$1/small"
+    cp "$1/small001" "$1/twice"
 }
 
 # ---- once over the uplink

@@ -12,7 +12,6 @@ nodes=.dtctl/default/nodes
 envs() { compgen -G "$nodes/*/envs/bundle-*/$1"; } # PATH below the folder of an environment
 pack() { tar -C "$1" -cf - . | zstd -q >"$2"; }    # FOLDER ARCHIVE
 # shellcheck disable=SC2012 # plain names
-newest() { ls -d .dtctl/default/runs/* -t | head -n 1; }
 run dtctl up --nodes 2
 is "$status" 0 'two nodes are up'
 
@@ -43,7 +42,7 @@ is "$status" 0 'a run in the venv succeeds' || diag "$err"
 is "$(grep -c '\] got 42 True hello$' <<<"$out")" 2 \
     'the Python of the venv and its packages run on both nodes'
 is "$(envs 'done' | wc -l)" 2 'each node has unpacked it'
-ok 'the events name it' grep -q '"kind":"prepared"' "$(newest)/events.jsonl"
+ok 'the events name it' grep -q '"kind":"prepared"' "$(newest_run)/events.jsonl"
 before=$(stat -c '%n %i %Z' $nodes/*/envs/*/{env,archive})
 run dtctl train --shell 'tool; command -v dtrun'
 is "$(grep -c '\] tool of the bundle$' <<<"$out")" 2 'the bin of the venv comes first on PATH'
@@ -53,7 +52,7 @@ is "$(stat -c '%n %i %Z' $nodes/*/envs/*/{env,archive})" "$before" \
 run dtctl train --env PATH=/bin:/usr/bin --setup 'tool' --shell 'tool; echo "$PATH"'
 is "$(grep -c '\] tool of the bundle$' <<<"$out") $(grep -c '/env/bin:/bin:/usr/bin$' <<<"$out")" \
     '2 2' "it comes before the user's PATH"
-is "$(cat "$(newest)"/setup/*.log)" "tool of the bundle
+is "$(cat "$(newest_run)"/setup/*.log)" "tool of the bundle
 tool of the bundle" 'the setup runs in it, too'
 run dtctl train --set env.bundle.archive= --shell 'echo "none: $VIRTUAL_ENV."'
 is "$(grep -c 'none: \.' <<<"$out")" 2 'without an archive nothing of it is there'
@@ -181,7 +180,7 @@ dtctl train --env-bundle few.tar --max-restarts 3 --rdzv-conf heartbeat=2,silenc
 pid=$!
 has() { [ "$(grep -c "^\[node1:.*has 100" "$WORK/out/new.log")" -ge "$1" ]; }
 ok 'a run begins on two nodes' wait_for 60 has 1
-id=$(basename "$(newest)")
+id=$(newest_id)
 agent=$(sed -n 's/.*"pid":\([0-9]*\),"round".*/\1/p' "$nodes/node1/runs/$id/status.json")
 mv "$nodes/node1/runs/$id" $nodes/node1/envs "$WORK/out/"
 kill -KILL "$agent"

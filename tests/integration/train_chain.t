@@ -5,7 +5,6 @@
 source "${0%/*}/../lib.sh"
 
 dtctl up --nodes 3 >made.log 2>&1 || diag "$(cat made.log)"
-newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 train() { run dtctl train "$@"; }
 
 # ---- the parts -----------------------------------------------------------------------------------
@@ -17,16 +16,16 @@ echo "of $RANK" >"$DTCTL_STATE_DIR/place"
 END
 train --name download -- make.sh
 is "$status" 0 'a first task succeeds'
-first=$(basename "$(newest download)")
+first=$(newest_id download)
 show='cd $DTCTL_INPUT_IN && find . -type f | sort | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
-list() { cat "$(newest "$1")/output/${2-0}"; }
+list() { cat "$(newest_run "$1")/output/${2-0}"; }
 train --name all --input in=run:download/output --shell "$show"
 is "$status" 0 'a run takes the output of another as input'
 is "$(list all 2)" "$(for n in 0 1 2; do echo ./words/$n-{1..4}.txt; done | paste -sd' ')" \
     'the input has the files of all nodes, and neither model nor state'
 like "$err" "input    in: 12 files, .*from run $first" 'the plan names the run'
 train --name sub --input in=run:download/output/words:sharded --shell "$show"
-is "$(cat "$(newest sub)"/output/[0-2] | tr ' ' '\n' | sort | uniq -c | grep -c ' 1 ')" 12 \
+is "$(cat "$(newest_run sub)"/output/[0-2] | tr ' ' '\n' | sort | uniq -c | grep -c ' 1 ')" 12 \
     'a folder of its results is sharded'
 train --name one --input in=run:download/output/words/1-2.txt --nodes 1 --shell \
     'cat $DTCTL_INPUT_IN >$DTCTL_OUTPUT_DIR/$RANK'
@@ -81,7 +80,7 @@ refused run:download/output/../x "'../x' is not a path below a folder"
 refused run:absent/output "has no run of task 'absent'"
 refused run:broken/output \
     "no run of task 'broken' has finished; the newest one, 'broken-.*', is 'failed'"
-refused "run:broken@$(basename "$(newest broken)")/output" "is 'failed', not finished"
+refused "run:broken@$(newest_id broken)/output" "is 'failed', not finished"
 refused "run:all@$first/output" "is one of task 'download', not of 'all'"
 refused run:download/model/absent "run '$first' left no model/absent"
 refused run:all/model 'left no '
@@ -108,7 +107,7 @@ refused run:by-node/model "left no model .try: run:by-node/output/node0/model"
 train --name use --nodes 1 --input in=run:by-node/output/node1/model --shell "$show"
 is "$(list use)" './own ./same' 'the model of one node is an input'
 
-rm -r "$(newest sub)/output"
+rm -r "$(newest_run sub)/output"
 find .dtctl/default/nodes -path "*/runs/sub-*" -delete
 train --nodes 1 --input in=run:sub/output -- true
 ok 'results that are nowhere are refused' test "$status" != 0

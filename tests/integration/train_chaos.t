@@ -45,8 +45,6 @@ for i in 1 2 3 4; do
 done
 
 # ---- what is the case ---------------------------------------------------------------------------
-newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
-field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
 workers() { host_processes "$1" '^[^ ]*dttrain-'; }
 none_left() {
     local i
@@ -54,14 +52,13 @@ none_left() {
 }
 idle() { [ -z "$(workers "$1")" ]; }
 agent() { # NODE: the agent's own process
-    on "$1" cat "/root/.dtctl/nodes/node$1/runs/${r##*/}/status.json" |
-        grep -o '"pid":[0-9]*' | head -n 1 |
-        cut -d: -f2
+    json_value <(on "$1" cat "/root/.dtctl/nodes/node$1/runs/${r##*/}/status.json") pid
 }
 lines() { grep -c . "$r/metrics.jsonl" 2>/dev/null || true; }
 rounds() { # NODES: how many rounds of so many have begun, as far as dtctl knows
-    grep '"kind":"round"' "$r/events.jsonl" | grep "\"nodes\":$1," |
-        grep -o '"round":[0-9]*' | sort -u | wc -l
+    awk -v nodes="\"nodes\":$1," '/"kind":"round"/ && index($0, nodes) &&
+        match($0, /"round":[0-9]+/) && !seen[substr($0, RSTART, RLENGTH)]++ { n++ }
+        END { print n + 0 }' "$r/events.jsonl"
 }
 more_lines() { [ "$(lines)" -ge "$1" ]; }
 more_rounds() { [ "$(rounds "$1")" -ge "$2" ]; }
@@ -70,16 +67,16 @@ another_round() { # NODES SO_MANY: after so many, there is another one of that s
     wait_for "$WAIT" more_rounds "$1" $(($2 + 1)) && trains
 }
 
-is_newer() { [ "$(newest)" != "$1" ]; }
+is_newer() { [ "$(newest_run)" != "$1" ]; }
 all_idle() { idle 3 && idle 4; }
 
 begin() { # NAME
     local before
-    before=$(newest)
+    before=$(newest_run)
     dtctl train --nodes 2:4 --max-restarts 3 --name "$1" >"$1.out" 2>"$1.err" &
     operator=$!
     wait_for "$WAIT" is_newer "$before"
-    r=$(newest)
+    r=$(newest_run)
     wait_for "$WAIT" more_lines 12 # with a checkpoint or two behind it
 }
 
@@ -98,11 +95,11 @@ verdict() {
     local accuracy images
     wait "$operator"
     is "$?" 0 "$1: training is complete"
-    is "$(field "$r/summary.json" state)" finished "$1: the summary says finished"
+    is "$(json_value "$r/summary.json" state)" finished "$1: the summary says finished"
     images=$(grep -o '"images":[0-9]*' "$r/summary.json" | cut -d: -f2 |
         awk -v n=$IMAGES '$1 >= n && $1 < n + 4' | wc -l) # up to three fill the last batch
     is "$images" "$epochs" "$1: every image of every epoch was seen, once"
-    accuracy=$(field "$r/summary.json" accuracy)
+    accuracy=$(json_value "$r/summary.json" accuracy)
     ok "$1: the model is as good as undisturbed ($accuracy %, $base %)" \
         awk -v a="$accuracy" -v b="$base" -v d=$ACCURACY_POINTS_MAX \
         'BEGIN { exit !(a != "" && a - b < d && b - a < d) }'
@@ -315,14 +312,14 @@ run dtctl up
 is "$status" 0 'four hosts are up'
 run dtctl train --nodes 2:4 --name probe
 is "$status" 0 'one epoch measures the speed'
-epochs=$(field "$(newest)/summary.json" images_per_s |
+epochs=$(json_value "$(newest_run)/summary.json" images_per_s |
     awk -v n=$IMAGES -v s=$TRAIN_SECONDS '{ e = int($1 * s / n) + 1; print e < 5 ? 5 : e }')
 sed -i "s/^epochs = .*/epochs = $epochs/" dtctl.toml
 run dtctl train --nodes 2:4 --name calm
 is "$status" 0 "$epochs epochs are trained undisturbed"
-r=$(newest)
-base=$(field "$r/summary.json" accuracy)
-diag "undisturbed: $base %, $(field "$r/summary.json" train) ms"
+r=$(newest_run)
+base=$(json_value "$r/summary.json" accuracy)
+diag "undisturbed: $base %, $(json_value "$r/summary.json" train) ms"
 
 # All of the first, and one of the others.
 more=(host leader leaderfreeze leaderlink)

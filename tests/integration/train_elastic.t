@@ -8,12 +8,9 @@
 source "${0%/*}/../lib.sh"
 
 WAIT=40 # seconds for anything that takes a few on an idle machine
-newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
-field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
 none_left() { ! pgrep -f "$WORK/.dtctl/default/nodes/.* --node start" >/dev/null; }
 agent() { # NODE: of the newest run
-    grep -o '"pid":[0-9]*' ".dtctl/default/nodes/node$1/runs/$(basename "$(newest)")/status.json" |
-        head -n 1 | cut -d: -f2
+    json_value ".dtctl/default/nodes/node$1/runs/$(newest_id)/status.json" pid
 }
 workers_of() { pgrep -P "$(agent "$1")" | while read -r guard; do pgrep -P "$guard"; done; }
 said() { grep -qE "$2" "$1.out"; }
@@ -72,12 +69,12 @@ kill -CONT "$second"
 ok 'waves: the second node is back, four nodes continue' \
     wait_for $WAIT said waves 'node3:3\] round 4 of 4'
 ended waves 0
-r=$(newest)
+r=$(newest_run)
 for k in 1 2 3 4; do
     like "$(cat waves.out)" "round +$k after [0-9.]+ m?s, [234] ranks on [234] nodes: node" \
         "the last screen has round $k"
 done
-is "$(field "$r/summary.json" rounds)" 5 'the summary counts rounds'
+is "$(json_value "$r/summary.json" rounds)" 5 'the summary counts rounds'
 like "$(cat "$r/summary.json")" '"history":\[\{"round":0.*"round":4,"time_ms":[0-9]+,"nodes":4' \
     'the summary has each round'
 is "$(grep -c '"kind":"node-lost"' "$r/events.jsonl")" 2 'the events have both losses'
@@ -121,7 +118,7 @@ kill -KILL "$(agent 2)"
 ok 'revived: after the limit the others continue without it' \
     wait_for $WAIT said revived 'node3:2\] round [5-9] of 3'
 ended revived 0
-r=$(newest)
+r=$(newest_run)
 is "$(grep -c '"kind":"agent-started-again".*"peer":"node[02]"' "$r/events.jsonl")" 4 \
     'the events have each new start'
 like "$(cat revived.out)" 'lost +node2, and the run went on without it' \
@@ -131,12 +128,12 @@ like "$(cat revived.out)" 'lost +node2, and the run went on without it' \
 began spare --nodes 3 --spares 1 --max-restarts 1
 ok 'spare: the run begins on three nodes' wait_for $WAIT said spare 'round 0 of 3'
 stands_by() { # one node of the newest run
-    [ "$(grep -o '"waiting"' .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json |
+    [ "$(grep -o '"waiting"' .dtctl/default/nodes/*/runs/"$(newest_id)"/status.json |
         wc -l)" = 1 ]
 }
 ok 'the fourth stands by' wait_for $WAIT stands_by
 n=$(grep -l '"state":"running".*"coordinator":false' \
-    .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json | head -n 1 |
+    .dtctl/default/nodes/*/runs/"$(newest_id)"/status.json | head -n 1 |
     grep -o 'nodes/node[0-9]' | grep -o '[0-9]')
 kill -KILL "$(agent "$n")"
 ok 'spare: the spare takes the place of a killed node' wait_for $WAIT said spare 'round 1 of 3'
@@ -153,8 +150,8 @@ like "$out" "rank 1 on node 'node1' failed first: exit status 9" \
     'spent: the last screen names the failed rank'
 like "$out" '\| no luck in round 2' "spent: the last screen has the rank's last line"
 like "$out" '2 restarts' 'spent: the last screen counts two restarts'
-is "$(field "$(newest)/summary.json" restarts)" 2 'spent: the summary counts two restarts'
-like "$(cat "$(newest)/events.jsonl")" '"kind":"failed".*rank 1 on node1 ended with 9' \
+is "$(json_value "$(newest_run)/summary.json" restarts)" 2 'spent: the summary counts two restarts'
+like "$(cat "$(newest_run)/events.jsonl")" '"kind":"failed".*rank 1 on node1 ended with 9' \
     'spent: the events have the reason'
 
 # ---- a crash loop -------------------------------------------------------------------------------
@@ -164,7 +161,7 @@ is "$status" 1 'loop: a run that crashes at once ends before its restarts do'
 like "$out" "rank 0 on node 'node0' failed first: exit status 3" \
     'loop: the last screen names the failed rank'
 like "$out" '\| cannot even start' "loop: the last screen has the rank's last line"
-like "$(cat "$(newest)/events.jsonl")" 'crash loop: 3 times in a row' \
+like "$(cat "$(newest_run)/events.jsonl")" 'crash loop: 3 times in a row' \
     'loop: the events have the reason'
 
 # ---- stopping with a node gone ------------------------------------------------------------------
@@ -187,7 +184,7 @@ wait_for $WAIT eval '[ -z "$(workers_of 0)$(workers_of 1)$(workers_of 2)$(worker
 kill -CONT "$frozen"
 wait $operator
 is "$?" 1 'a signal stops the run, with one node frozen'
-is "$(field "$(newest)/summary.json" state)" stopped 'summary.json says that the run was stopped'
+is "$(json_value "$(newest_run)/summary.json" state)" stopped 'summary.json says that the run was stopped'
 ok 'nothing is left, not even on that node' wait_for $WAIT none_left
 run dtctl down
 is "$status" 0 'down succeeds'

@@ -11,7 +11,6 @@ for i in 0 1 2 3 4; do head -c $((i * 70000)) /dev/urandom >"set/part $i"; done
 echo x >set/sub/y
 dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
 dtctl up --nodes 2 >made.log 2>&1 || diag "$(cat made.log)"
-newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 
 # Compares the list with the folder, and prints "INDEX PATH" of each file.
 cat >look.py <<'END'
@@ -38,27 +37,27 @@ look() { # NAME ARGUMENTS…
     run dtctl train --nproc-per-node 1 --file look.py --name "$@" -- python3 look.py
     is "$status" 0 "the list of $1 is what the node has" || diag "$out$err"
 }
-parts() { cat "$(newest "$1")"/output/[01] | sort -n; } # NAME
+parts() { cat "$(newest_run "$1")"/output/[01] | sort -n; } # NAME
 for source in set s3://bucket/set; do
     name=${source%%:*}
     look "$name-all" --input set=$source
-    is "$(cat "$(newest "$name-all")/output/1")" "$all" "$source: every node has all"
+    is "$(cat "$(newest_run "$name-all")/output/1")" "$all" "$source: every node has all"
     look "$name-part" --input set=$source:sharded
     is "$(parts "$name-part")" "$all" "$source: each file is on one node, with its index"
     look "$name-count" --input set=$source:sharded --set inputs.set.shard=count
-    is "$(cat "$(newest "$name-count")/output/1")" '1 part 1
+    is "$(cat "$(newest_run "$name-count")/output/1")" '1 part 1
 3 part 3
 5 sub/y' "$source: the list follows the deal"
     look "$name-again" --input set=$source
     look "$name-file" --input "set=$source/part 1"
-    is "$(cat "$(newest "$name-file")/output/0")" '0 part 1' "$source: one file is a list of one"
+    is "$(cat "$(newest_run "$name-file")/output/0")" '0 part 1' "$source: one file is a list of one"
 done
 mkdir -p tars/in
 for i in 1 2 3 4 5 6; do echo "$i" >"tars/in/$i.txt" && echo "$i" >"tars/in/$i.cls"; done
 tar -C tars/in -cf tars/a.tar . && rm -r tars/in
 echo classes >tars/classes
 look samples --input set=tars:sharded --set inputs.set.unit=sample
-is "$(cat "$(newest samples)/output/1")" '0 a.tar
+is "$(cat "$(newest_run samples)/output/1")" '0 a.tar
 1 classes' 'a part of an archive is listed as it is on the node'
 run dtctl train --nproc-per-node 1 --input one=look.py --input two=set --shell \
     'ls $DTCTL_INPUT_ONE_LIST $DTCTL_INPUT_TWO_LIST'

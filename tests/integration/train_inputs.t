@@ -5,7 +5,6 @@
 source "${0%/*}/../lib.sh"
 
 dtctl up --nodes 6 >made.log 2>&1 || diag "$(cat made.log)"
-newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 config() { cat >dtctl.toml; }
 
 # ---- by key, with SageMaker's words --------------------------------------------------------------
@@ -25,7 +24,7 @@ is "$(grep -c '^ *node[0-5]: [34] files, ' <<<"$err")" 6 'every node gets 3 or 4
 like "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'files are dealt in runs of names'
 run dtctl train --name keys -- sh -c 'ls $DTCTL_INPUT_SET | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
 is "$status" 0 'a run with these files succeeds'
-is "$(cat "$(newest keys)"/output/[0-5] | paste -sd' ')" "$(cd set && echo part-*)" \
+is "$(cat "$(newest_run keys)"/output/[0-5] | paste -sd' ')" "$(cd set && echo part-*)" \
     'the nodes have these files, in the order of ranks'
 
 # ---- uneven, order, patterns, --set --------------------------------------------------------------
@@ -134,7 +133,7 @@ ok 'a dry run writes no archives' test -z "$(find .dtctl/default/runs -name '*.t
 run dtctl train --nodes 4 --name samples -- sh -c 'cd $DTCTL_INPUT_DATA && cat classes.txt &&
     mkdir $DTCTL_OUTPUT_DIR/$RANK && for t in *.tar; do tar xf $t -C $DTCTL_OUTPUT_DIR/$RANK; done'
 is "$status" 0 'a run with samples succeeds'
-got=$(newest samples)/output
+got=$(newest_run samples)/output
 is "$(for n in 0 1 2 3; do find "$got/$n" -name '*.jpg' | wc -l; done | paste -sd' ')" '7 6 6 6' \
     'every node has its samples'
 mkdir all
@@ -166,7 +165,7 @@ config </dev/null
 run dtctl train --name bare --input in=bare -- \
     sh -c 'ls -A "$DTCTL_INPUT_IN" >$DTCTL_OUTPUT_DIR/all'
 is "$status" 0 'an input without files is a folder on every node' || diag "$out"
-is "$(cat "$(newest bare)/output/all")" '' '  and nothing is in it'
+is "$(cat "$(newest_run bare)/output/all")" '' '  and nothing is in it'
 
 # ---- with tasks ----------------------------------------------------------------------------------
 config <<'END'
@@ -183,7 +182,7 @@ mode = "sharded"
 shard = "key"
 END
 run dtctl run
-is "$status:$(cat "$(newest use)"/output/[01] | paste -sd' ')" '0:f1 f2 f3 f4 f5' \
+is "$status:$(cat "$(newest_run use)"/output/[01] | paste -sd' ')" '0:f1 f2 f3 f4 f5' \
     'the second task gets shares of the output of the first'
 run dtctl run
 like "$err" "task 'use' is done" 'a second dtctl run repeats neither task'

@@ -11,7 +11,6 @@ for i in $(seq -w 1 20); do head -c $((10#$i * 100)) /dev/urandom >"set/part-$i"
 head -c 20000000 /dev/urandom >set/sub/big.bin
 dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
 dtctl up --nodes 3 >made.log 2>&1 || diag "$(cat made.log)"
-newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 reads() { s3_ask /-/log | grep -c 'GET /bucket/set/'; }
 
 # ---- the deal -----------------------------------------------------------------------------------
@@ -30,7 +29,7 @@ sums='find . -type f -exec sha256sum {} + | sort -k 2'
 show="cd \$DTCTL_INPUT_SET && $sums"' >$DTCTL_OUTPUT_DIR/$RANK'
 run dtctl train --name shard --input set=s3://bucket/set:sharded -- sh -c "$show"
 is "$status" 0 'a run gets shares from a bucket'
-is "$(cat "$(newest shard)"/output/[012] | sort)" \
+is "$(cat "$(newest_run shard)"/output/[012] | sort)" \
     "$(cd set && find . -type f -exec sha256sum {} + | sort)" 'every object is on one node, whole'
 like "$out$err" 'nodes read 20.0 MB' 'the nodes have read it themselves'
 s3_ask /-/forget >/dev/null
@@ -53,11 +52,11 @@ ok 'elastic: the objects of a lost node are dealt to the others' wait_for 60 beg
 is "$(reads)" "$reads" 'elastic: nothing is read from the server again'
 run dtctl stop
 run dtctl train --name all --nodes 2 --input set=s3://bucket/set -- sh -c "$show"
-is "$(cat "$(newest all)/output/1")" "$(cd set && sh -c "$sums")" \
+is "$(cat "$(newest_run all)/output/1")" "$(cd set && sh -c "$sums")" \
     'replicated: every node has all'
 run dtctl train --name one --nodes 1 --input set=s3://bucket/set/part-07 -- \
     sh -c 'cat $DTCTL_INPUT_SET >$DTCTL_OUTPUT_DIR/x'
-ok 'one object is one file' cmp "$(newest one)/output/x" set/part-07
+ok 'one object is one file' cmp "$(newest_run one)/output/x" set/part-07
 is "$(grep -rlE 'SECRETTEST|X-Amz-Signature=' .dtctl | wc -l)" 0 \
     'no secret and no signed address is left behind'
 

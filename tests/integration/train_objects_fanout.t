@@ -24,7 +24,6 @@ content() { # FOLDER: large, middle and small objects, two of them with one cont
     dtdata put "$1" "s3://bucket/$1" >put.out || bail_out "$(cat put.out)"
     s3_ask /-/forget >/dev/null
 }
-newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 sums='find . -type f -exec cksum {} + | sort -k 3'
 train() { # FOLDER ARGUMENT…: every rank writes what it has
     run timeout -k 5 100 dtctl train --name "$1" --input "set=s3://bucket/$1" "${@:2}" -- \
@@ -34,7 +33,7 @@ all_have() { # FOLDER
     local want i
     want=$(cd "$1" && sh -c "$sums")
     for i in 0 1 2 3; do
-        [ "$(cat "$(newest "$1")/output/$i")" = "$want" ] || { diag "rank $i differs"; return 1; }
+        [ "$(cat "$(newest_run "$1")/output/$i")" = "$want" ] || { diag "rank $i differs"; return 1; }
     done
 }
 bytes() { s3_ask /-/bytes | awk '{ sum += $2 } END { print sum + 0 }'; }
@@ -78,7 +77,7 @@ ok 'all nodes have the objects of before' all_have once
 rm -rf "$WORK/node2/root/.dtctl/nodes/node2/cas" "$WORK/node2/root/.dtctl/nodes/node2/inputs"
 train once --set inputs.set.on_change=keep
 is "$status:$(bytes)" 0:0 'a node with a new disk has them from the others' || diag "$err"
-is "$(cat "$(newest once)/output/1")" "$wanted" 'all of them'
+is "$(cat "$(newest_run once)/output/1")" "$wanted" 'all of them'
 
 # ---- a node that the bucket refuses
 content refused

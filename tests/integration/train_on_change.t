@@ -7,7 +7,6 @@ command -v python3 >/dev/null || skip_all 'there is no python3 here'
 dtctl up --nodes 3 >made.log 2>&1 || diag "$(cat made.log)"
 mkdir set one && echo x >one/file
 for i in 1 2 3 4 5 6 7; do head -c $((i * 100)) /dev/zero >"set/part-$i"; done
-newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 show() { # FILE: name, mode, files, bytes, digits of the digest, files of the nodes
     python3 -c '
 import json, sys
@@ -22,30 +21,30 @@ train() { # ARGUMENTS…
 train --input one=one
 is "$status" 0 'a run with two inputs' || diag "$err"
 unlike "$err" 'changed since' 'the first run of a task has nothing to compare with'
-first=$(newest job)
+first=$(newest_run job)
 is "$(show "$first/inputs.json")" \
     'set set sharded 7 2800 64 node0:2:300 node1:2:700 node2:3:1800
 one one replicated 1 2 64' 'inputs.json has source, size, digest and the part of each node'
 digests() { grep -o '"bytes":[0-9]*,"digest":"[0-9a-f]*"' "$1/inputs.json" | sed -n '2,4p'; }
 is "$(digests "$first" | sort -u | wc -l)" 3 'each node has the digest of its files'
 train
-is "$(digests "$(newest job)")" "$(digests "$first")" 'the same deal has the same digests'
+is "$(digests "$(newest_run job)")" "$(digests "$first")" 'the same deal has the same digests'
 unlike "$status$err" '^[1-9]|changed since' 'the same input has not changed'
 train --set inputs.set.on_change=refuse
 is "$status" 0 'on_change = refuse starts a run with the same input'
 
 echo more >>set/part-3
-last=$(basename "$(newest job)")
+last=$(newest_id job)
 train --set inputs.set.on_change=refuse
 like "$status $err" \
     "^2 .*input 'set': '.*set' is not what run '$last' had, and on_change = refuse" \
     'on_change = refuse names the changed input and the run'
-is "$(basename "$(newest job)")" "$last" 'no run is made'
+is "$(newest_id job)" "$last" 'no run is made'
 run dtctl train --dry-run --name job --input set=set -- true
 like "$status $err" "^0 .*changed since run $last" 'the plan has the run that had other content'
 train
 is "$status" 0 'on_change = resend starts the run'
-is "$(diff <(digests "$first") <(digests "$(newest job)") | grep -c '^>')" 1 \
+is "$(diff <(digests "$first") <(digests "$(newest_run job)") | grep -c '^>')" 1 \
     'the digest of one node is another one'
 train --set inputs.set.on_change=refuse
 is "$status" 0 'the run after it has nothing that changed'
@@ -60,11 +59,11 @@ keep() { # ARGUMENTS…: every rank writes the sums of its files
     run dtctl train --name kept "$@" -- \
         sh -c 'cd $DTCTL_INPUT_SET && sha256sum * >$DTCTL_OUTPUT_DIR/$RANK'
 }
-sums() { cat "$(newest kept)"/output/[0-9]; }
+sums() { cat "$(newest_run kept)"/output/[0-9]; }
 sent() { sed -n 's/.* push [0-9.]* [a-z]* (\([^)]*\)).*/\1/p' <<<"$out$err"; }
 always=(--set inputs.set.on_change=keep)
 keep --input set=set
-old=$(sums) base=$(basename "$(newest kept)")
+old=$(sums) base=$(newest_id kept)
 echo change >>set/part-2 && rm set/part-5 && echo other >set/part-9
 keep --input set=set "${always[@]}"
 is "$status" 0 'on_change = keep starts a run' || diag "$err"
@@ -73,7 +72,7 @@ is "$(sums)" "$old" 'the nodes have the content that the task had before'
 is "$(sent)" '0 B' 'nothing is sent'
 keep --input set=set "${always[@]}"
 is "$(sums)" "$old" 'the run after it has the same content'
-like "$(cat "$(newest kept)/inputs.json")" '"kept_from":"kept-' 'inputs.json has the run'
+like "$(cat "$(newest_run kept)/inputs.json")" '"kept_from":"kept-' 'inputs.json has the run'
 rm -rf .dtctl/default/nodes/node1/inputs .dtctl/default/nodes/node1/cas/[0-9a-f]*
 keep --input set=set "${always[@]}"
 is "$(sums)" "$old" 'a node without the folder has it from its store'
@@ -99,7 +98,7 @@ like "$status $err" "^2 .*'here' is a folder now and was a file in run" 'a folde
 keep --input set=moved "${always[@]}" --set inputs.set.deliver=stream
 like "$status $err" '^2 .*on_change = keep .*deliver = stream' 'streamed inputs cannot be kept'
 keep --input set=moved "${always[@]}"
-echo damage >"$(newest kept)/inputs/set" && echo again >moved/part-9
+echo damage >"$(newest_run kept)/inputs/set" && echo again >moved/part-9
 keep --input set=moved "${always[@]}"
 like "$status $err" "^[1-9] .*inputs/set.*the list of a generation" 'a damaged list is named'
 done_testing

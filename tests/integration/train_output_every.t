@@ -8,8 +8,7 @@ source "${0%/*}/../lib.sh"
 nodes=.dtctl/default/nodes runs=.dtctl/default/runs
 patient=heartbeat=2,silence=30 # a busy machine is no loss; a killed agent is seen at once
 # shellcheck disable=SC2012 # plain names
-newest() { ls -d $runs/"$1"-* -t | head -n 1; }
-live() { echo "$(newest "$1")/live/$2"; }   # NAME NODE
+live() { echo "$(newest_run "$1")/live/$2"; }   # NAME NODE
 here() { [ -e "$(live "$1" "$2")/$3" ]; }   # NAME NODE FILE
 holds() { [ "$(cat "$(live "$1" "$2")/$3" 2>/dev/null)" = "$4" ]; }
 # came RUN: bytes of output that came while the run went on.
@@ -60,7 +59,7 @@ for node in node0 node1; do
     ok "$node: also one that is removed later" wait_for 60 here each $node output/temp
 done
 ok 'a file with the name of one of another node stays apart' holds each node1 output/same 'of 1'
-id=$(basename "$(newest each)")
+id=$(newest_id each)
 ok 'a file that is open for writing does not come' test ! -e "$(live each node0)/output/open"
 run dtctl path --live each
 is "$status $out" "0 $PWD/$runs/$id/live" 'path --live prints where they are'
@@ -69,7 +68,7 @@ is "$status" 2 'path takes one of --live and --s3'
 go
 wait "$pid"
 is $? 0 'the run ends well'
-is "$(tree "$runs/$id/output")" "$(tree "$(newest plain)/output")" \
+is "$(tree "$runs/$id/output")" "$(tree "$(newest_run plain)/output")" \
     'the results are those of a run without outputs.every'
 is "$(ls -d $runs/"$id"/{live,incoming} 2>/dev/null)" '' 'nothing else is left'
 ok 'the end brings only the rest' test "$(fetched "$id")" -lt 100000
@@ -88,7 +87,7 @@ ok 'a file comes once it is closed' wait_for 60 holds changes node0 output/open 
 ok 'a file of the model comes' wait_for 60 holds changes node1 model/weights m
 gone() { ! here changes node0 output/temp; }
 ok 'a file that is removed goes' wait_for 60 gone
-run dtctl stop "$(basename "$(newest changes)")"
+run dtctl stop "$(newest_id changes)"
 wait "$pid"
 
 # ---- a dtctl that is killed, and another one ----------------------------------------------------
@@ -97,7 +96,7 @@ ok 'a file comes to the first dtctl' wait_for 60 here killed node1 output/sub/bi
 ok 'a file of the other node comes, too' wait_for 60 here killed node0 output/sub/big-0
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
-id=$(basename "$(newest killed)")
+id=$(newest_id killed)
 run dtctl fetch "$id"
 like "$status $err" "^0 .*still going.*files that came in .*$id/live" \
     'fetch of a run that goes on says where they are'
@@ -108,7 +107,7 @@ second=$!
 go
 ok 'the interval counts for a later dtctl, too' wait_for 60 here killed node1 output/late
 wait "$pid" "$second"
-is "$(tree "$runs/$id/output")" "$(tree "$(newest plain)/output")" 'the results are the same'
+is "$(tree "$runs/$id/output")" "$(tree "$(newest_run plain)/output")" 'the results are the same'
 ok 'nothing came twice' test $(($(came "$id") + $(fetched "$id"))) -lt 4200000 ||
     diag "$(grep published "$runs/$id/events.jsonl")"
 
@@ -122,7 +121,7 @@ lose() { # RUN NODE: the files of the run are gone at once, and the agent and wo
 start lost --set outputs.every=1s
 ok 'a file of the node comes' wait_for 60 here lost node1 output/sub/big-1
 ok 'a file of the other node comes' wait_for 60 here lost node0 output/sub/big-0
-id=$(basename "$(newest lost)")
+id=$(newest_id lost)
 lose "$id" node1
 wait "$pid"
 like "$(cat "$WORK/out/lost.log")" 'node1: its files that were fetched during the run are used' \
@@ -146,7 +145,7 @@ dtctl train --name back --set outputs.every=1s --rdzv-conf "$patient" --max-rest
     >"$WORK/out/back.log" 2>&1 &
 pid=$!
 ok 'a file of the first disk comes' wait_for 60 here back node1 output/disk-0-1
-id=$(basename "$(newest back)")
+id=$(newest_id back)
 touch "$WORK/count/one"
 lose "$id" node1
 ok 'a file of the second disk comes' wait_for 60 here back node1 output/disk-1-1
@@ -165,10 +164,10 @@ sleep 2.5 # two more intervals
 ok 'no file of the other node comes' test ! -e "$(live rank0 node1)"
 go
 wait "$pid"
-ok 'the results are those of rank 0' cmp -s "$(newest rank0)/output/same" - <<<'of 0'
+ok 'the results are those of rank 0' cmp -s "$(newest_run rank0)/output/same" - <<<'of 0'
 start logs --set outputs.every=1s --fetch logs,state --env LINGER=2
 sleep 3
-ok 'kinds that stay on the nodes do not come' test ! -e "$(newest logs)/live"
+ok 'kinds that stay on the nodes do not come' test ! -e "$(newest_run logs)/live"
 go
 wait "$pid"
 for value in 0s soon 2d; do

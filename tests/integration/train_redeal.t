@@ -23,7 +23,6 @@ for i in 1 2 3; do head -c $((i * 700000)) /dev/urandom >set/deep/large-$i; done
 : >set/deep/er/empty
 (cd set && find . -type f | sort | xargs sha256sum) >all
 
-newest() { ls -d .dtctl/default/runs/"$1"-* -t 2>/dev/null | head -n 1; }
 folder() { echo ".dtctl/default/nodes/node$1/runs/$id"; } # NODE
 agent() { # NODE
     grep -o '"pid":[0-9]*' "$(folder "$1")/status.json" | head -n 1 | cut -d: -f2
@@ -65,7 +64,7 @@ begin() { # NAME ARGUMENT…
     rm -f "$WORK/enough"
     run dtctl train --name "$name" --detach --input set=set:sharded --file work.sh "$@" \
         -- sh work.sh "$WORK/enough"
-    id=$(basename "$(newest "$name")")
+    id=$(newest_id "$name")
 }
 
 run dtctl up --nodes 4
@@ -148,9 +147,9 @@ rm -f enough
 dtctl train --name back --nodes 2:3 --max-restarts 3 --input set=set:sharded --file work.sh \
     -- sh work.sh "$WORK/enough" >back.log 2>&1 &
 operator=$!
-made() { [ -n "$(newest back)" ]; }
+made() { [ -n "$(newest_run back)" ]; }
 ok 'back: another run begins' wait_for $WAIT made
-id=$(basename "$(newest back)")
+id=$(newest_id back)
 ok 'back: three nodes are there' wait_for $WAIT begun 0 3
 ok 'back: the copies are made' wait_for $WAIT kept 0 0 1 2
 gone=$(agent 1)
@@ -195,9 +194,9 @@ rm -f enough
 dtctl train --name sent --nodes 2:3 --input set=set:sharded --set inputs.set.replicas=0 \
     --file work.sh -- sh work.sh "$WORK/enough" >sent.log 2>&1 &
 operator=$!
-made() { [ -n "$(newest sent)" ]; }
+made() { [ -n "$(newest_run sent)" ]; }
 ok 'sent: another run begins' wait_for $WAIT made
-id=$(basename "$(newest sent)")
+id=$(newest_id sent)
 ok 'sent: three nodes are there' wait_for $WAIT begun 0 3
 kill -KILL "$(agent 1)"
 ok 'sent: without copies, two go on' wait_for $WAIT begun 1 2 || diag "$(cat sent.log)"

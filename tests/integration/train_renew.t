@@ -44,8 +44,7 @@ while not glob.glob(sys.argv[2]):
 for url in urls[1:]:
     read(url)
 END
-newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
-events() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/events.jsonl; }
+events() { cat .dtctl/default/nodes/*/runs/"$(newest_id "$1")"/events.jsonl; }
 renewed() { events "$1" 2>/dev/null | grep -q '"what":"renewed"'; }
 announce() { # RUN: the job continues when its addresses are renewed
     wait_for 40 renewed "$1" && touch "$1.go"
@@ -64,7 +63,7 @@ renews() { # NAME COMMAND…: the addresses are renewed while the command follow
     wait $!
     is "$status" 0 "$name: ranks read on with new addresses" || diag "$out$err$(events "$name")"
     like "$(events "$name")" '"what":"ends".*"what":"renewed"' "$name: addresses are asked for"
-    is "$(sort "$(newest "$name")"/output/sums)" "$(sha256sum set/* | cut -d' ' -f1 | sort)" \
+    is "$(sort "$(newest_run "$name")"/output/sums)" "$(sha256sum set/* | cut -d' ' -f1 | sort)" \
         "$name: every byte is read"
     is "$(grep -rlE 'SECRETTEST|SECRETROLE|X-Amz-Signature=' .dtctl | wc -l)" 0 \
         "$name: no signed address is left behind"
@@ -77,9 +76,9 @@ is "$(wc -l <keys.sh.runs)" 2 'one key was found for each list'
 
 re() {
     run dtctl train --detach --name re -- python3 read.py "$S3" "$WORK/re.go"
-    run dtctl logs -f "$(basename "$(newest re)")"
+    run dtctl logs -f "$(newest_id re)"
     local seen=$status
-    dtctl fetch "$(basename "$(newest re)")" >fetch.log 2>&1
+    dtctl fetch "$(newest_id re)" >fetch.log 2>&1
     status=$seen
 }
 renews re re
@@ -95,7 +94,7 @@ ended() { events off | grep -qE '"kind":"(stopped|failed|finished)"'; }
 ok 'a run that no dtctl follows ends before its addresses do' wait_for 30 ended
 like "$(events off)" '"what":"over".*signed addresses of input .set. end within 60 s' \
     'the event has the reason'
-run dtctl fetch "$(basename "$(newest off)")"
+run dtctl fetch "$(newest_id off)"
 like "$err$out" 'signed addresses of input .set. end within 60 s.*try: leave dtctl train attached' \
     'dtctl says why the run has ended' || diag "$out$err"
 s3_ask /-/release >/dev/null

@@ -54,8 +54,7 @@ for line in iter(sys.stdin.buffer.readline, b""):
         worst = max(worst, (now - int(words[words.index(b"said") + 1]), now))
 print(*worst)
 END1
-newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
-events() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/events.jsonl; }
+events() { cat .dtctl/default/nodes/*/runs/"$(newest_id "$1")"/events.jsonl; }
 has() { events "$1" 2>/dev/null | grep -q "\"what\":\"$2\""; }
 listers() { ps -o pid=,args= --ppid "$1" | awk '/ --asks / { print $1 }' | xargs; } # of a dtctl
 begin() { # LIFE PAUSE: the first key ends so, and lists after the first one take three pauses

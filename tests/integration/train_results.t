@@ -5,8 +5,6 @@
 # shellcheck disable=SC2016,SC2012,SC2086 # the workers' shell expands; plain names; words
 source "${0%/*}/../lib.sh"
 
-newest() { ls -d .dtctl/default/runs/* -t | head -n 1; }
-id() { basename "$(newest)"; }
 native() { # FLAGS…: a small training
     run dtctl train --nproc-per-node 1 --set train.model=mlp --set train.hidden=16 \
         --set train.train_size=512 --set train.test_size=128 --set train.batch=16 \
@@ -67,7 +65,7 @@ is "$(cat pipe.err)" '' 'a reader that leaves is no error'
 # ---- one folder, one run ------------------------------------------------------------------------
 native --nodes 1 --name first --output held --set train.epochs=1
 is "$status" 0 'a training into a given folder succeeds'
-first=$(id)
+first=$(newest_id)
 is "$(cat held/.dtctl-run)" "$first" 'the folder is marked as its own'
 like "$(cat held/summary.json)" "\"run\":\"$first\"" "the trainer's summary names its run"
 native --nodes 1 --name second --output held --resume never
@@ -77,7 +75,7 @@ is "$(cat held/.dtctl-run)" "$first" 'the folder still belongs to the first run'
 like "$(ls .dtctl/default/runs)" "^$first\$" 'the refused run has no record'
 dtctl train --nodes 1 --name slow --output both -d -- \
     sh -c 'sleep 0.5; echo a >$DTCTL_OUTPUT_DIR/f' >/dev/null 2>&1
-slow=$(id)
+slow=$(newest_id)
 run dtctl train --nodes 1 --name quick --output both -- sh -c 'echo b >$DTCTL_OUTPUT_DIR/f'
 is "$status" 0 'two runs that end in one folder succeed'
 run dtctl logs -f "$slow"
@@ -101,7 +99,7 @@ unlike "$out" '"accuracy"' 'the summary of a failed training has no figure of an
 
 # ---- resuming -----------------------------------------------------------------------------------
 native --nodes 1 --name again --output cont --set train.epochs=1000 -d
-again=$(id)
+again=$(newest_id)
 wait_for 30 grep -q '"step":20,' ".dtctl/default/nodes/node0/runs/$again/output/metrics.jsonl"
 dtctl stop "$again" >/dev/null 2>&1
 run dtctl fetch "$again"
@@ -123,7 +121,7 @@ native --nodes 1 --name again --resume "$again" --output cont --set train.train_
 is "$status" 0 'with the flag a run resumes, also into the same folder'
 dtctl stop >/dev/null 2>&1
 run dtctl fetch
-is "$(cat cont/.dtctl-run)" "$(id)" 'the folder belongs to the resumed run'
+is "$(cat cont/.dtctl-run)" "$(newest_id)" 'the folder belongs to the resumed run'
 native --nodes 1 --name again --resume "$again"
 is "$status" 2 'the earlier one has none there any more'
 like "$err" "'$again' cannot be resumed: .*holds the results of run" \
@@ -138,8 +136,8 @@ keep='n=$(cat $DTCTL_STATE_DIR/n 2>/dev/null); echo "found <$n>"
     test -n "$n"'
 run dtctl train --name keep --env "SEEN=$SEEN" -- sh -c "$keep"
 is "$status" 1 'a command on three nodes fails and leaves state'
-keep_run=$(id)
-is "$(cat "$(newest)"/output/state/node{0,1,2}/n | paste -sd' ')" 'node0 node1 node2' \
+keep_run=$(newest_id)
+is "$(cat "$(newest_run)"/output/state/node{0,1,2}/n | paste -sd' ')" 'node0 node1 node2' \
     'state is sorted by node'
 run dtctl train --name keep --nodes 2 --env "SEEN=$SEEN" -- sh -c "$keep"
 is "$status" 0 'the run is resumed'
@@ -147,10 +145,10 @@ like "$out" 'found <node0>' 'node0 finds its own state'
 like "$out" 'found <node1>' 'node1 finds its own state'
 like "$err" "resumes +$keep_run with the state of 2 nodes" 'plan shows the number of states'
 like "$err" 'state of node node2 stays in .*not in this run' 'plan shows the state that is not used'
-run dtctl train --name none --resume "$(id)" -- true
+run dtctl train --name none --resume "$(newest_id)" -- true
 is "$status" 0 'the state of a run that was named is used'
 run dtctl train --name none --resume never -- true
-run dtctl train --name none --resume "$(id)" -- true
+run dtctl train --name none --resume "$(newest_id)" -- true
 is "$status" 2 'a run without state cannot be resumed'
 like "$err" 'cannot be resumed: it left no state' 'the error says that the run left no state'
 
@@ -169,7 +167,7 @@ run dtctl train --name lone --nodes 1 -- sh -c "$alone"
 like "$err" "run $lone .* is not resumed: .*dtctl fetch $lone" \
     'the next run says why it is not resumed'
 dtctl fetch "$lone" >fetch.out 2>&1
-rm -rf .dtctl/default/runs/"$(id)"
+rm -rf .dtctl/default/runs/"$(newest_id)"
 run dtctl train --name lone --nodes 1 -- sh -c "$alone"
 like "$out" '^x' 'the run is resumed once its state is fetched' || diag "$err$(cat fetch.out)"
 
@@ -178,14 +176,14 @@ spread='cd $DTCTL_OUTPUT_DIR; echo $DTCTL_NODE >mine.$DTCTL_NODE; echo same >sam
     mkdir d node1; for f in log d/x node1/log; do echo $DTCTL_NODE >$f; done'
 run dtctl train --name spread --nodes 2 -- sh -c "$spread"
 is "$status" 0 'files that differ between nodes are fetched'
-o=$(newest)/output
+o=$(newest_run)/output
 is "$(cat "$o/mine.node0" "$o/mine.node1" "$o/same" | paste -sd' ')" 'node0 node1 same' \
     'move nothing else'
 is "$(cat "$o"/node0/{log,d/x,node1/log} | paste -sd' ')" 'node0 node0 node0' \
     'files that differ are below their node'
 is "$(find "$o" -type f ! -name .dtctl-run | wc -l)" 9 'all files are there'
 like "$out" 'apart +3 files differ' 'the last screen counts the files that differ'
-like "$(cat "$(newest)/summary.json")" '"merge":"auto","state":"state/NODE","differing":3' \
+like "$(cat "$(newest_run)/summary.json")" '"merge":"auto","state":"state/NODE","differing":3' \
     'the summary has the files that differ'
 # Whichever node's part came later, the layout is the same. (A pipe in its place cannot be fetched.)
 files() { (cd "$o" && find . -type f ! -name .dtctl-run | sort); }
@@ -209,26 +207,26 @@ for n in 0 1; do
     is "$(files)" "$whole" 'the files are the same as from one fetch'
 done
 run dtctl train --name spread --nodes 1 --merge by-node -- sh -c "$spread"
-is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge by-node each node has a folder'
+is "$(cat "$(newest_run)/output/node0/mine.node0")" node0 'with --merge by-node each node has a folder'
 
 # ---- only what rank 0 has -----------------------------------------------------------------------
 first="$spread"'; echo $DTCTL_NODE >$DTCTL_STATE_DIR/s; echo $DTCTL_NODE >$DTCTL_MODEL_DIR/m
     echo $DTCTL_NODE >$OLDPWD/work.$DTCTL_NODE'
 run dtctl train --name first --nodes 2 --merge rank0 --set outputs.work=true -- sh -c "$first"
 is "$status" 0 'a run of which only rank 0 counts succeeds' || diag "$err"
-o=$(newest)/output
+o=$(newest_run)/output
 is "$(files | paste -sd' ')" "./d/x ./log ./mine.node0 ./model/m ./node1/log ./same \
 ./state/node0/s ./state/node1/s ./work/work.node0" 'output, model and new files come from one node'
 is "$(cat "$o"/{log,d/x,node1/log,model/m} | paste -sd' ')" 'node0 node0 node0 node0' \
     'the files are those of the node of rank 0'
 unlike "$out" 'apart|left' 'the last screen names no file of the others'
-is "$(find .dtctl/default/nodes -path "*/runs/$(id)/fetched" | wc -l)" 2 \
+is "$(find .dtctl/default/nodes -path "*/runs/$(newest_id)/fetched" | wc -l)" 2 \
     'the files of the others do not count as unfetched'
 run dtctl train --name first --nodes 2 --merge rank0 --fetch logs,state -- sh -c "$first"
 like "$out" 'left +output and model, 6 files' 'files of rank 0 can be left on its node'
 like "$out" 'left +1 new file .*: work.node0 ' 'new files of the others do not count'
 run dtctl fetch
-o=$(newest)/output
+o=$(newest_run)/output
 is "$(files | wc -l) $(cat "$o/log")" '8 node0' 'a later fetch brings those of rank 0'
 
 # ---- what a script leaves in its folder ---------------------------------------------------------
@@ -266,7 +264,7 @@ over() { # RUN: on every node
     [ "$(grep -l '"state":"finished"' .dtctl/default/nodes/*/runs/"$1"/status.json | wc -l)" = 3 ]
 }
 part
-written=$(id)
+written=$(newest_id)
 wait_for 20 over "$written"
 n=0
 for folder in incoming/node0/whole output; do # before they are moved, and where they end
@@ -283,7 +281,7 @@ is "$status" 0 'the results can be fetched later'
 is "$(cat ".dtctl/default/runs/$written"/output/node* | paste -sd' ')" 'node0 node1 node2' \
     'the results are whole'
 part
-lost=$(id)
+lost=$(newest_id)
 wait_for 20 over "$lost"
 rm -rf ".dtctl/default/nodes/node1/runs/$lost"
 run dtctl fetch
@@ -296,7 +294,7 @@ is "$status" 4 'a second fetch fails, too'
 like "$err" "run '$lost' that node1 had is lost" 'the error of the second fetch names the lost part'
 like "$(dtctl ps -a | grep "$lost")" 'part lost' 'ps shows the lost part'
 part
-lost=$(id)
+lost=$(newest_id)
 wait_for 20 over "$lost"
 rm -rf .dtctl/default/nodes/*/runs/"$lost"
 run dtctl fetch
@@ -309,7 +307,7 @@ is "$status" 4 'a second fetch fails, too'
 like "$err" "the results of run '$lost' are lost" 'the error says that the results are lost'
 like "$(dtctl ps -a | grep "$lost")" 'lost +[0-9].* lost' 'ps shows the results as lost'
 part
-lost=$(id)
+lost=$(newest_id)
 wait_for 20 over "$lost"
 dtctl up --nodes 2 -y --force >/dev/null 2>&1
 run dtctl fetch "$lost"

@@ -11,7 +11,6 @@ hosts_config
 run dtctl up
 is "$status" 0 'up on four hosts'
 
-newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 sent() { awk '$1 == "dt0:" { print $10 }' /proc/net/dev; } # bytes from here to all hosts
 MB=1000000 PART=$((5 * 1000000))
 cat >make.sh <<'END2'
@@ -24,8 +23,8 @@ head -c 1000000 /dev/urandom >"$DTCTL_STATE_DIR/place"
 END2
 run dtctl train --nodes 3 --name prepare --nproc-per-node 1 -- sh make.sh
 is "$status" 0 'a first task on three of them succeeds'
-first=$(basename "$(newest prepare)")
-results=$(newest prepare)/output
+first=$(newest_id prepare)
+results=$(newest_run prepare)/output
 sums='find . -type f -exec cksum {} + | sort -k 3'
 root() { echo "$WORK/node$1/root/.dtctl/nodes/node$1"; } # NODE
 forget() { # stores and inputs of all nodes
@@ -48,7 +47,7 @@ all_have() { # NAME NODES FOLDER: every rank has read the files of FOLDER
         -o -type f -exec cksum {} + | sort -k 3)
     [ -n "$want" ] || return 1
     for ((i = 0; i < $2; i++)); do
-        [ "$(cat "$(newest "$1")/output/$i")" = "$want" ] || { diag "rank $i differs"; return 1; }
+        [ "$(cat "$(newest_run "$1")/output/$i")" = "$want" ] || { diag "rank $i differs"; return 1; }
     done
 }
 between() { # LEAST MOST: of $bytes
@@ -75,21 +74,21 @@ next state 3 "run:prepare@$first/state"
 ok 'the state of a named run comes to all three' all_have state 3 "$results/state"
 ok 'the state is not sent' test "$bytes" -lt $MB
 next source 1 run:prepare/source
-like "$(cat "$(newest source)/output/0")" ' ./make.sh' 'the source is an input'
+like "$(cat "$(newest_run source)/output/0")" ' ./make.sh' 'the source is an input'
 next file 3 run:prepare/output/part1/large
 ok 'a single file comes to all three' test \
-    "$(cut -d' ' -f1,2 "$(newest file)"/output/[0-2] | sort -u)" = \
+    "$(cut -d' ' -f1,2 "$(newest_run file)"/output/[0-2] | sort -u)" = \
     "$(cksum "$results/part1/large" | cut -d' ' -f1,2)"
 ok 'the file is not sent' test "$bytes" -lt $MB
 
 # ---- shares
 next key 3 run:prepare/output:sharded --set inputs.in.shard=key
-is "$(sort -k 3 "$(newest key)"/output/[0-2])" \
-    "$(sort -k 3 "$(newest same)"/output/0)" 'the shares of three nodes are the whole'
+is "$(sort -k 3 "$(newest_run key)"/output/[0-2])" \
+    "$(sort -k 3 "$(newest_run same)"/output/0)" 'the shares of three nodes are the whole'
 ok 'nodes whose shares are their own parts get almost nothing' test "$bytes" -lt $MB
 next elastic 1:3 run:prepare/output:sharded --set inputs.in.shard=key
-is "$(sort -k 3 "$(newest elastic)"/output/[0-2])" \
-    "$(sort -k 3 "$(newest same)"/output/0)" 'shares of nodes that come and go are the whole'
+is "$(sort -k 3 "$(newest_run elastic)"/output/[0-2])" \
+    "$(sort -k 3 "$(newest_run same)"/output/0)" 'shares of nodes that come and go are the whole'
 ok 'these nodes get almost nothing either' test "$bytes" -lt $MB
 
 rotate() { # FROM1 FROM2 FROM3: the nodes have the results of these nodes
@@ -99,14 +98,14 @@ rotate() { # FROM1 FROM2 FROM3: the nodes have the results of these nodes
 }
 rotate 3 1 2
 next given 3 run:prepare/output:sharded --set inputs.in.shard=key
-is "$(sort -k 3 "$(newest given)"/output/[0-2])" \
-    "$(sort -k 3 "$(newest same)"/output/0)" 'shares that other nodes hold are the whole'
+is "$(sort -k 3 "$(newest_run given)"/output/[0-2])" \
+    "$(sort -k 3 "$(newest_run same)"/output/0)" 'shares that other nodes hold are the whole'
 ok 'nodes get their shares from the nodes that hold them' test "$bytes" -lt $MB
 ok 'a node that only gives keeps no file of another share' \
     test "$(find "$(root 1)/inputs" -type f | wc -l)" = 41
 next moving 1:3 run:prepare/output:sharded --set inputs.in.shard=key
-is "$(sort -k 3 "$(newest moving)"/output/[0-2])" \
-    "$(sort -k 3 "$(newest same)"/output/0)" 'shares of nodes that come and go are the whole, too'
+is "$(sort -k 3 "$(newest_run moving)"/output/[0-2])" \
+    "$(sort -k 3 "$(newest_run same)"/output/0)" 'shares of nodes that come and go are the whole, too'
 ok 'nodes that come and go get their shares from others' test "$bytes" -lt $MB
 rotate 2 3 1
 

@@ -6,7 +6,6 @@
 source "${0%/*}/../lib.sh"
 hosts_up 2
 
-newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
 on_all() {
     local i
     for i in 1 2; do on "$i" "$@"; done
@@ -56,7 +55,7 @@ run dtctl train --name hello -- sh -c 'echo "$RANK of $WORLD_SIZE, master $MASTE
     hostname >$DTCTL_OUTPUT_DIR/$RANK'
 is "$status" 0 'train'
 like "$out" '\[node2:1\] 1 of 2, master 10\.77\.0\.1' 'rank 1 is on node2 and sees the master'
-is "$(cat "$(newest)/output/"[01] | paste -sd' ')" 'node1 node2' 'results of both nodes are fetched'
+is "$(cat "$(newest_run)/output/"[01] | paste -sd' ')" 'node1 node2' 'results of both nodes are fetched'
 
 # ---- SSH dropped in mid-run ---------------------------------------------------------------------
 dtctl train --name dropped -- sh -c 'for i in $(seq 1 40); do echo "$RANK:$i"; sleep 0.1
@@ -74,7 +73,7 @@ like "$(cat dropped.err)" 'in sight again' 'the new connection is reported'
 is "$(grep -c '^.node2:1.' dropped.out)" 40 'no line is lost or shown twice'
 is "$(cut -d' ' -f2 dropped.out | grep '^1:' | paste -sd' ')" \
     "$(seq -f '1:%g' 1 40 | paste -sd' ')" 'the lines are in order'
-is "$(wc -l <"$(newest)/logs/node1/0.out")" 40 'the log has each line once'
+is "$(wc -l <"$(newest_run)/logs/node1/0.out")" 40 'the log has each line once'
 
 # ---- operator gone in mid-run -------------------------------------------------------------------
 dtctl train --name gone -- sh -c 'for i in $(seq 1 20); do echo "$RANK:$i"; sleep 0.1
@@ -91,7 +90,7 @@ touch node{1,2}/tmp/gone
 run dtctl logs -f
 is "$status" 0 'logs -f picks it up'
 is "$(grep -c ':[0-9]*$' <<<"$out")" 40 'logs -f shows each line once'
-is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'the results were fetched'
+is "$(cat "$(newest_run)/output/"[01] | paste -sd' ')" '0 1' 'the results were fetched'
 
 # ---- a link down for a while --------------------------------------------------------------------
 dtctl train --name away -- sh -c '[ $RANK = 1 ] || exec sleep 3
@@ -163,8 +162,8 @@ epochs = 1
 END
 run dtctl train --name native
 is "$status" 0 'the trainer succeeds on two hosts'
-remote=$(grep -o '"final_loss":[^,]*' "$(newest)/summary.json" | head -n 1)
-ok 'the model was fetched' test -s "$(newest)/output/model/model.safetensors"
+remote=$(grep -o '"final_loss":[^,]*' "$(newest_run)/summary.json" | head -n 1)
+ok 'the model was fetched' test -s "$(newest_run)/output/model/model.safetensors"
 sed 's/"hosts"/"local"/' dtctl.toml >local.toml
 run dtctl -f local.toml -c local train --name native
 is "$status" 0 'the trainer succeeds on two local nodes'

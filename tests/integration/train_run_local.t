@@ -5,10 +5,6 @@
 # shellcheck disable=SC2016,SC2317,SC2012 # the workers' shell expands; called by ok; plain names
 source "${0%/*}/../lib.sh"
 
-field() { # FILE KEY: the first value of this key in a JSON file
-    grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'
-}
-newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
 going() { dtctl ps --json 2>/dev/null | grep -q '"state":"running"'; }
 agents() { pgrep -f "$WORK/.dtctl/default/nodes/.* --node" | wc -l; }
 none_left() { [ "$(agents)" = 0 ]; }
@@ -79,11 +75,11 @@ for r in 0 1 2 3; do
 done
 like "$out" '\[node1:3\] part of 3' 'the current folder went along'
 unlike "$err" 'node0:-1' 'every line has its rank'
-r=$(newest)
+r=$(newest_run)
 is "$(cat "$r"/output/rank{0,1,2,3}.txt | paste -sd' ')" '0 1 2 3' 'output of every rank came back'
 is "$(cat "$r/output/model/model.bin")" weights 'the model was fetched'
 is "$(cat "$r/logs/node1/3.err")" 'to stderr 3' 'logs are kept by rank'
-is "$(field "$r/summary.json" state)" finished 'the summary says it finished'
+is "$(json_value "$r/summary.json" state)" finished 'the summary says it finished'
 is "$(grep -c '"name":"train:loss"' "$r/metrics.jsonl")" 4 \
     'there is a value of the metric for each rank'
 like "$(cat "$r/events.jsonl")" 'operator.*made.*node-joined.*workers-started.*finished' \
@@ -120,7 +116,7 @@ run dtctl logs -f
 is "$status" 0 'a second dtctl follows from the middle'
 wait "$first"
 is "$?" 0 'the first dtctl ends well'
-r=$(newest)
+r=$(newest_run)
 is "$(grep -c '] n=' two.out)/$(grep -c '] n=' <<<"$out")" 30/30 'both show every line once'
 is "$(grep -c '"name":"n"' "$r/metrics.jsonl")" 30 'every value is kept once'
 is "$(cat "$r/logs/node0/0.out" "$r/logs/node1/1.out" | wc -l)" 30 'every line is kept once'
@@ -143,7 +139,7 @@ like "$out" 'SIGKILL' 'the last screen names the signal'
 run dtctl train --name again --max-restarts 2 -- \
     sh -c 'echo try $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1'
 is "$status" 0 'a restart repairs the run'
-is "$(field "$(newest)/summary.json" restarts)" 2 'restarts are counted'
+is "$(json_value "$(newest_run)/summary.json" restarts)" 2 'restarts are counted'
 run dtctl train -- /no/such/program
 is "$status" 1 'a command that is not there fails'
 run dtctl train --nodes 5 -- true
@@ -164,7 +160,7 @@ run dtctl train --name inputs --input all=in --input part=in:sharded -- \
     sh -c 'cd $DTCTL_INPUT_PART && find . -type f | sort >$DTCTL_OUTPUT_DIR/$RANK
         cd $DTCTL_INPUT_ALL && find . -type f | wc -l'
 is "$status" 0 'a run with inputs succeeds'
-r=$(newest)
+r=$(newest_run)
 is "$(grep -h . "$r"/logs/node*/*.out | paste -sd' ')" '7 7' 'replicated: every node has every file'
 is "$(sort "$r"/output/[01] | paste -sd' ')" "$(cd in && find . -type f | sort | paste -sd' ')" \
     'sharded: every file is on exactly one node'
@@ -207,7 +203,7 @@ run dtctl logs -f
 is "$status" 0 'logs -f picks it up'
 is "$(grep -c 'ended' <<<"$out")" 2 'logs -f follows the run to its end'
 is "$(grep -c 'begun' <<<"$out")" 2 'logs -f shows no line twice'
-is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'the results were fetched'
+is "$(cat "$(newest_run)/output/"[01] | paste -sd' ')" '0 1' 'the results were fetched'
 run dtctl logs --rank 1
 is "$status/$out" 0/$'begun\nended 1' 'the log of one rank is printed'
 run dtctl logs --rank 99
@@ -228,7 +224,7 @@ begin_trapped signalled 'echo asked'
 kill -INT $pid
 wait $pid
 is "$?" 1 'not a terminal: the first signal stops the run'
-is "$(field "$(newest)/summary.json" state)" stopped 'summary.json says that the run was stopped'
+is "$(json_value "$(newest_run)/summary.json" state)" stopped 'summary.json says that the run was stopped'
 like "$(cat signalled.out)" 'asked' 'the workers got SIGTERM'
 # timeout(1) sends its signal to dtctl, and once more to the group that dtctl is in.
 begin_trapped twice 'sleep 2; echo over >$DTCTL_OUTPUT_DIR/o'
@@ -237,7 +233,7 @@ wait_for 10 grep -q 'stopping the run' twice.out
 kill -TERM $pid
 wait $pid
 is "$?" 1 'a signal that comes twice at once stops the run as one does' || diag "$(cat twice.out)"
-is "$(cat "$(newest)/output/o")" over '  and the results are fetched'
+is "$(cat "$(newest_run)/output/o")" over '  and the results are fetched'
 # A later one leaves the run while it stops, and a hang-up leaves one that continues.
 begin_trapped later "until [ -e $PWD/end ]; do sleep 0.1; done"
 kill -TERM $pid
@@ -340,7 +336,7 @@ wait $pid
 is "$?" 0 'with MIN:MAX nodes a run survives the loss of a node'
 like "$(cat shrinks.err)" 'node node1 is lost' 'the loss is reported'
 like "$(cat shrinks.out)" '\[node0:0\] start of 1' 'the next round has the nodes that are left'
-is "$(cat "$(newest)/output/end")" 0 'the run finishes with its results'
+is "$(cat "$(newest_run)/output/end")" 0 'the run finishes with its results'
 dtctl train --name breaks -- sh -c 'echo start; sleep 60' >breaks.out 2>&1 &
 pid=$!
 wait_for 10 grep -q '^\[node1:1\] start' breaks.out
@@ -368,7 +364,7 @@ run dtctl train --name resumed --set train.epochs=100 --json
 is "$status" 0 'the trainer resumes'
 like "$out" '"event":"plan".*"resumes":"resumed-' 'plan names the stopped run'
 unlike "$out" '"text":"Epoch: \[0\]' 'the trainer does not begin at the first epoch'
-r=$(newest)
+r=$(newest_run)
 ok 'the model was fetched' test -s "$r/output/model/model.safetensors"
 like "$(cat "$r/summary.json")" '"accuracy":[0-9.]+' 'the summary has the accuracy'
 run dtctl train --name resumed --set train.epochs=1 --resume never

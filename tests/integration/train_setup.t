@@ -20,24 +20,23 @@ GREETING = "hello"
 E2
 made() { find .dtctl/default/nodes/*/setup -mindepth 1 -maxdepth 1 -type d | wc -l; }
 # shellcheck disable=SC2012 # plain names
-newest() { ls -d .dtctl/default/runs/* -t | head -n 1; }
 
 # ---- once for the same lines and files ----------------------------------------------------------
 show='cat "$DTCTL_SETUP_DIR/tool"; ls'
 run dtctl train --shell "$show"
 is "$status" 0 'a run with a setup succeeds'
 is "$(grep -c '\] made$' <<<"$out")" 2 'both ranks find what the setup has made'
-is "$(cat "$(newest)"/setup/*.log | grep -c '/work: hello one')" 2 \
+is "$(cat "$(newest_run)"/setup/*.log | grep -c '/work: hello one')" 2 \
     "the setup runs in the command's folder, with the job's variables and the needed files"
 like "$out" 'time +push .*, setup [0-9]' 'the summary shows its time'
-ok 'the events have it' grep -q '"kind":"prepared"' "$(newest)/events.jsonl"
+ok 'the events have it' grep -q '"kind":"prepared"' "$(newest_run)/events.jsonl"
 run dtctl train --shell "$show"
 is "$(grep -c '\] made$' <<<"$out")" 2 'a second run finds it'
-is "$(cat "$(newest)"/setup/*.log | wc -c)" 0 'the second run does not run the setup'
+is "$(cat "$(newest_run)"/setup/*.log | wc -c)" 0 'the second run does not run the setup'
 is "$(made)" 2 'each node has one folder of the setup'
 echo two >conf/req.txt
 run dtctl train --shell "$show"
-is "$(cat "$(newest)"/setup/*.log | grep -c 'hello two')" 2 'a changed file makes it run again'
+is "$(cat "$(newest_run)"/setup/*.log | grep -c 'hello two')" 2 'a changed file makes it run again'
 is "$(made)" 4 'a changed setup has its own folder'
 run dtctl train --set setup.run= --shell 'echo "none: $DTCTL_SETUP_DIR."'
 is "$(grep -c 'none: \.' <<<"$out")" 2 'without a setup there is no folder'

@@ -7,12 +7,11 @@ source "${0%/*}/../lib.sh"
 source "$SRC/tests/s3.sh"
 
 s3_start PAGE=4
-newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
 weights() { # of the trained model
-    sha256sum <"$(find "$(newest "$1")" -name '*.safetensors' -path '*model*' | sort | head -n 1)"
+    sha256sum <"$(find "$(newest_run "$1")" -name '*.safetensors' -path '*model*' | sort | head -n 1)"
 }
-losses() { grep -o '"loss":[^,}]*' "$(newest "$1")/output/metrics.jsonl"; }
-node_log() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/agent.log; }
+losses() { grep -o '"loss":[^,}]*' "$(newest_run "$1")/output/metrics.jsonl"; }
+node_log() { cat .dtctl/default/nodes/*/runs/"$(newest_id "$1")"/agent.log; }
 
 # ---- shards, larger than what one request brings, and their index --------------------------------
 dtctl data make-shapes images --images 240 --test-images 40 --image-size 32 -q

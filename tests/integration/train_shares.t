@@ -4,12 +4,10 @@
 # in images, in classes, and in whether there is a test image at all.
 source "${0%/*}/../lib.sh"
 
-runs=.dtctl/default/runs
-newest() { find $runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
-weights() { sha256sum <"$(find "$(newest "$1")" -name model.safetensors | sort | head -n 1)"; }
+weights() { sha256sum <"$(find "$(newest_run "$1")" -name model.safetensors | sort | head -n 1)"; }
 summary() { # NAME KEY
     python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' \
-        "$(newest "$1")/output/summary.json" "$2"
+        "$(newest_run "$1")/output/summary.json" "$2"
 }
 train() { # NAME FOLDER ARGUMENT…
     run timeout -k 5 120 dtctl train --name "$1" --input "data=$2:sharded" \

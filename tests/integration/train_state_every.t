@@ -8,8 +8,7 @@ source "${0%/*}/../lib.sh"
 nodes=.dtctl/default/nodes runs=.dtctl/default/runs
 patient=heartbeat=2,silence=30 # a busy machine is no loss; a killed agent is seen at once
 # shellcheck disable=SC2012 # plain names
-newest() { ls -d $runs/"$1"-* -t | head -n 1; }
-generations() { grep -c "\"state-published\",\"peer\":\"$2\"" "$(newest "$1")/events.jsonl"; }
+generations() { grep -c "\"state-published\",\"peer\":\"$2\"" "$(newest_run "$1")/events.jsonl"; }
 have() { [ "$(generations "$1" "$2")" -ge "$3" ]; } # NAME NODE COUNT
 # lose RUN NODE…: the files of the run are gone at once, and the agents and workers end.
 lose() {
@@ -44,7 +43,7 @@ dtctl train --name work --set state.every=1s --rdzv-conf "$patient" --file work.
 pid=$!
 ok 'two generations of node0 come' wait_for 60 have work node0 2
 ok 'two generations of node1 come' wait_for 60 have work node1 2
-id=$(basename "$(newest work)")
+id=$(newest_id work)
 is "$(find $runs/"$id"/published/node1 -mindepth 1 -maxdepth 1 -name '[0-9]*' | wc -l)" 2 \
     'the two newest are kept'
 halves=0
@@ -76,7 +75,7 @@ dtctl train --name back --set state.every=1s --rdzv-conf "$patient" --max-restar
     --file work.sh -- sh work.sh >"$WORK/out/back.log" 2>&1 &
 pid=$!
 ok 'a generation of each node comes' wait_for 60 have back node1 1 && wait_for 60 have back node0 1
-id=$(basename "$(newest back)")
+id=$(newest_id back)
 lose "$id" node1
 begins() { grep -Eq '^\[node1:.*begins with [0-9]' "$WORK/out/back.log"; }
 ok 'the node gets its state back in the run' wait_for 60 begins ||
@@ -90,7 +89,7 @@ dtctl train --name busy --once --set state.every=1s --shell \
 pid=$!
 written() { [ -s "$(echo "$nodes"/node0/runs/busy-*/state/open)" ]; }
 ok 'a worker has a file open' wait_for 30 written
-id=$(basename "$(newest busy)")
+id=$(newest_id busy)
 snapshot() { dtrun --node snapshot --root "$PWD/$nodes/node0" --run "$id" "$@"; }
 run snapshot
 like "$status $out" "^0 .*\"new\":true,\"whole\":false,\"reason\":\"'open' is being written\"" \
@@ -142,7 +141,7 @@ dtctl train --name logs --once --set state.every=1s --file logs.sh -- sh logs.sh
 pid=$!
 ok 'generations of a state with logs come' wait_for 60 have logs node0 2 ||
     diag "$(cat "$WORK/out/logs.log")"
-id=$(basename "$(newest logs)")
+id=$(newest_id logs)
 torn=0
 for part in "$runs/$id"/published/node0/[0-9]*/state; do
     for log in kept-open opened; do
@@ -165,7 +164,7 @@ native --set train.epochs=1000 >"$WORK/out/net.log" 2>&1 &
 pid=$!
 ok 'a generation of the trainer comes' wait_for 90 have net node0 1
 is "$(generations net node1)" 0 'one node is enough'
-id=$(basename "$(newest net)")
+id=$(newest_id net)
 lose "$id" node0 node1
 wait "$pid"
 run native --set train.epochs=1000 --dry-run

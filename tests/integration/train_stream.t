@@ -10,8 +10,7 @@ mkdir set
 for i in 0 1 2 3 4 5; do head -c $((i * 1500000 + 17)) /dev/urandom >"set/part-$i.tar"; done
 : >"set/a b+c"
 dtdata put set s3://bucket/set >put.out || bail_out "$(cat put.out)"
-newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
-events() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/events.jsonl; }
+events() { cat .dtctl/default/nodes/*/runs/"$(newest_id "$1")"/events.jsonl; }
 sums() { (cd "$1" && sha256sum ./* | sed 's|\./||' | sort -k 2); }
 
 cp "$SRC/tests/tools/read_stream.py" read.py
@@ -31,7 +30,7 @@ run dtctl train --name all -- python3 read.py 1 "curl -fsS $S3/-/release"
 is "$status" 0 'ranks read while objects are still to come'
 
 for rank in 0 1; do
-    is "$(sort -k 2 "$(newest all)/output/$rank")" "$(sums set)" "rank $rank has read every byte"
+    is "$(sort -k 2 "$(newest_run all)/output/$rank")" "$(sums set)" "rank $rank has read every byte"
 done
 is "$(events all | grep -c '"kind":"stream".*"what":"whole"')" 2 'each node says when all was there'
 is "$(events all | grep -c '"what":"first"')" 2 'each node reports when its first reader got bytes'
@@ -42,7 +41,7 @@ s3_ask /-/forget >/dev/null
 run dtctl train --name shard --set inputs.set.mode=sharded --set inputs.set.shard=key -- \
     python3 read.py
 is "$status" 0 'a sharded input is streamed'
-is "$(cat "$(newest shard)"/output/[01] | sort -k 2)" "$(sums set)" 'each object is on one node'
+is "$(cat "$(newest_run shard)"/output/[01] | sort -k 2)" "$(sums set)" 'each object is on one node'
 is "$(s3_ask /-/log | grep -c 'GET /bucket/set/')" 0 'no object in the store is read again'
 
 # ---- what goes wrong ----------------------------------------------------------------------------

@@ -11,8 +11,7 @@ cd "$WORK/a folder with a long name/job" || exit 1
 for i in 0 1 2 3 4 5; do head -c $((i * 3000000 + 17)) /dev/urandom >"set/part-$i.tar"; done
 echo x >'set/sub/a b+c'
 : >set/empty
-newest() { find "$PWD/.dtctl/default/runs" -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
-events() { cat .dtctl/default/nodes/*/runs/"$(basename "$(newest "$1")")"/events.jsonl; }
+events() { cat .dtctl/default/nodes/*/runs/"$(newest_id "$1")"/events.jsonl; }
 sums() { (cd "$1" && find . -type f -print0 | xargs -0 sha256sum | sed 's|\./||' | sort -k 2); }
 stored() { find .dtctl/default/nodes/"$1"/cas -type f -size +1M -printf '%s\n' | wc -l; }
 
@@ -43,7 +42,7 @@ touch "$WORK/go"
 wait "$pid"
 is $? 0 'the run ends well' || diag "$(cat half.log)"
 for rank in 0 1; do
-    is "$(sort -k 2 "$(newest half)/output/$rank")" "$(sums set)" "rank $rank has read every byte"
+    is "$(sort -k 2 "$(newest_run half)/output/$rank")" "$(sums set)" "rank $rank has read every byte"
 done
 is "$(events half | grep -c '"what":"whole"')" 2 'each node says when all was there'
 is "$(find .dtctl -name '*.sock')" '' 'the servers have ended with the run'
@@ -52,12 +51,12 @@ run dtctl train --name shard --nproc-per-node 1 --set inputs.set.mode=sharded \
     --env "NAMES=$(cd set && find . -type f | sed 's|./||' | LC_ALL=C sort | paste -sd:)" \
     -- python3 read.py
 is "$status" 0 'a sharded input is streamed'
-is "$(cat "$(newest shard)"/output/[01] | sort -k 2)" "$(sums set)" 'each file is on one node'
+is "$(cat "$(newest_run shard)"/output/[01] | sort -k 2)" "$(sums set)" 'each file is on one node'
 is "$(events shard | grep '"what":"first"' | grep -c '"bytes":0')" 2 \
     'content that is in the store is not sent again'
 run dtctl train --name one --once --set inputs.set.source=set/part-1.tar -- python3 read.py
 is "$status" 0 'one file is streamed'
-is "$(sed 's/ .*//' "$(newest one)/output/0")" "$(sha256sum <set/part-1.tar | sed 's/ .*//')" \
+is "$(sed 's/ .*//' "$(newest_run one)/output/0")" "$(sha256sum <set/part-1.tar | sed 's/ .*//')" \
     'the rank has read the bytes of the file'
 
 # ---- results of an earlier run ------------------------------------------------------------------
@@ -66,8 +65,8 @@ run dtctl train --name make --once --shell \
 run dtctl train --name take --nproc-per-node 1 --set inputs.set.source=run:make/output -- \
     python3 read.py
 is "$status" 0 'results of a run are streamed' || diag "$err"
-is "$(sed 's/ .*//' "$(newest take)/output/1")" \
-    "$(sha256sum <"$(newest make)/output/made" | sed 's/ .*//')" \
+is "$(sed 's/ .*//' "$(newest_run take)/output/1")" \
+    "$(sha256sum <"$(newest_run make)/output/made" | sed 's/ .*//')" \
     'the rank has read the bytes of the run'
 
 # ---- a dtctl that is killed, and another one ----------------------------------------------------
@@ -83,7 +82,7 @@ touch "$WORK/go"
 sleep 1
 is "$(events killed | grep -c '"what":"whole"')" 0 'without dtctl the rest does not come'
 # A node whose program asks for a file of a number that no input has.
-id=$(basename "$(newest killed)")
+id=$(newest_id killed)
 for program in .dtctl/default/nodes/node0/bin/dtdata-*; do mv "$program" program; done
 printf '#!/bin/sh\nhead -c 28 /dev/zero | tr "\\\\0" "\\\\377"\nexec sleep 60\n' >"$program"
 chmod 755 "$program"
@@ -96,7 +95,7 @@ wait "$pid"
 mv program "$program"
 run dtctl logs -f "$id"
 is "$status" 0 'a later dtctl serves the rest'
-is "$(sort -k 2 "$(newest killed)/output/1")" "$(sums set)" 'the rank has read every byte'
+is "$(sort -k 2 "$(newest_run killed)/output/1")" "$(sums set)" 'the rank has read every byte'
 
 # ---- a file that changes ------------------------------------------------------------------------
 cat >change.py <<'END'
@@ -154,7 +153,7 @@ dtctl train --name hostile --once --set inputs.set.window=1M --file change.py --
     python3 change.py "$WORK" >hostile.log 2>&1 &
 pid=$!
 ok 'a rank is there' wait_for 15 test -e "$WORK/half-0"
-id=$(basename "$(newest hostile)")
+id=$(newest_id hostile)
 python3 - ".dtctl/default/nodes/node0/runs/$id/source.sock" <<'END'
 import socket, struct, sys, os
 os.chdir(os.path.dirname(sys.argv[1]))
