@@ -243,11 +243,11 @@ on() {
 
 # host_processes I PATTERN: the host's processes whose command line has it, NULs between the words.
 host_processes() {
-    local file names=()
-    for file in $(ip netns pids "node$1"); do names+=("/proc/$file/cmdline"); done
+    local file cmdlines=()
+    for file in $(ip netns pids "node$1"); do cmdlines+=("/proc/$file/cmdline"); done
     while IFS=/ read -r _ _ file _; do
         echo "$file"
-    done < <(grep -laE "$2" "${names[@]}" /dev/null 2>/dev/null)
+    done < <(grep -laE "$2" "${cmdlines[@]}" /dev/null 2>/dev/null)
 }
 
 # ssh_to [USER@]I COMMAND…: OpenSSH's client, with the operator's key and known_hosts.

@@ -203,9 +203,12 @@ keep_work() {
     rm -rf --one-file-system "$WORK"
     WORK=$kept
 }
+END_CALLS=()
+at_end() { END_CALLS+=("$1"); } # FUNCTION: is called at the end, before anything is removed
 at_exit() {
-    local code=$?
+    local code=$? call
     trap - EXIT INT TERM
+    for call in "${END_CALLS[@]}"; do "$call"; done
     type hosts_down >/dev/null 2>&1 && hosts_down
     type cloud_stop >/dev/null 2>&1 && cloud_stop
     [ -z "${LATE-}" ] || kill "$LATE" 2>/dev/null

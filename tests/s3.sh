@@ -22,7 +22,7 @@ s3_stop() {
     [ -z "${S3_PID-}" ] || kill "$S3_PID" 2>/dev/null
     S3_PID=
 }
-trap 's3_stop; at_exit' EXIT
+at_end s3_stop
 
 # One request to the server's own pages: prints the body of an answer with status 200 and a newline.
 s3_ask() { # PATH

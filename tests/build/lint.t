@@ -89,6 +89,12 @@ printf '%s\n' "c \\" '    2>twice.log &' 'come() { grep -q x "twice.log"; }' 'wa
 run "$lint/waits" waits
 is "$status:$(cut -d : -f 1,2 <<<"$out" | paste -sd ' ')" '1:tests/x/a.t:10 tests/x/a.t:13' \
     'waits: a file that an earlier command has written is refused'
+printf '%s\n' 'trap here EXIT' 'source /t/lib.sh' 'trap - EXIT' >waits/tests/x/a.t
+ok 'waits: a script without lib.sh has a trap of its own' "$lint/waits" waits
+echo "trap 'here; at_exit' EXIT" >>waits/tests/x/a.t
+run "$lint/waits" waits
+like "$status:$out" '^1:tests/x/a.t:4: a trap for EXIT .*at_end' \
+    'waits: a trap in the place of that of lib.sh is refused'
 
 mkdir -p named/lib/net named/cmd/x named/kernels/cuda
 printf 'struct %s {\n};\n' ring >named/lib/net/ring.h

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The same sources in another folder give the same programs, byte for byte.
 #
-# Here a part of the objects is compiled once more: a source whose checksum divides by EVERY (5), so
+# Here a part of the objects is compiled once more: a source whose checksum divides by EVERY (8), so
 # each change of a source draws anew, and one fat binary. All archives and programs are linked once
 # more. EVERY=1 compiles and compresses everything, as `make release` does.
 source "${0%/*}/../lib.sh"
-EVERY=${EVERY:-5} FATBIN=step
+EVERY=${EVERY:-8} FATBIN=step
 
 copy=$WORK/another/folder/of/another/length
 mkdir -p "$copy/build"

@@ -192,6 +192,12 @@ is "$(grep -c '^not ok' <<<"$out")" 2 'two shell assertions fail'
 kept=$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out")
 ok 'the folder with the logs is kept' test -d "${kept:?}"
 rm -rf "${kept:?}"
+script ends "source '$WORK/tests/lib.sh'; source '$SRC/tests/s3.sh'
+    last() { echo '# the last call'; }; at_end last; ok one false; done_testing"
+run env -u TEST_WORK tests/x/ends.t
+is "$status:$(tail -n 3 <<<"$out" | grep -c 'the last call')" 1:1 \
+    'a failure is one with calls for the end, too'
+rm -rf "$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out")"
 script mine "source '$WORK/tests/lib.sh'; echo text >mine; ok one false; done_testing"
 left() { find "$TMPDIR" -maxdepth 1 -name 'dtctl-*' | sort; }
 before=$(left)

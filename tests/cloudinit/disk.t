@@ -93,7 +93,7 @@ for file in one two; do
     device=$(losetup -f --show "$file") || break
     devices+=("$device")
 done
-trap 'take_down; at_exit' EXIT
+at_end take_down
 if [ ${#devices[@]} -ne 2 ]; then
     skip 9 'this machine gives no loop devices'
     done_testing

@@ -47,13 +47,7 @@ take_down() { # frozen or not
     [ -z "$device" ] || losetup -d "$device"
     mounted='' device=''
 }
-end() { # nothing can be removed from a file system that is frozen
-    local code=$?
-    take_down
-    (exit "$code")
-    at_exit
-}
-trap end EXIT
+at_end take_down # nothing can be removed from a file system that is frozen
 TESTS=18
 mkdir disk
 truncate -s 8M image

@@ -34,7 +34,9 @@ aws_start() {
     AWS=http://127.0.0.1:$(cat aws.port)
     export AWS_ENDPOINT_URL_STS=$AWS AWS_ENDPOINT_URL_SSO=$AWS AWS_EC2_METADATA_DISABLED=true
 }
-trap 's3_stop; kill "$AWS_PID" 2>/dev/null; at_exit' EXIT
+# shellcheck disable=SC2317 # called at the end
+aws_stop() { kill "$AWS_PID" 2>/dev/null; }
+at_end aws_stop
 aws_start
 mkdir -p project ~/.aws/sso/cache && cd project || exit
 printf '[inputs.x]\nsource = "s3://bucket/x"\n' >dtctl.toml

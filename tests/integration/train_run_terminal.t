@@ -11,7 +11,8 @@ tm() { tmux -S "$WORK/tmux" -f /dev/null "$@"; }
 screen_text() { tm capture-pane -p -J -S -200; }
 shows() { screen_text | grep -qE -- "$1"; }
 type_line() { tm send-keys "$1" Enter; }
-trap 'code=$?; tm kill-server 2>/dev/null; (exit $code); at_exit' EXIT
+tm_stop() { tm kill-server 2>/dev/null; }
+at_end tm_stop
 tm new-session -d -x 100 -y 30 \
     "cd '$WORK'; exec env HOME='$HOME' PATH='$PATH' PS1='ready> ' bash --norc --noprofile"
 wait_for 5 shows '^ready> '
