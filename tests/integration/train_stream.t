@@ -30,7 +30,8 @@ run dtctl train --name all -- python3 read.py 1 "curl -fsS $S3/-/release"
 is "$status" 0 'ranks read while objects are still to come'
 
 for rank in 0 1; do
-    is "$(sort -k 2 "$(newest_run all)/output/$rank")" "$(sums set)" "rank $rank has read every byte"
+    is "$(sort -k 2 "$(newest_run all)/output/$rank")" "$(sums set)" \
+        "rank $rank has read every byte"
 done
 is "$(events all | grep -c '"kind":"stream".*"what":"whole"')" 2 'each node says when all was there'
 is "$(events all | grep -c '"what":"first"')" 2 'each node reports when its first reader got bytes'

@@ -42,7 +42,8 @@ touch "$WORK/go"
 wait "$pid"
 is $? 0 'the run ends well' || diag "$(cat half.log)"
 for rank in 0 1; do
-    is "$(sort -k 2 "$(newest_run half)/output/$rank")" "$(sums set)" "rank $rank has read every byte"
+    is "$(sort -k 2 "$(newest_run half)/output/$rank")" "$(sums set)" \
+        "rank $rank has read every byte"
 done
 is "$(events half | grep -c '"what":"whole"')" 2 'each node says when all was there'
 is "$(find .dtctl -name '*.sock')" '' 'the servers have ended with the run'
