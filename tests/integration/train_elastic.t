@@ -184,7 +184,8 @@ wait_for $WAIT eval '[ -z "$(workers_of 0)$(workers_of 1)$(workers_of 2)$(worker
 kill -CONT "$frozen"
 wait $operator
 is "$?" 1 'a signal stops the run, with one node frozen'
-is "$(json_value "$(newest_run)/summary.json" state)" stopped 'summary.json says that the run was stopped'
+is "$(json_value "$(newest_run)/summary.json" state)" stopped \
+    'summary.json says that the run was stopped'
 ok 'nothing is left, not even on that node' wait_for $WAIT none_left
 run dtctl down
 is "$status" 0 'down succeeds'

@@ -50,7 +50,8 @@ for source in set s3://bucket/set; do
 5 sub/y' "$source: the list follows the deal"
     look "$name-again" --input set=$source
     look "$name-file" --input "set=$source/part 1"
-    is "$(cat "$(newest_run "$name-file")/output/0")" '0 part 1' "$source: one file is a list of one"
+    is "$(cat "$(newest_run "$name-file")/output/0")" '0 part 1' \
+        "$source: one file is a list of one"
 done
 mkdir -p tars/in
 for i in 1 2 3 4 5 6; do echo "$i" >"tars/in/$i.txt" && echo "$i" >"tars/in/$i.cls"; done

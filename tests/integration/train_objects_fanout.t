@@ -33,7 +33,10 @@ all_have() { # FOLDER
     local want i
     want=$(cd "$1" && sh -c "$sums")
     for i in 0 1 2 3; do
-        [ "$(cat "$(newest_run "$1")/output/$i")" = "$want" ] || { diag "rank $i differs"; return 1; }
+        [ "$(cat "$(newest_run "$1")/output/$i")" = "$want" ] || {
+            diag "rank $i differs"
+            return 1
+        }
     done
 }
 bytes() { s3_ask /-/bytes | awk '{ sum += $2 } END { print sum + 0 }'; }

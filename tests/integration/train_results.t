@@ -207,7 +207,8 @@ for n in 0 1; do
     is "$(files)" "$whole" 'the files are the same as from one fetch'
 done
 run dtctl train --name spread --nodes 1 --merge by-node -- sh -c "$spread"
-is "$(cat "$(newest_run)/output/node0/mine.node0")" node0 'with --merge by-node each node has a folder'
+is "$(cat "$(newest_run)/output/node0/mine.node0")" node0 \
+    'with --merge by-node each node has a folder'
 
 # ---- only what rank 0 has -----------------------------------------------------------------------
 first="$spread"'; echo $DTCTL_NODE >$DTCTL_STATE_DIR/s; echo $DTCTL_NODE >$DTCTL_MODEL_DIR/m

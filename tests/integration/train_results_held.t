@@ -47,7 +47,10 @@ all_have() { # NAME NODES FOLDER: every rank has read the files of FOLDER
         -o -type f -exec cksum {} + | sort -k 3)
     [ -n "$want" ] || return 1
     for ((i = 0; i < $2; i++)); do
-        [ "$(cat "$(newest_run "$1")/output/$i")" = "$want" ] || { diag "rank $i differs"; return 1; }
+        [ "$(cat "$(newest_run "$1")/output/$i")" = "$want" ] || {
+            diag "rank $i differs"
+            return 1
+        }
     done
 }
 between() { # LEAST MOST: of $bytes
@@ -105,7 +108,8 @@ ok 'a node that only gives keeps no file of another share' \
     test "$(find "$(root 1)/inputs" -type f | wc -l)" = 41
 next moving 1:3 run:prepare/output:sharded --set inputs.in.shard=key
 is "$(sort -k 3 "$(newest_run moving)"/output/[0-2])" \
-    "$(sort -k 3 "$(newest_run same)"/output/0)" 'shares of nodes that come and go are the whole, too'
+    "$(sort -k 3 "$(newest_run same)"/output/0)" \
+    'shares of nodes that come and go are the whole, too'
 ok 'nodes that come and go get their shares from others' test "$bytes" -lt $MB
 rotate 2 3 1
 

@@ -55,7 +55,8 @@ run dtctl train --name hello -- sh -c 'echo "$RANK of $WORLD_SIZE, master $MASTE
     hostname >$DTCTL_OUTPUT_DIR/$RANK'
 is "$status" 0 'train'
 like "$out" '\[node2:1\] 1 of 2, master 10\.77\.0\.1' 'rank 1 is on node2 and sees the master'
-is "$(cat "$(newest_run)/output/"[01] | paste -sd' ')" 'node1 node2' 'results of both nodes are fetched'
+is "$(cat "$(newest_run)/output/"[01] | paste -sd' ')" 'node1 node2' \
+    'results of both nodes are fetched'
 
 # ---- SSH dropped in mid-run ---------------------------------------------------------------------
 dtctl train --name dropped -- sh -c 'for i in $(seq 1 40); do echo "$RANK:$i"; sleep 0.1

@@ -224,7 +224,8 @@ begin_trapped signalled 'echo asked'
 kill -INT $pid
 wait $pid
 is "$?" 1 'not a terminal: the first signal stops the run'
-is "$(json_value "$(newest_run)/summary.json" state)" stopped 'summary.json says that the run was stopped'
+is "$(json_value "$(newest_run)/summary.json" state)" stopped \
+    'summary.json says that the run was stopped'
 like "$(cat signalled.out)" 'asked' 'the workers got SIGTERM'
 # timeout(1) sends its signal to dtctl, and once more to the group that dtctl is in.
 begin_trapped twice 'sleep 2; echo over >$DTCTL_OUTPUT_DIR/o'

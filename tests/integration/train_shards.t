@@ -8,7 +8,8 @@ source "$SRC/tests/s3.sh"
 
 s3_start PAGE=4
 weights() { # of the trained model
-    sha256sum <"$(find "$(newest_run "$1")" -name '*.safetensors' -path '*model*' | sort | head -n 1)"
+    sha256sum <"$(find "$(newest_run "$1")" -name '*.safetensors' -path '*model*' | sort |
+        head -n 1)"
 }
 losses() { grep -o '"loss":[^,}]*' "$(newest_run "$1")/output/metrics.jsonl"; }
 node_log() { cat .dtctl/default/nodes/*/runs/"$(newest_id "$1")"/agent.log; }
