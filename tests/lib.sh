@@ -17,7 +17,8 @@
 SRC=${DTCTL_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 BUILD=${DTCTL_BUILD:-$SRC/build}
 BIN=${DTCTL_BIN:-$SRC/bin}
-SCRIPT=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
+[[ $0 = /* ]] && SCRIPT=$0 || SCRIPT=$PWD/$0
+SCRIPT_NAME=${0##*/} SCRIPT_NAME=${SCRIPT_NAME%.t}
 # shellcheck disable=SC2034 # a python3 that has torch, or empty; for scripts and hosts.sh
 PYTHON=${DTCTL_PYTHON:-}
 export DTCTL_SRC=$SRC DTCTL_BUILD=$BUILD DTCTL_BIN=$BIN
@@ -32,7 +33,7 @@ export PYTHONPATH=$SRC/tests/tools/python${PYTHONPATH:+:$PYTHONPATH} # sitecusto
 tap_count=0 tap_failed=0
 unset "${!DTCTL_CLUSTER@}" "${!DTCTL_TRAIN@}"
 
-WORK=${TEST_WORK:-$(mktemp -d "${TMPDIR:-/tmp}/dtctl-$(basename "$0" .t).XXXXXX")}
+WORK=${TEST_WORK:-$(mktemp -d "${TMPDIR:-/tmp}/dtctl-$SCRIPT_NAME.XXXXXX")}
 export HOME=$WORK/home PATH=$BIN:$PATH TMPDIR=$WORK/tmp
 mkdir -p "$HOME" "$WORK/out" "$TMPDIR"
 cd "$WORK" || exit 1
@@ -219,7 +220,7 @@ at_exit() {
     cd /
     if [ "$tap_failed" -gt 0 ] || [ "$code" -ne 0 ]; then
         keep_work
-        diag "logs are kept in $WORK; run it again with: make test T=$(basename "$SCRIPT" .t)"
+        diag "logs are kept in $WORK; run it again with: make test T=$SCRIPT_NAME"
     else
         rm -rf --one-file-system "$WORK"
     fi
