@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The monotonic clock of a test, which the test turns: timers are due without anyone waiting.
+// The monotonic clock of a test, which the test turns: timers are due without anyone waiting. The
+// time of day runs on unless clock_day_ms is set; then it is that, and later by each turn.
 //
 //     clock_stop();                  // it stands from now on
 //     clock_turn(loop, 15000);       // 15 s pass, and what is due in the loop happens, in order
@@ -14,12 +15,17 @@
 #include <time.h>
 #include <unistd.h>
 
-static int64_t clock_ahead_ms;
+static int64_t clock_ahead_ms, clock_day_ms;
 static struct timespec clock_stands; // zero: it runs
 
 int turned_clock(clockid_t id, struct timespec *now) __asm__("clock_gettime");
 
 int turned_clock(clockid_t id, struct timespec *now) {
+    if (id == CLOCK_REALTIME && clock_day_ms) {
+        int64_t ms = clock_day_ms + clock_ahead_ms;
+        *now = (struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = ms % 1000 * 1000000};
+        return 0;
+    }
     if (id != CLOCK_MONOTONIC)
         return (int)syscall(SYS_clock_gettime, id, now);
     if (clock_stands.tv_sec)
