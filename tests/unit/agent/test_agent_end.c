@@ -170,6 +170,7 @@ static void test_reports(void) {
 
 static void test_leave(void) {
     begin();
+    config.report = true;
     idle = false;
     agent.coordinator = COORDINATOR;
     agent_leave(&agent, "why", SIGUSR1, 5);
@@ -183,6 +184,7 @@ static void test_leave(void) {
 
 static void test_request(void) {
     begin();
+    config.report = true;
     agent_request_stop(&agent, "why", SIGUSR1, 5);
     is_done("send STOP_RUN: why;", "the coordinator is asked to stop the run");
     ok(sent.signal == SIGUSR1 && sent.grace_ms == 5, "the request has signal and time");
@@ -194,6 +196,7 @@ static void test_request(void) {
     agent_request_stop(&agent, "again", SIGUSR1, 5);
     is_done("", "a run that is over needs no stop");
     begin();
+    config.report = true;
     agent.coordinator = COORDINATOR;
     agent_request_stop(&agent, "why", SIGUSR1, 5);
     is_done("end run stopped 10 5: why;", "this agent's own coordinator stops the run");
