@@ -5,26 +5,13 @@
 #include "base/json.h"
 #include "protocol/node_sample.h"
 #include "tests/unit/node/agent_process.h"
-#include "tests/unit/turned_clock.h"
+#include "tests/unit/node/waits_pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
 enum { CHUNK_BYTES = 128 << 10, WAIT_MS = 20000, SHOWN_BYTES = 40 };
 static const char sample_file[] = NODE_SAMPLE_FILE;
-
-// Time passes while a follower waits in vain, for the beats of a silent run.
-static bool hastens;
-
-int poll(struct pollfd *fds, nfds_t count, int timeout) {
-    struct timespec wait = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    if (hastens && timeout > 0)
-        wait = (struct timespec){.tv_nsec = 1000000};
-    int n = ppoll(fds, count, timeout < 0 ? NULL : &wait, NULL);
-    if (hastens && n == 0 && timeout > 0)
-        clock_ahead_ms += timeout;
-    return n;
-}
 
 // ---- a follower ---------------------------------------------------------------------------------
 
@@ -307,9 +294,9 @@ static void test_once(void) {
 static void test_beats(void) {
     begin_run("{\"state\":\"running\"}");
     pid_t agent = agent_start("r1", serve, NULL);
-    hastens = true;
+    waits_pass = true;
     follow("", NULL, 0);
-    hastens = false;
+    waits_pass = false;
     is_record("beat", "a silent run has beats");
     is_int(piece_len, 0, "a beat has no bytes");
     is_record("beat", "beats go on");
