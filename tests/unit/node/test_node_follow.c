@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "protocol/node_sample.h"
+#include "tests/unit/inotify.h"
 #include "tests/unit/node/agent_process.h"
 #include "tests/unit/node/waits_pass.h"
 
@@ -304,6 +305,24 @@ static void test_beats(void) {
     agent_end(agent);
 }
 
+// Last: this program has no watches of folders from now on.
+static void test_polled(void) {
+    if (!inotify_limit("max_inotify_watches", 0)) {
+        skip(3, "this machine does not limit watches of folders");
+        return;
+    }
+    begin_run("{\"state\":\"running\"}");
+    pid_t agent = agent_start("r1", serve, NULL);
+    follow("", NULL, 0);
+    add("agent.log", "one");
+    is_record("agent.log 0 3", "folders without a watch are looked at");
+    add("attempt_0/0/stdout.log", "two");
+    is_record("attempt_0/0/stdout.log 0 3", "later folders without a watch are looked at, too");
+    agent_end(agent);
+    is_record("lost 4", "the end of the agent is seen");
+    finish();
+}
+
 int main(void) {
     node_root_open();
     test_choice();
@@ -313,6 +332,7 @@ int main(void) {
     test_live();
     test_once();
     test_beats();
+    test_polled();
     node_root_close();
     return done_testing();
 }
