@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keepers of three nodes, each in its process: states are published and copied to other nodes, and
 // come back after their loss. The agents are parts of the test.
-#include "copies/keeper.h"
+#include "copies/keeper_impl.h"
 
 #include "base/clock.h"
 #include "content/generation.h"
@@ -9,6 +9,7 @@
 #include "sys/listener.h"
 #include "sys/net.h"
 #include "tests/tap.h"
+#include "tests/unit/bytes_read.h"
 #include "tests/unit/turned_clock.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { NODES = 3, EVERY_MS = 100, WAIT_MS = 20000 };
 
@@ -36,11 +38,15 @@ static struct node { // an agent
     int64_t number;   // of the last generation in a note
 } nodes[NODES];
 
+static void (*in_pause)(void); // a program that writes beside the publisher
+
 // The publisher's pauses pass at once.
 int poll(struct pollfd *fds, nfds_t count, int timeout) {
     struct timespec wait = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
     if (count == 0 && timeout > 0) {
         clock_ahead_ms += timeout;
+        if (in_pause)
+            in_pause();
         return 0;
     }
     return ppoll(fds, count, timeout < 0 ? NULL : &wait, NULL);
@@ -298,6 +304,51 @@ static void test_killed(void) {
     ok(nodes[0].keeper.pid != before, "the keeper is another process");
 }
 
+// ---- publishing in this process -----------------------------------------------------------------
+
+static void write_on(void) {
+    put(0, "state/model", arena_printf(&arena, "%lld", (long long)clock_ahead_ms));
+}
+
+static void test_publish(void) {
+    const char *own = in(0, "generations"), *large = in(0, "state/large");
+    const struct keeper_spec *spec = &nodes[0].spec;
+    enum { LARGE_BYTES = 8 << 20 };
+    lose(0, "state");
+    lose(0, "generations");
+    is_int(keeper_publish(spec, own, 0), KEEPER_SAME, "no state needs no generation");
+    put(0, "state/model", "one");
+    int fd = open(large, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, LARGE_BYTES) < 0 || symlink("model", in(0, "state/newest")) < 0)
+        bail_out("cannot write '%s'", large);
+    close(fd);
+    is_int(keeper_publish(spec, own, 0), KEEPER_NEW, "a state is published");
+    int64_t number = generation_newest(own);
+    is_int(keeper_publish(spec, own, 0), KEEPER_SAME, "the same state is published once");
+    is_int(generation_newest(own), number, "the generation stays");
+    put(0, "state/model", "two");
+    uint64_t before = bytes_read();
+    is_int(keeper_publish(spec, own, 0), KEEPER_NEW, "a changed state is published");
+    ok(generation_newest(own) > number, "the new generation has a higher number");
+    if (before)
+        ok(bytes_read() - before < LARGE_BYTES / 2, "a large file that stays is not read again");
+    else
+        skip(1, "this kernel does not count bytes");
+    write_on();
+    in_pause = write_on;
+    is_int(keeper_publish(spec, own, 1), KEEPER_NOT_WHOLE, "a state that changes is not whole");
+    in_pause = NULL;
+    lose(0, "state");
+    is_int(keeper_restore(spec, own, &e), 0, "a generation becomes the state");
+    is_str(text_of(0, "state/model"), "two", "the state is the newest one");
+    char target[16] = "";
+    ok(readlink(in(0, "state/newest"), target, sizeof target - 1) == 5 &&
+           strcmp(target, "model") == 0,
+       "a link is a link again");
+    lose(0, "generations");
+    is_int(keeper_restore(spec, own, &e), -1, "without a generation there is nothing to restore");
+}
+
 int main(void) {
     sigaction(SIGIO, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     loop = loop_open(&e);
@@ -317,6 +368,7 @@ int main(void) {
         end(i);
         listener_close(&nodes[i].door);
     }
+    test_publish();
     loop_close(loop);
     file_remove_tree(root, &e);
     arena_fini(&arena);
