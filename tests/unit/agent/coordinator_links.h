@@ -26,7 +26,8 @@ static struct events events;
 static struct channel *links[LINKS_MAX]; // by number; NULL: closed
 static int link_count;
 static bool opens = true;
-static struct wire_msg last; // the last message; its lists are not kept
+static struct wire_msg last;             // the last message; its lists are not kept
+static struct worker_failure verdict[4]; // the failures of the last verdict
 static const struct channel_events *table;
 
 // ---- stand-ins ----------------------------------------------------------------------------------
@@ -63,6 +64,8 @@ static void show(const char *how, const struct channel *l, const struct wire_msg
     if (m->type == WIRE_STOP)
         note(" %d%s by %d in %d", (int)m->round, m->final ? " for good" : "", (int)m->signal,
              (int)m->grace_ms);
+    for (int64_t i = 0; m->type == WIRE_FINISH && i < m->failure_count && i < 4; i++)
+        verdict[i] = m->failures[i];
     if (m->type == WIRE_FINISH)
         note(" %d with %d", (int)m->state, (int)m->failure_count);
     if (m->reason && m->reason[0])
@@ -159,7 +162,7 @@ static void say(int number, const struct wire_msg *m) {
 }
 
 static struct wire_msg joining(int rank) {
-    static char names[8][4];
+    static char names[LINKS_MAX][4];
     snprintf(names[rank], sizeof names[rank], "n%d", rank);
     return (struct wire_msg){.type = WIRE_JOIN,
                              .name = names[rank],

@@ -73,6 +73,7 @@ static void test_reasons(void) {
 // The failures of a verdict are in order of time; those of a round before do not count.
 static void test_order(void) {
     struct worker_failure late = failure(0, 100), early = failure(2, 900), odd = failure(3, -5);
+    late.message = "a message";
     config.rendezvous.max_restarts = 0;
     begin_round();
     say(0, &(struct wire_msg){.type = WIRE_FAILED, .failures = &late, .failure_count = 1});
@@ -87,6 +88,12 @@ static void test_order(void) {
     say(0, &(struct wire_msg){.type = WIRE_STOPPED});
     say(1, &(struct wire_msg){.type = WIRE_STOPPED});
     has_str(done, "FINISH 6 with 3: rank 0 on n0 ended with 3;", "the first report is the reason");
+    ok(verdict[0].rank == 2 && verdict[1].rank == 0 && verdict[2].rank == 3,
+       "failures are in order of time");
+    ok(verdict[0].age_ms == 950 && verdict[1].age_ms == 150 && verdict[2].age_ms == 50,
+       "failures have their ages");
+    is_str(verdict[1].message, "a message", "later failures keep short texts");
+    is_str(verdict[1].node, "n0", "failures have their nodes");
     config.rendezvous.max_restarts = 1;
 }
 
@@ -172,6 +179,17 @@ static void test_copies(void) {
     config.copies = false;
 }
 
+static void test_many(void) {
+    enum { NODES = COORDINATOR_CANDIDATES_MAX + 2 };
+    begin(NODES, NULL);
+    for (int i = 0; i < NODES; i++)
+        join(i);
+    ok(last.type == WIRE_ROUND && last.group_rank == NODES - 1,
+       "the last node gets the round last");
+    ok(last.members == NODES && last.node_count == COORDINATOR_CANDIDATES_MAX,
+       "a node that is no candidate gets the candidates");
+}
+
 static void test_depose(void) {
     begin_round();
     coordinator_depose(coordinator);
@@ -241,6 +259,7 @@ int main(void) {
     test_stop();
     test_leave();
     test_copies();
+    test_many();
     test_depose();
     test_take_over();
     return close_test();

@@ -149,7 +149,7 @@ static void test_choice(void) {
                                          ".agent.log",
                                          "attempt_0/stdout.log",
                                          "attempt_0/1/core",
-                                         "attempt_0/x/log",
+                                         "attempt_0/x/stdout.log",
                                          "attempt_x/1/out.log",
                                          "output/agent.log",
                                          "metrics.jsonl",
