@@ -111,7 +111,7 @@ static void nodes_live(struct timer *t) {
 
 static struct run nodes_run(const char *id, const char *state, bool fetched) {
     static const char *words[] = {"train", NULL};
-    const char *dash = strrchr(id, '-');
+    const char *dash = strchr(id, '-');
     return (struct run){.id = id,
                         .name = arena_strndup(&nodes_arena, id, (size_t)(dash - id)),
                         .cluster = "c",
@@ -227,11 +227,17 @@ static void nodes_open(void) {
     out_fd = memfd_create("out", MFD_CLOEXEC);
     if (out_fd < 0 || !mkdtemp(nodes_folder) || chdir(nodes_folder) < 0)
         bail_out("no folder");
+    // The nodes have the agent.
+    const char *root = file_join(&nodes_arena, nodes_folder, "nodes");
+    const char *agent = arena_printf(&nodes_arena, "%s/bin/dtrun-%.16s", root, AGENT_SHA256);
+    if (file_make_dirs(file_dir(&nodes_arena, agent), 0700, &dtctl_err) < 0 ||
+        file_write_atomic(agent, "", 0, 0700, &dtctl_err) < 0)
+        bail_out("%s", dtctl_err.text);
     for (size_t i = 0; i < NODES; i++)
         nodes[i] =
             (struct inventory_node){.name = NODE_NAMES[i],
                                     .address = arena_printf(&nodes_arena, "127.0.0.%zu", i + 2),
-                                    .root = file_join(&nodes_arena, nodes_folder, "nodes"),
+                                    .root = root,
                                     .arch = "",
                                     .dtrun = ""};
     if (cluster_open(&c, &nodes_arena, nodes_folder, "c", &dtctl_err) < 0 ||

@@ -183,6 +183,33 @@ static void test_finished(void) {
     end();
 }
 
+// The native trainer's figures, unless they are of an earlier run.
+static void test_trainer(void) {
+    static const struct {
+        const char *text;
+        bool native, is_taken;
+        const char *about;
+    } rows[] = {
+        {"{\"run\":\"r-1\",\"final_loss\":0.25}", true, true, "the figures of the trainer"},
+        {"{\"run\":\"r-0\",\"final_loss\":0.25}", true, false, "figures of an earlier run"},
+        {"{\"run\":\"r-1\",\"final_loss\":0.25}", false, false, "figures of a command"},
+        {"[\"final_loss\"]", true, false, "figures that are no object"},
+        {"{\"run\":\"r-1\",\"final_loss\"", true, false, "figures that were cut"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(FINISHED, FINISHED, FINISHED);
+        run.native = rows[i].native;
+        if (file_make_dirs(run.output_dir, 0700, &e) < 0 ||
+            file_write_atomic(file_join(&arena, run.output_dir, "summary.json"), rows[i].text,
+                              strlen(rows[i].text), 0600, &e) < 0)
+            bail_out("%s", e.text);
+        is_int(monitor(&ALL), 0, "a run with %s is monitored", rows[i].about);
+        ok(!strstr(file_of("summary.json"), "\"final_loss\":0.25") == !rows[i].is_taken,
+           "the summary has or lacks %s", rows[i].about);
+        end();
+    }
+}
+
 static void test_part(void) {
     begin(FINISHED, FINISHED, FINISHED);
     collect_is_part = true;
@@ -434,6 +461,7 @@ int main(void) {
     if (!mkdtemp(folder) || cluster_open(&context.cluster, &arena, folder, "c", &e) < 0)
         bail_out("cannot start: %s", e.text);
     test_finished();
+    test_trainer();
     test_part();
     test_gone();
     test_until_now();
