@@ -34,7 +34,7 @@ static bool nodes_silent[NODES]; // the connection ends instead of an answer
 static struct strbuf nodes_log;
 static struct err dtctl_err;
 static int out_fd = -1;
-static const char *const NODE_NAMES[NODES] = {"n0", "n1", "n2"};
+static const char *NODE_NAMES[NODES] = {"n0", "n1", "n2"}; // a test may name them before
 
 // The agent of dtctl: the begin of a program for x86-64, as zstd keeps it.
 static const unsigned char agent_packed[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, 20,        0xa1, 0,
@@ -120,7 +120,7 @@ static struct run nodes_run(const char *id, const char *state, bool fetched) {
                         .fetched = fetched,
                         .created_ms = clock_wall_ms() - 3600 * 1000,
                         .nproc = "1",
-                        .nodes = (const char **)NODE_NAMES,
+                        .nodes = NODE_NAMES,
                         .node_count = NODES,
                         .nodes_min = NODES,
                         .nodes_max = NODES,
@@ -227,19 +227,24 @@ static void nodes_open(void) {
     out_fd = memfd_create("out", MFD_CLOEXEC);
     if (out_fd < 0 || !mkdtemp(nodes_folder) || chdir(nodes_folder) < 0)
         bail_out("no folder");
-    // The nodes have the agent.
-    const char *root = file_join(&nodes_arena, nodes_folder, "nodes");
-    const char *agent = arena_printf(&nodes_arena, "%s/bin/dtrun-%.16s", root, AGENT_SHA256);
-    if (file_make_dirs(file_dir(&nodes_arena, agent), 0700, &dtctl_err) < 0 ||
-        file_write_atomic(agent, "", 0, 0700, &dtctl_err) < 0)
-        bail_out("%s", dtctl_err.text);
-    for (size_t i = 0; i < NODES; i++)
+    for (size_t i = 0; i < NODES; i++) {
+        const char *root =
+            arena_printf(&nodes_arena, "%s/.dtctl/c/nodes/%s", nodes_folder, NODE_NAMES[i]);
+        const char *agent = arena_printf(&nodes_arena, "%s/bin/dtrun-%.16s", root, AGENT_SHA256);
         nodes[i] =
             (struct inventory_node){.name = NODE_NAMES[i],
                                     .address = arena_printf(&nodes_arena, "127.0.0.%zu", i + 2),
                                     .root = root,
-                                    .arch = "",
-                                    .dtrun = ""};
+                                    .arch = "x86_64",
+                                    .dtrun = AGENT_SHA256};
+        // The nodes have the agent.
+        if (file_make_dirs(file_dir(&nodes_arena, agent), 0700, &dtctl_err) < 0 ||
+            file_write_atomic(agent, "", 0, 0700, &dtctl_err) < 0)
+            bail_out("%s", dtctl_err.text);
+    }
+    static const char settings[] = "[cluster]\nname = \"c\"\nnodes = 3\n";
+    if (file_write_atomic("dtctl.toml", settings, strlen(settings), 0600, &dtctl_err) < 0)
+        bail_out("%s", dtctl_err.text);
     if (cluster_open(&c, &nodes_arena, nodes_folder, "c", &dtctl_err) < 0 ||
         file_make_dirs(c.dir, 0700, &dtctl_err) < 0 || cluster_save(&c, &inv, &dtctl_err) < 0)
         bail_out("%s", dtctl_err.text);

@@ -183,6 +183,24 @@ static void test_finished(void) {
     end();
 }
 
+static void test_json(void) {
+    begin(FINISHED, FINISHED, FINISHED);
+    notes.style = SCREEN_JSON;
+    is_int(monitor(&ALL), 0, "a run is monitored for a program");
+    notes.style = SCREEN_PLAIN;
+    const char *event = strstr(said(), "{\"event\":\"summary\","),
+               *summary = file_of("summary.json");
+    has_str(event,
+            arena_printf(&arena, "\"summary\",%.*s", (int)strcspn(summary + 1, "\n"), summary + 1),
+            "the event has the whole summary");
+    ok(!strstr(said(), "\n\n"), "the event is one line");
+    end();
+    begin(FINISHED, FINISHED, FINISHED);
+    monitor(&ALL);
+    ok(!strstr(said(), "\"event\""), "a person reads no event");
+    end();
+}
+
 // The native trainer's figures, unless they are of an earlier run.
 static void test_trainer(void) {
     static const struct {
@@ -462,6 +480,7 @@ int main(void) {
         bail_out("cannot start: %s", e.text);
     test_finished();
     test_trainer();
+    test_json();
     test_part();
     test_gone();
     test_until_now();
