@@ -11,6 +11,7 @@
 #ifndef DTCTL_TESTS_UNIT_CMD_NODES_FAKE_H
 #define DTCTL_TESTS_UNIT_CMD_NODES_FAKE_H
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "cluster/run_record.h"
 #include "cmd/dtctl/command.h"
@@ -31,6 +32,8 @@ static struct context nodes_context; // of the newest command
 static const char *(*nodes_answer)(size_t node, const char *verb, const char *words);
 static bool nodes_down[NODES];
 static bool nodes_silent[NODES]; // the connection ends instead of an answer
+static int nodes_gpus = 2;
+static int64_t nodes_disk_bytes = 1 << 30, nodes_ahead_ms; // what all nodes say in their hello
 static struct strbuf nodes_log;
 static struct err dtctl_err;
 static int out_fd = -1;
@@ -59,12 +62,25 @@ static size_t node_of(const struct transport_link *l) {
 static void nodes_say_hello(struct fake_run *r) {
     const char *line = arena_printf(
         &nodes_arena,
-        "{\"program\":\"/r/bin/dtrun\",\"root\":\"/r\",\"cpus\":4,\"gpus\":2,\"memory_bytes\":"
-        "8589934592,\"disk_free_bytes\":1073741824,\"arch\":\"x86_64\",\"sha256\":\"%s\","
-        "\"clock_ms\":%lld}\n",
-        AGENT_SHA256, (long long)clock_wall_ms());
+        "{\"program\":\"/r/bin/dtrun\",\"root\":\"/r\",\"cpus\":4,\"gpus\":%d,\"memory_bytes\":"
+        "8589934592,\"disk_free_bytes\":%lld,\"arch\":\"x86_64\",\"hostname\":\"h\",\"sha256\":"
+        "\"%s\",\"clock_ms\":%lld}\n",
+        nodes_gpus, (long long)nodes_disk_bytes, AGENT_SHA256,
+        (long long)(clock_wall_ms() + nodes_ahead_ms));
     fake_say(r, line, strlen(line));
     fake_exit(r, 0);
+}
+
+// Records of `follow`, with NODES_RECORD between them.
+#define NODES_RECORD "\x1e"
+static void nodes_say_records(struct fake_run *r, const char *text) {
+    unsigned char length[4];
+    for (size_t len; *text; text += len + (text[len] != '\0')) {
+        len = strcspn(text, NODES_RECORD);
+        bytes_store(length, len, sizeof length);
+        fake_say(r, length, sizeof length);
+        fake_say(r, text, len);
+    }
 }
 
 static void nodes_reply(struct fake_run *r, size_t node) {
@@ -87,7 +103,10 @@ static void nodes_reply(struct fake_run *r, size_t node) {
     if (fails)
         answer = arena_printf(
             &nodes_arena, "{\"event\":\"error\",\"code\":\"%s\",\"text\":\"why\"}\n", answer + 1);
-    fake_say(r, answer, strlen(answer));
+    if (!fails && str_eq(verb, "follow"))
+        nodes_say_records(r, answer);
+    else
+        fake_say(r, answer, strlen(answer));
     fake_exit(r, fails);
 }
 
@@ -172,7 +191,9 @@ static int dtctl_run(const struct command *c, int argc, const char *const *argv)
     struct context *s = &nodes_context;
     struct cli_rest rest = {0};
     struct screen screen;
-    char *env[] = {NULL};
+    static char home[sizeof nodes_folder + 5];
+    snprintf(home, sizeof home, "HOME=%s", nodes_folder);
+    char *env[] = {home, NULL};
     void *flags = arena_alloc(&nodes_arena, c->flags_bytes ? c->flags_bytes : 1, 16, 1);
     struct config_verb verb = {c->verb.name, c->rows, flags, (c->marks & COMMAND_FILE) != 0};
     config = (struct config){0};
