@@ -128,7 +128,7 @@ static void nodes_live(struct timer *t) {
 
 // ---- commands -----------------------------------------------------------------------------------
 
-static struct run nodes_run(const char *id, const char *state, bool fetched) {
+TAP_UNUSED static struct run nodes_run(const char *id, const char *state, bool fetched) {
     static const char *words[] = {"train", NULL};
     const char *dash = strchr(id, '-');
     return (struct run){.id = id,
