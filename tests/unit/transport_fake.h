@@ -24,6 +24,7 @@ struct fake_run {
     char *line;
     struct strbuf got; // input that the node has read
     bool got_end;      // and its end
+    bool is_heard;     // for the test
     bool is_closed;    // by the caller
 };
 

@@ -84,6 +84,16 @@ static void nodes_say_records(struct fake_run *r, const char *text) {
 }
 
 static void nodes_reply(struct fake_run *r, size_t node) {
+    static const char started[] = "{\"event\":\"started\"}\n";
+    while (fake_take(r, SIZE_MAX))
+        ;
+    if (strstr(r->line, " --node start ") && r->got_end) {
+        fake_say(r, started, strlen(started));
+        fake_exit(r, 0);
+    }
+    if (strstr(r->line, " --node start ") && r->is_heard)
+        return;
+    r->is_heard = true;
     const char *at = strstr(r->line, " --node "), *root = at ? strstr(at, " --root /r") : NULL;
     if (at && str_starts(at + 8, "hello")) {
         nodes_say_hello(r);
@@ -100,6 +110,11 @@ static void nodes_reply(struct fake_run *r, size_t node) {
     }
     const char *answer = nodes_answer ? nodes_answer(node, verb, words) : "";
     bool fails = answer[0] == '!';
+    if (!fails && str_eq(verb, "start")) { // its end follows the addresses of all nodes
+        const char *port = "{\"event\":\"listening\",\"port\":7000}\n";
+        fake_say(r, port, strlen(port));
+        return;
+    }
     if (fails)
         answer = arena_printf(
             &nodes_arena, "{\"event\":\"error\",\"code\":\"%s\",\"text\":\"why\"}\n", answer + 1);

@@ -10,7 +10,9 @@ static char folder[] = "/tmp/test_ssh_session.XXXXXX";
 static struct screen screen;
 
 // libssh2 sends keepalives by this clock.
-time_t time(time_t *t) {
+time_t turned_time(time_t *t) __asm__("time");
+
+time_t turned_time(time_t *t) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (t)

@@ -35,8 +35,12 @@ static void list_text(const struct input_remote_list *list) {
     }
 }
 
-int input_remote_read(struct run_start *start, struct fleet *f, struct input_remote_list *lists,
-                      struct err *why) {
+int test_input_remote_read(struct run_start *start, struct fleet *f,
+                           struct input_remote_list *lists,
+                           struct err *why) __asm__("input_remote_read");
+
+int test_input_remote_read(struct run_start *start, struct fleet *f,
+                           struct input_remote_list *lists, struct err *why) {
     (void)start, (void)why;
     strbuf_adds(&done, "read");
     for (size_t n = 0; n < f->count; n++) {
@@ -66,9 +70,14 @@ bool fleet_can_share(const struct fleet *f) {
     return can_share;
 }
 
-int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,
-                         const char *dest, struct xfer_peers *peers, struct transfer_totals *totals,
-                         struct err *why) {
+int test_fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,
+                              const char *dest, struct xfer_peers *peers,
+                              struct transfer_totals *totals,
+                              struct err *why) __asm__("fleet_share_manifest");
+
+int test_fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,
+                              const char *dest, struct xfer_peers *peers,
+                              struct transfer_totals *totals, struct err *why) {
     (void)m, (void)dest;
     strbuf_addf(&done, "%s; ", operation);
     for (size_t n = 0; n < f->count; n++) {
@@ -80,9 +89,15 @@ int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest
     return share_fails ? err_set(why, ERR_NET, "cut") : 0;
 }
 
-int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
-                         const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
-                         struct err *why) {
+int test_fleet_send_manifests(struct fleet *f, const char *operation,
+                              struct manifest *const *manifests, const char *dest,
+                              enum xfer_mode mode, struct transfer_totals *totals,
+                              struct err *why) __asm__("fleet_send_manifests");
+
+int test_fleet_send_manifests(struct fleet *f, const char *operation,
+                              struct manifest *const *manifests, const char *dest,
+                              enum xfer_mode mode, struct transfer_totals *totals,
+                              struct err *why) {
     (void)dest, (void)mode, (void)why;
     strbuf_addf(&done, "%s", operation);
     for (size_t n = 0; n < f->count; n++)

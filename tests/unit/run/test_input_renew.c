@@ -37,8 +37,13 @@ static int64_t limit_ms;
 static int lists, stops;
 static bool cannot_start;
 
-int dtdata_beside_start(struct dtdata_beside *d, struct context *s, const struct dtdata_call *call,
-                        dtdata_beside_end *on_end, struct err *why) {
+int test_dtdata_beside_start(struct dtdata_beside *d, struct context *s,
+                             const struct dtdata_call *call, dtdata_beside_end *on_end,
+                             struct err *why) __asm__("dtdata_beside_start");
+
+int test_dtdata_beside_start(struct dtdata_beside *d, struct context *s,
+                             const struct dtdata_call *call, dtdata_beside_end *on_end,
+                             struct err *why) {
     (void)s;
     if (cannot_start)
         return err_set(why, ERR_SYS, "no process");

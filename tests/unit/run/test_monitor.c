@@ -10,6 +10,7 @@
 #include "sys/file.h"
 #include "tests/unit/fleet_fake.h"
 #include "tests/unit/run/plain_run.h"
+#include "tests/unit/run/results_fake.h"
 #include "tests/unit/said.h"
 #include "tests/unit/turned_clock.h"
 
@@ -21,35 +22,7 @@ static const char *const NAMES[] = {"n0", "n1", "n2"};
 static struct config config;
 static struct screen notes;
 static struct run run;
-static struct err e;
-
-// ---- results without transfers ------------------------------------------------------------------
-
-static int collected;        // calls
-static bool collect_is_part; // something is missing
-static bool collect_fails;
-static char collect_gone[NODES + 1]; // '1': its part is lost
-
-struct xfer *results_collect_start(struct fleet_node *n, const struct run *r, unsigned kinds,
-                                   const struct xfer_events *events, void *ctx, struct err *why) {
-    (void)n, (void)r, (void)kinds, (void)events, (void)ctx, (void)why;
-    return NULL;
-}
-
-unsigned results_with_work(const struct run *r) {
-    return r->bring_work ? RESULT_WORK : 0;
-}
-
-int results_collect(struct fleet *f, struct run *r, const struct run_history *history, bool *gone,
-                    struct collect_result *out, struct err *why) {
-    (void)f, (void)r, (void)history;
-    collected++;
-    for (size_t i = 0; i < NODES; i++)
-        collect_gone[i] = gone[i] ? '1' : '0';
-    *out = (struct collect_result){.complete = !collect_is_part, .totals = {.bytes = 77}};
-    clock_ahead_ms += 300;
-    return collect_fails ? err_set(why, ERR_SYS, "no room") : 0;
-}
+static struct err error;
 
 // ---- nodes --------------------------------------------------------------------------------------
 
@@ -103,9 +76,9 @@ static void begin(const char *n0, const char *n1, const char *n2) {
     run.wanted = RESULT_LOGS | RESULT_OUTPUT;
     for (size_t i = 0; i < NODES; i++)
         nodes[i].ready = true;
-    if (file_make_dirs(run_path(&context.cluster, &run, "left"), 0700, &e) < 0 ||
-        run_save(&context.cluster, &run, &e) < 0)
-        bail_out("%s", e.text);
+    if (file_make_dirs(run_path(&context.cluster, &run, "left"), 0700, &error) < 0 ||
+        run_save(&context.cluster, &run, &error) < 0)
+        bail_out("%s", error.text);
     collected = turns = marked = 0;
     collect_is_part = collect_fails = false;
     act = NULL;
@@ -114,7 +87,7 @@ static void begin(const char *n0, const char *n1, const char *n2) {
 
 static void end(void) {
     fake_fleet_end();
-    file_remove_tree(run_path(&context.cluster, &run, ""), &e);
+    file_remove_tree(run_path(&context.cluster, &run, ""), &error);
 }
 
 static const char *file_of(const char *name) {
@@ -130,10 +103,10 @@ static const char *file_of(const char *name) {
 static int status;
 
 static int monitor(const struct monitor_options *o) {
-    err_clear(&e);
+    err_clear(&error);
     status = -2;
     timer_start(context.loop, &speaking, 0, speak);
-    int result = monitor_run(&fleet, &run, o, &status, &e);
+    int result = monitor_run(&fleet, &run, o, &status, &error);
     timer_stop(&speaking);
     return result;
 }
@@ -147,13 +120,13 @@ static const struct monitor_options ALL = {.only_rank = -1};
 
 static void test_finished(void) {
     begin(FINISHED, FINISHED, FINISHED);
-    is_int(monitor(&ALL), 0, "a run that finishes is monitored: %s", e.text);
+    is_int(monitor(&ALL), 0, "a run that finishes is monitored: %s", error.text);
     is_int(status, 0, "a run that finishes has status 0");
     is_int(collected, 1, "the results of a run are fetched once");
     is_str(collect_gone, "000", "no part of a run that finishes is lost");
     is_int(marked, NODES, "all nodes learn that the results are here");
     struct run now;
-    is_int(run_load(&context.cluster, "r-1", &now, &e), 0, "the record of the run can be read");
+    is_int(run_load(&context.cluster, "r-1", &now, &error), 0, "the record of the run can be read");
     is_str(now.state, "finished", "the record has the state of the run");
     ok(now.fetched && now.fetch_bytes == 77 && now.fetch_ms >= 300,
        "the record has the results, their bytes and their time");
@@ -165,16 +138,16 @@ static void test_finished(void) {
     end();
     begin(FINISHED, FINISHED, FINISHED);
     run.fetched = true;
-    if (run_save(&context.cluster, &run, &e) < 0)
-        bail_out("%s", e.text);
+    if (run_save(&context.cluster, &run, &error) < 0)
+        bail_out("%s", error.text);
     is_int(monitor(&ALL), 0, "a run whose results are here is monitored");
     ok(collected == 0 && marked == 0, "results that are here are not fetched");
     ok(!strstr(file_of("events.jsonl") ? file_of("events.jsonl") : "", "fetched"),
        "results that are here have no new event");
     is_int(status, 0, "a run whose results are here has status 0");
     run.left = RESULT_LOGS;
-    if (run_save(&context.cluster, &run, &e) < 0)
-        bail_out("%s", e.text);
+    if (run_save(&context.cluster, &run, &error) < 0)
+        bail_out("%s", error.text);
     is_int(monitor(&ALL), 0, "logs that were left on the nodes are monitored");
     ok(marked == NODES && !run.left, "logs that were left are here now");
     is_int(monitor(&(struct monitor_options){.only_rank = -1, .rest = true}), 0,
@@ -217,10 +190,10 @@ static void test_trainer(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin(FINISHED, FINISHED, FINISHED);
         run.native = rows[i].native;
-        if (file_make_dirs(run.output_dir, 0700, &e) < 0 ||
+        if (file_make_dirs(run.output_dir, 0700, &error) < 0 ||
             file_write_atomic(file_join(&arena, run.output_dir, "summary.json"), rows[i].text,
-                              strlen(rows[i].text), 0600, &e) < 0)
-            bail_out("%s", e.text);
+                              strlen(rows[i].text), 0600, &error) < 0)
+            bail_out("%s", error.text);
         is_int(monitor(&ALL), 0, "a run with %s is monitored", rows[i].about);
         ok(!strstr(file_of("summary.json"), "\"final_loss\":0.25") == !rows[i].is_taken,
            "the summary has or lacks %s", rows[i].about);
@@ -239,7 +212,7 @@ static void test_part(void) {
     begin(FAILED, FINISHED, FAILED);
     collect_fails = true;
     is_int(monitor(&ALL), -1, "results that cannot be fetched are an error");
-    is_str(e.text, "the run is over (finished); fetching its results: no room",
+    is_str(error.text, "the run is over (finished); fetching its results: no room",
            "the error has the state of the run and the reason");
     end();
     begin(FAILED, FAILED, FAILED);
@@ -255,8 +228,8 @@ static void test_part(void) {
 static void test_gone(void) {
     begin(FINISHED, "!not-found", "!not-found");
     const char *mark = results_part_mark(&context, &run, "n2");
-    if (file_write_atomic(mark, "", 0, 0600, &e) < 0)
-        bail_out("%s", e.text);
+    if (file_write_atomic(mark, "", 0, 0600, &error) < 0)
+        bail_out("%s", error.text);
     is_int(monitor(&ALL), 0, "a run with a node that has forgotten it is monitored");
     is_str(collect_gone, "010", "a part that was fetched before is not lost");
     is_str(nodes[1].err.text,
@@ -283,10 +256,10 @@ static void test_gone(void) {
     begin("!not-found", "!not-found", "!not-found");
     run.state = "made";
     is_int(monitor(&ALL), -1, "a run that was never started is an error");
-    is_str(e.text, "run 'r-1' was never started: no node knows it", "the error says so");
-    is_int(e.code, ERR_NOT_FOUND, "a run that was never started is not found");
+    is_str(error.text, "run 'r-1' was never started: no node knows it", "the error says so");
+    is_int(error.code, ERR_NOT_FOUND, "a run that was never started is not found");
     struct run now;
-    run_load(&context.cluster, "r-1", &now, &e);
+    run_load(&context.cluster, "r-1", &now, &error);
     ok(str_eq(now.state, "failed") && now.fetched && now.exit_status == err_status(ERR_FAILED),
        "a run that was never started is recorded as failed, without results");
     end();
@@ -306,11 +279,11 @@ static void test_until_now(void) {
 static void put_event(size_t node, const char *text) {
     const char *dir = run_node_path(&context.cluster, &run, NAMES[node], "");
     const char *begin_of = file_join(&arena, dir, ".begin");
-    if (file_make_dirs(dir, 0700, &e) < 0 ||
-        file_write_atomic(file_join(&arena, dir, "events.jsonl"), text, strlen(text), 0600, &e) <
-            0 ||
-        file_write_atomic(begin_of, "{\"events.jsonl\":0}", 18, 0600, &e) < 0)
-        bail_out("%s", e.text);
+    if (file_make_dirs(dir, 0700, &error) < 0 ||
+        file_write_atomic(file_join(&arena, dir, "events.jsonl"), text, strlen(text), 0600,
+                          &error) < 0 ||
+        file_write_atomic(begin_of, "{\"events.jsonl\":0}", 18, 0600, &error) < 0)
+        bail_out("%s", error.text);
 }
 
 static void test_offline(void) {
@@ -325,7 +298,8 @@ static void test_offline(void) {
     is_int(monitor(&o), 0, "the highest rank of a run can be read");
     o.only_rank = 4;
     is_int(monitor(&o), -1, "a rank above the highest is an error");
-    is_str(e.text, "run 'r-1' has no rank 4: its highest is 3", "the error has the highest rank");
+    is_str(error.text, "run 'r-1' has no rank 4: its highest is 3",
+           "the error has the highest rank");
     run.fetched = false;
     o.only_rank = -1;
     monitor(&o);
@@ -343,8 +317,8 @@ static void other_ends(int number) {
         run.fetch_bytes = 5;
         struct run done = run;
         done.state = "finished";
-        if (run_save(&context.cluster, &done, &e) < 0)
-            bail_out("%s", e.text);
+        if (run_save(&context.cluster, &done, &error) < 0)
+            bail_out("%s", error.text);
         run.fetched = false;
         close(other_fd);
         other_fd = -1;
@@ -354,8 +328,8 @@ static void other_ends(int number) {
 
 static void test_other(void) {
     begin(FINISHED, FINISHED, FINISHED);
-    if (run_lock(&context.cluster, "r-1", "a test", &other_fd, &e) < 0)
-        bail_out("%s", e.text);
+    if (run_lock(&context.cluster, "r-1", "a test", &other_fd, &error) < 0)
+        bail_out("%s", error.text);
     act = other_ends;
     is_int(monitor(&ALL), 0, "a run whose results another dtctl fetches is monitored");
     has_str(said(), "another dtctl fetches the results of this run; waiting for it\n",
@@ -387,7 +361,7 @@ static void monitor_signals(bool interactive, int first, int second, int second_
     act = send_signals;
     is_int(monitor(&o), second == SIGINT && second_after_ms > 0 ? -1 : 0,
            "the run is left by signals %d and %d behind %d ms: %s", first, second, second_after_ms,
-           e.text);
+           error.text);
 }
 
 static void test_detach(void) {
@@ -450,7 +424,7 @@ static void test_stop(void) {
     has_str(file_of("events.jsonl"), "\"kind\":\"stop-asked\",\"by\":\"signal\"",
             "the event has the signal");
     is_int(turns, second_turn, "a later signal leaves the run that stops");
-    has_str(e.text, "left the run 'r-1' while it stops", "the error has the state of the run");
+    has_str(error.text, "left the run 'r-1' while it stops", "the error has the state of the run");
     end();
     monitor_stop(false, MONITOR_SAME_MS_MAX);
     monitor_stop(true, MONITOR_SECOND_MS_MAX - 100);
@@ -463,7 +437,7 @@ static void test_stop(void) {
     second_signal = 0;
     act = send_signals;
     is_int(monitor(&now), -1, "a signal ends the reading of a run");
-    is_str(e.text, "stopped by Ctrl-C before all of run 'r-1' was here",
+    is_str(error.text, "stopped by Ctrl-C before all of run 'r-1' was here",
            "the error has the signal");
     is_int(asked_to_stop(), 0, "the reading of a run does not stop the run");
     end();
@@ -476,8 +450,8 @@ int main(void) {
     clock_stop();
     context.screen = &notes;
     context.config = &config;
-    if (!mkdtemp(folder) || cluster_open(&context.cluster, &arena, folder, "c", &e) < 0)
-        bail_out("cannot start: %s", e.text);
+    if (!mkdtemp(folder) || cluster_open(&context.cluster, &arena, folder, "c", &error) < 0)
+        bail_out("cannot start: %s", error.text);
     test_finished();
     test_trainer();
     test_json();
@@ -492,6 +466,6 @@ int main(void) {
     said_close(&notes);
     loop_close(context.loop);
     arena_fini(&arena);
-    is_int(file_remove_tree(folder, &e), 0, "the folder is removed");
+    is_int(file_remove_tree(folder, &error), 0, "the folder is removed");
     return done_testing();
 }
