@@ -168,6 +168,53 @@ static void test_status(void) {
             "the event has the ranks");
 }
 
+// ---- top ----------------------------------------------------------------------------------------
+
+#define SAMPLE                                                                                     \
+    ",\"every_ms\":2000,\"sample\":{\"time_ms\":7,\"cpus\":4,\"cpu_percent\":12.5},"               \
+    "\"tail\":{\"stdout\":\"\",\"stderr\":\"\",\"metrics\":\"\"}"
+
+static int looks; // that the first node has answered
+
+// The run is over with the third look.
+static const char *answer_looks(size_t node, const char *verb, const char *words) {
+    looks += node == 0 && str_eq(verb, "status") && strstr(words, "--sample");
+    return on_node(node, "b-1", looks > 2 ? "finished" : "running", ",\"round\":0" SAMPLE);
+}
+
+static void test_top(void) {
+    begin(on_node(0, "b-1", "running",
+                  ",\"round\":1,\"restarts\":2,\"reason\":\"why\"" SAMPLE WORKERS),
+          on_node(1, "b-1", "running",
+                  ",\"round\":1,\"coordinator\":true,\"reason\":\"lost\"" SAMPLE WORKERS),
+          on_node(2, "b-1", "running", ",\"round\":0,\"silent\":true" WORKERS));
+    is_int(dtctl("top", "--once", NULL), 0, "one look at the active run succeeds: %s",
+           dtctl_err.text);
+    has_str(row(0), "run b-1  running, 4 ranks on 3 of 3 nodes, ",
+            "ranks of the newest round are counted by top");
+    has_str(row(0), ", 1 without an answer, round 1, 2 of 4 restarts: lost",
+            "a frozen agent is counted, and the reason is the coordinator's");
+    has_str(nodes_asked(), "n1 status --run b-1 --sample;", "the nodes are asked for a sample");
+    nodes_down[2] = true;
+    is_int(dtctl("top", "b-1", "--once", NULL), 3,
+           "a node that does not answer is a status of top");
+    has_str(dtctl_out(), "run b-1  running, 4 ranks on 2 of 3 nodes, ",
+            "the other nodes are shown");
+    nodes_down[2] = false;
+    begin(on_node(0, "b-1", "finished", SAMPLE), on_node(1, "b-1", "failed", SAMPLE),
+          on_node(2, "b-1", "finished", SAMPLE));
+    is_int(dtctl("top", "--once", NULL), 1, "a run that is over on all nodes is not shown");
+    is_str(dtctl_err.text, "run 'b-1' is not active: its state is 'failed' (try: dtctl logs b-1)",
+           "the error has the state that is not the best");
+    is_int(dtctl("top", "a-1", NULL), 1, "a run that is recorded as over is not shown");
+    is_str(dtctl_err.text, "run 'a-1' is not active: its state is 'finished' (try: dtctl logs a-1)",
+           "the error has the recorded state");
+    nodes_answer = answer_looks;
+    is_int(dtctl("top", "--every", "100ms", NULL), 0, "top ends with the run");
+    is_int(looks, 3, "top looks until the run is over");
+    nodes_answer = answer;
+}
+
 // ---- stop ---------------------------------------------------------------------------------------
 
 static void test_stop(void) {
@@ -337,6 +384,7 @@ int main(void) {
     nodes_answer = answer;
     test_ps();
     test_status();
+    test_top();
     test_stop();
     test_stop_task();
     test_exec();
