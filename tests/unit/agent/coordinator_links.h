@@ -22,7 +22,7 @@ static struct loop *test_loop;
 static struct coordinator *coordinator;
 static struct coordinator_config config;
 static struct admission admission;
-static struct events events;
+static struct events event_log;
 static struct channel *links[LINKS_MAX]; // by number; NULL: closed
 static int link_count;
 static bool opens = true;
@@ -41,13 +41,13 @@ static int number_of(const struct channel *l) {
 
 int channel_open(struct channel *l, struct loop *loop, int fd, enum channel_side side,
                  bool connecting, const struct channel_secret *secret,
-                 const struct channel_events *on, struct err *e) {
+                 const struct channel_events *events, struct err *e) {
     (void)loop, (void)secret;
     if (side != CHANNEL_COORDINATOR || connecting || link_count == LINKS_MAX)
         bail_out("a channel of another kind");
     if (!opens)
         return err_set(e, ERR_SYS, "no memory");
-    table = on;
+    table = events;
     l->conn.watch.fd = fd;
     links[link_count++] = l;
     return 0;
@@ -198,12 +198,12 @@ static void begin(int nodes, const struct rendezvous_history *history) {
                                                  on_members, on_ask,     on_disconnected};
     coordinator_close(coordinator);
     loop_once(test_loop, 0);
-    events_close(&events);
-    if (events_open(&events, NULL, "n0", &fault) < 0)
+    events_close(&event_log);
+    if (events_open(&event_log, NULL, "n0", &fault) < 0)
         bail_out("%s", fault.text);
     config.rendezvous.nodes_min = config.rendezvous.nodes_max = nodes;
     link_count = 0;
-    coordinator = coordinator_open(test_loop, &config, history, &events, &on, NULL);
+    coordinator = coordinator_open(test_loop, &config, history, &event_log, &on, NULL);
     member_reports = 0;
     done[0] = '\0';
 }
@@ -229,7 +229,7 @@ static void open_test(void) {
 static int close_test(void) {
     coordinator_close(coordinator);
     loop_once(test_loop, 0);
-    events_close(&events);
+    events_close(&event_log);
     loop_close(test_loop);
     return done_testing();
 }
@@ -252,7 +252,7 @@ TAP_UNUSED static void begin_round(void) {
 
 // The last event.
 TAP_UNUSED static void has_event(const char *want) {
-    has_str(strbuf_cstr(&events.line), want, "the event has %s", want);
+    has_str(strbuf_cstr(&event_log.line), want, "the event has %s", want);
 }
 
 #endif

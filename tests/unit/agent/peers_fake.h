@@ -24,11 +24,11 @@ static struct wire_msg sent;                   // the last message
 static struct channel *opened;                 // the last channel
 static struct election_peer told;              // the last leader or peer that the election got
 static struct election_response answer, reply; // the last one that came; the next one to send
-static struct election_request request;        // the last one that came
+static struct election_request requested;      // the last one that came
 static struct election_config opened_with;
 static struct electorate rounds; // the last electorate
 static struct voter voters[PEERS_MAX];
-static struct election_peer peers[PEERS_MAX];
+static struct election_peer electors[PEERS_MAX];
 static int peers_count, members;
 static struct election_action actions[ACTIONS_MAX]; // that the election wants
 static int action_count, connect_error;
@@ -118,15 +118,15 @@ bool election_joined(struct election *e, int64_t now, int64_t sent_ms, int64_t t
 }
 
 void election_set_electorate(struct election *e, int64_t now, const struct electorate *electorate,
-                             const struct election_peer *of, int count, int total) {
+                             const struct election_peer *peers, int peer_count, int total) {
     (void)e;
     note("electorate %d;", is_now(now));
     rounds = *electorate;
-    peers_count = count;
+    peers_count = peer_count;
     members = total;
-    for (int i = 0; i < count && i < PEERS_MAX; i++) {
+    for (int i = 0; i < peer_count && i < PEERS_MAX; i++) {
         voters[i] = electorate->voters[i];
-        peers[i] = of[i];
+        electors[i] = peers[i];
     }
 }
 
@@ -135,12 +135,12 @@ void election_merge_counters(struct election *e, const struct election_counters 
     note("counters %d %d %d;", c->attempt, c->restarts, c->crashes);
 }
 
-void election_requested(struct election *e, int64_t now, const struct election_request *q,
-                        struct election_response *r) {
+void election_requested(struct election *e, int64_t now, const struct election_request *request,
+                        struct election_response *response) {
     (void)e;
     note("requested %d;", is_now(now));
-    request = *q;
-    *r = reply;
+    requested = *request;
+    *response = reply;
 }
 
 void election_answered(struct election *e, int64_t now, const struct election_peer *peer,

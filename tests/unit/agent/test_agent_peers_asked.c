@@ -45,10 +45,10 @@ static void test_requested(void) {
     actions[action_count++] = (struct election_action){.kind = ELECTION_RESUME};
     agent_elect_answer(&agent, &link, &from, &m);
     is_done("requested 1;send ANSWER;resume;", "a request is answered, then come actions");
-    ok(request.kind == REQUEST_VOTE && request.term == 45 && request.round_term == 46 &&
-           request.round == 47,
+    ok(requested.kind == REQUEST_VOTE && requested.term == 45 && requested.round_term == 46 &&
+           requested.round == 47,
        "the request has the fields of the message");
-    ok(is_peer(&request.from, 23, "n3", "10.0.0.2", 4301),
+    ok(is_peer(&requested.from, 23, "n3", "10.0.0.2", 4301),
        "the request has its sender at the address of its host");
     ok(sent.kind == REQUEST_PREVOTE && sent.seq == 41 && sent.term == 42 && sent.granted == 1 &&
            sent.unaffiliated == 0 && sent.incarnation == OWN && sent.age_ms == 43 &&
@@ -140,8 +140,8 @@ static void test_round(void) {
            voters[1].incarnation == OWN && voters[1].rounds == 2 && !voters[1].dead &&
            voters[2].rounds == 3 && voters[2].dead,
        "voters have their rounds and deaths");
-    ok(is_peer(&peers[0], 20, "n0", "10.0.0.9", 4000) &&
-           is_peer(&peers[2], 22, "n2", "10.0.0.2", 4200),
+    ok(is_peer(&electors[0], 20, "n0", "10.0.0.9", 4000) &&
+           is_peer(&electors[2], 22, "n2", "10.0.0.2", 4200),
        "a loopback address of the electorate is the coordinator's");
     m.committed = 0;
     m.node_count = 0;

@@ -28,7 +28,7 @@ static bool is_member[5];
 static const struct coordinator_events *table;
 static struct coordinator_config led;
 static struct rendezvous_history led_after;
-static struct electorate electorate;
+static struct electorate current;
 static bool opens_local;
 
 #define COORDINATOR ((struct coordinator *)(void *)&led)
@@ -87,7 +87,7 @@ const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, in
 
 const struct electorate *rendezvous_electorate(const struct rendezvous *r) {
     (void)r;
-    return &electorate;
+    return &current;
 }
 
 void rendezvous_counters(const struct rendezvous *r, struct election_counters *out) {
@@ -105,11 +105,11 @@ void election_merge_counters(struct election *e, const struct election_counters 
     note("counters %d %d %d;", c->attempt, c->restarts, c->crashes);
 }
 
-void election_set_electorate(struct election *e, int64_t now, const struct electorate *of,
-                             const struct election_peer *peers, int count, int total) {
+void election_set_electorate(struct election *e, int64_t now, const struct electorate *electorate,
+                             const struct election_peer *peers, int peer_count, int total) {
     (void)e;
-    note("electorate %d %d %d %d;", now == clock_mono_ms() && of == &electorate, count, total,
-         (int)peers[count - 1].incarnation);
+    note("electorate %d %d %d %d;", now == clock_mono_ms() && electorate == &current, peer_count,
+         total, (int)peers[peer_count - 1].incarnation);
 }
 
 void agent_elect_answer(struct agent *a, struct channel *l, const struct net_address *from,
@@ -329,7 +329,7 @@ static void test_events(void) {
     struct election_peer peer = {.incarnation = 23};
     begin();
     agent.coordinator = COORDINATOR;
-    electorate = (struct electorate){.voters = voters, .count = 3};
+    current = (struct electorate){.voters = voters, .count = 3};
     table->on_round(COORDINATOR);
     is_done("counters 4 5 6;electorate 1 3 3 22;", "this agent learns of a round first");
     table->on_deposed(COORDINATOR, "because");

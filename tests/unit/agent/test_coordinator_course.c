@@ -100,7 +100,8 @@ static void test_order(void) {
 static void test_done(void) {
     begin_round();
     say(0, &(struct wire_msg){.type = WIRE_DONE, .round = 1});
-    is_int(strstr(strbuf_cstr(&events.line), "node-done") == NULL, 1, "another round is not over");
+    is_int(strstr(strbuf_cstr(&event_log.line), "node-done") == NULL, 1,
+           "another round is not over");
     say(0, &(struct wire_msg){.type = WIRE_DONE, .round = 0});
     has_event("\"kind\":\"node-done\",\"peer\":\"n0\",\"round\":0");
     is_done("", "the round goes on until all nodes are done");

@@ -12,7 +12,9 @@
 
 static bool waits_pass;
 
-int poll(struct pollfd *fds, nfds_t count, int timeout) {
+int turned_poll(struct pollfd *fds, nfds_t count, int timeout) __asm__("poll");
+
+int turned_poll(struct pollfd *fds, nfds_t count, int timeout) {
     struct timespec wait = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
     if (waits_pass && timeout > 0)
         wait = (struct timespec){.tv_nsec = 1000000};

@@ -57,28 +57,28 @@ void http_call_close(struct http_call *c) {
     closed++;
 }
 
-int s3_account_open(struct s3_account *account, struct arena *arena, const struct s3_user *user,
+int s3_account_open(struct s3_account *self, struct arena *arena, const struct s3_user *user,
                     struct err *err) {
     (void)arena, (void)user, (void)err;
-    *account = (struct s3_account){.region = "eu-west-1"};
+    *self = (struct s3_account){.region = "eu-west-1"};
     return 0;
 }
 
-int s3_account_ca(struct s3_account *account, const char **ca, size_t *len, struct err *err) {
-    (void)account, (void)err;
+int s3_account_ca(struct s3_account *self, const char **ca, size_t *len, struct err *err) {
+    (void)self, (void)err;
     *ca = "cert";
     *len = 4;
     return 0;
 }
 
-int s3_account_find(struct s3_account *account, const char *ca, size_t ca_len, struct err *err) {
+int s3_account_find(struct s3_account *self, const char *ca, size_t ca_len, struct err *err) {
     (void)ca, (void)ca_len;
-    account->found.key = (struct sigv4_key){.id = "ID", .secret = "secret"};
+    self->found.key = (struct sigv4_key){.id = "ID", .secret = "secret"};
     return has_key ? 0 : err_set(err, ERR_AUTH, "no key");
 }
 
-int s3_account_renew(struct s3_account *account, const char *ca, size_t ca_len, struct err *err) {
-    (void)account, (void)ca, (void)ca_len;
+int s3_account_renew(struct s3_account *self, const char *ca, size_t ca_len, struct err *err) {
+    (void)self, (void)ca, (void)ca_len;
     return renews ? 0 : err_set(err, ERR_AUTH, "the key has ended");
 }
 

@@ -37,9 +37,9 @@ void stream_source_bytes(struct stream_store *s, size_t slot, const void *p, siz
     note("bytes %zu %zu %.*s;", slot, len, len < 8 ? (int)len : 0, (const char *)p);
 }
 
-void stream_source_failed(struct stream_store *s, size_t slot, const struct err *why) {
+void stream_source_failed(struct stream_store *s, size_t slot, const struct err *err) {
     (void)s;
-    note("%s %zu %s;", why->code == ERR_HASH ? "changed" : "failed", slot, why->text);
+    note("%s %zu %s;", err->code == ERR_HASH ? "changed" : "failed", slot, err->text);
 }
 
 void stream_source_lost(struct stream_store *s) {

@@ -27,8 +27,8 @@ const char *worker_evidence_about(struct worker_evidence *ev, struct arena *aren
     return arena_printf(arena, "pid %d signal %d", (int)pid, signal);
 }
 
-const char *sagemaker_failure(const struct sagemaker *t, struct arena *arena) {
-    (void)t, (void)arena;
+const char *sagemaker_failure(const struct sagemaker *s, struct arena *arena) {
+    (void)s, (void)arena;
     return written;
 }
 
