@@ -321,8 +321,8 @@ static void test_watch(void) {
         ok(!l.agent.timer_file, "%s makes no timers", cases[i].variable);
     }
     static const struct job_pair pairs[] = {{"TORCHELASTIC_HEALTH_CHECK_PORT", "1"},
-                                            {"TORCHELASTIC_HEALTH_CHECK_PORT", "2"},
-                                            {"OTHER", "3"}};
+                                            {"OTHER", "3"},
+                                            {"TORCHELASTIC_HEALTH_CHECK_PORT", "2"}};
     static char port[] = "TORCHELASTIC_HEALTH_CHECK_PORT=4";
     char *env[] = {port, NULL};
     begin(env);
