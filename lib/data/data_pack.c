@@ -158,9 +158,10 @@ int data_pack_pixels(const struct dataset_config *c, const char *path, struct da
     if (bad == 0) {
         struct stat st = {0};
         stat(path, &st);
-        *out = (struct data_packed){.samples = d.samples,
+        uint32_t left_out = dataset_bad_list(&d, list);
+        *out = (struct data_packed){.samples = d.samples - left_out,
                                     .shards = 1,
-                                    .bad = dataset_bad_list(&d, list),
+                                    .bad = left_out,
                                     .bytes = (uint64_t)st.st_size};
         dataset_close(&d);
     }
