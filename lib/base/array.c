@@ -23,8 +23,11 @@ static size_t room_for(size_t room, size_t count, size_t size) {
 
 // Elements that no call has asked for yet are out of bounds.
 static bool has_room(void *array, size_t room, size_t count, size_t size) {
-    if (array)
-        BOUNDS_OPEN(array, (count < room ? count : room) * size);
+    size_t last = count < room ? count : room, first = last;
+    while (first > 0 && BOUNDS_CLOSED((char *)array + first * size - 1))
+        first--;
+    if (first < last)
+        BOUNDS_OPEN((char *)array + first * size, (last - first) * size);
     return count <= room;
 }
 

@@ -17,12 +17,13 @@ void strbuf_fini(struct strbuf *b) {
 }
 
 void strbuf_clear(struct strbuf *b) {
+    size_t len = b->len;
     b->len = 0;
     b->overflow = false;
     if (!b->data)
         return;
     b->data[0] = '\0';
-    BOUNDS_CLOSE(b->data + 1, b->room - 1);
+    BOUNDS_CLOSE(b->data + 1, len);
 }
 
 // Room for len more bytes and the NUL; false when that would pass the cap.
