@@ -167,6 +167,10 @@ static void take_output(struct follow_node *n, struct transport_run *run, const 
         }
         used += (size_t)took;
         take_record(n, &r);
+        if (r.kind == FOLLOW_END) { // the last one; the buffer of a lost node is empty already
+            strbuf_clear(&n->in);
+            return;
+        }
     }
     strbuf_consume(&n->in, used);
     take_all_files(n);
