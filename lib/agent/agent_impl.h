@@ -98,6 +98,7 @@ struct agent {
     bool over, coordinator_idle;
     int exit_status;
     int64_t begin_ms;
+    bool ended; // nothing of the run remains here
     int signals_seen;
     struct arena end_arena;
 };

@@ -92,10 +92,10 @@ void agent_maybe_leave_loop(struct agent *a) {
     // A leaving node announces no verdict: another node takes over.
     if (a->coordinator && !a->coordinator_idle && !a->leaving)
         return;
-    if (a->begin_ms >= 0) { // once: events end when nothing remains
+    if (!a->ended) { // status and events end when nothing remains
+        a->ended = true;
         agent_write_status(a);
         record_end(a, a->state);
-        a->begin_ms = -1;
     }
     loop_stop(a->loop);
 }

@@ -60,8 +60,17 @@ static void add_members(struct json_out *j, const struct coordinator *c) {
     json_end(j);
 }
 
+// Before nothing remains, workers have their grace period, or other nodes have workers: results are
+// still written. The state is no final one then.
+static enum node_state current_state(const struct agent *a) {
+    if (!node_state_is_final(a->state) || a->ended)
+        return a->state;
+    return workers_is_idle(&a->workers) ? NODE_WAITING : NODE_STOPPING;
+}
+
 static void format(struct agent *a, struct strbuf *out) {
     const struct agent_config *c = a->config;
+    enum node_state state = current_state(a);
     struct json_out j;
     json_open(&j, out);
     json_object(&j, NULL);
@@ -70,14 +79,14 @@ static void format(struct agent *a, struct strbuf *out) {
     json_str(&j, "node", c->name);
     json_int(&j, "node_rank", c->node_rank);
     json_int(&j, "nnodes", a->group_world ? a->group_world : a->expected);
-    json_str(&j, "state", node_state_name(a->state));
+    json_str(&j, "state", node_state_name(state));
     json_int(&j, "pid", getpid());
     json_int(&j, "round", a->round);
     json_int(&j, "restarts", a->restarts);
     json_int(&j, "max_restarts", a->max_restarts);
     json_int(&j, "agent_starts", c->agent_starts);
     json_str(&j, "reason", a->reason);
-    if (node_state_is_final(a->state))
+    if (node_state_is_final(state))
         json_int(&j, "exit_status", a->exit_status);
     else
         json_null(&j, "exit_status");

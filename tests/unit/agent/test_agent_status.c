@@ -212,6 +212,11 @@ static void test_file(void) {
     agent.exit_status = 7;
     agent_set_state(&agent, NODE_FAILED, agent.reason);
     const char *text = status();
+    has_str(text, "\"state\":\"waiting\",", "no state is final before the run has ended here");
+    has_str(text, "\"exit_status\":null", "there is no exit status before");
+    agent.ended = true;
+    agent_write_status(&agent);
+    text = status();
     has_str(text, "\"nnodes\":2,\"state\":\"failed\"", "a round has its number of nodes");
     has_str(text, "\"reason\":\"waits\",\"exit_status\":7", "a final state has an exit status");
     config.run_dir = NULL;

@@ -22,7 +22,7 @@ static struct launch l;
 static struct option_set set;
 static char *env[] = {(char[]){"PATH=/usr/bin:/bin"}, (char[]){"OMP_NUM_THREADS=1"}, NULL};
 static char root[] = "/tmp/test_launch_run.XXXXXX";
-static const char *run_dir;
+static const char *run_dir, *workers = "1";
 
 static void begin(const char *script) {
     const char *const args[] = {"/bin/sh", "-c", arena_strdup(&arena, script)};
@@ -31,6 +31,7 @@ static void begin(const char *script) {
     option_set_add(&set, &launch_table, &l.options);
     l.options.standalone = l.options.no_python = true;
     l.options.log_dir = "/dev/null";
+    l.options.nproc_per_node = workers;
     l.options.shutdown_timeout = 20;
     if (launch_by_hand(&l, args, 3, &e) < 0)
         bail_out("%s", e.text);
@@ -149,6 +150,29 @@ static void test_signals(void) {
     is_int(finish(pid), 1, "the second signal waits for no worker");
 }
 
+// A worker with a grace period may still write results: no state before its end is final.
+static void test_grace(void) {
+    workers = "2";
+    begin_in_folder(arena_printf(&arena,
+                                 "[ $RANK = 1 ] && trap 'exit 5' TERM || trap : TERM; "
+                                 "echo >>%s/up; until [ -e %s/go ]; do sleep 0.05; done",
+                                 root, root));
+    pid_t pid = start();
+    ok(wait_for("up", "\n\n"), "two workers run");
+    kill(pid, SIGTERM);
+    ok(wait_for("status.json", "\"state\":\"exited\",\"status\":5"), "a worker ends at the signal");
+    has_str(text_of("status.json"), "\"state\":\"stopping\",", "the other worker is waited for");
+    has_str(text_of("status.json"), "\"exit_status\":null", "there is no exit status yet");
+    ok(!strstr(text_of("events.jsonl"), "\"kind\":\"stopped\""),
+       "there is no event of the end yet");
+    if (file_write_atomic(file_join(&arena, root, "go"), "", 0, 0600, &e) < 0)
+        bail_out("%s", e.text);
+    is_int(finish(pid), 1, "the run ends with the other worker");
+    has_str(text_of("status.json"), "\"state\":\"stopped\",", "the run is stopped");
+    has_str(text_of("events.jsonl"), "\"kind\":\"stopped\"", "the event of the end is there");
+    workers = "1";
+}
+
 static void command(const char *line) {
     int fd = control_connect(root, WAIT_MS, &e);
     if (fd < 0 || send(fd, line, strlen(line), MSG_NOSIGNAL) < 0)
@@ -180,6 +204,7 @@ int main(void) {
     test_statuses();
     test_events();
     test_signals();
+    test_grace();
     test_commands();
     file_remove_tree(root, &e);
     arena_fini(&arena);
