@@ -5,15 +5,11 @@
 #include "follow/follow.h"
 #include "protocol/node_protocol.h"
 #include "sys/file.h"
-#include "tests/unit/fleet_fake.h"
-#include "tests/unit/said.h"
-#include "tests/unit/turned_clock.h"
+#include "tests/unit/fleet_cluster.h"
 
 #include <sys/resource.h>
 
-static char folder[] = "/tmp/test_follow_nodes.XXXXXX";
 static const char *const NAMES[] = {"n0", "n1", "n2"};
-static struct screen notes;
 static struct run run;
 static struct follow follow;
 static struct strbuf seen; // calls of the view
@@ -408,13 +404,7 @@ static void test_descriptors(void) {
 }
 
 int main(void) {
-    fake_fleet_init();
-    screen_fini(&screen);
-    said_open(&notes);
-    clock_stop();
-    context.screen = &notes;
-    if (!mkdtemp(folder) || cluster_open(&context.cluster, &arena, folder, "c", &e) < 0)
-        bail_out("cannot start: %s", e.text);
+    fleet_cluster_open();
     test_asked();
     test_ends();
     test_restarts();
@@ -424,10 +414,6 @@ int main(void) {
     test_waits();
     test_descriptors();
     strbuf_fini(&seen);
-    cluster_close(&context.cluster);
-    said_close(&notes);
-    loop_close(context.loop);
-    arena_fini(&arena);
-    is_int(file_remove_tree(folder, &e), 0, "the folder is removed");
+    fleet_cluster_close();
     return done_testing();
 }

@@ -6,15 +6,11 @@
 #include "run/results/results_part.h"
 #include "run/results/state_published.h"
 #include "sys/file.h"
-#include "tests/unit/fleet_fake.h"
-#include "tests/unit/said.h"
-#include "tests/unit/turned_clock.h"
+#include "tests/unit/fleet_cluster.h"
 
-static char folder[] = "/tmp/test_agent_restart.XXXXXX";
 static const char *const NAMES[] = {"n0", "n1", "n2"};
 static const char *const COMMAND[] = {"true", NULL};
 static const struct follow_view NOTHING;
-static struct screen notes;
 static struct run run;
 static struct run_start launch;
 static struct follow follow;
@@ -284,13 +280,7 @@ static void test_state(void) {
 }
 
 int main(void) {
-    fake_fleet_init();
-    screen_fini(&screen);
-    said_open(&notes);
-    clock_stop();
-    context.screen = &notes;
-    if (!mkdtemp(folder) || cluster_open(&context.cluster, &arena, folder, "c", &e) < 0)
-        bail_out("cannot start: %s", e.text);
+    fleet_cluster_open();
     run = (struct run){.id = "r-1"};
     if (file_make_dirs(run_path(&context.cluster, &run, ""), 0700, &e) < 0)
         bail_out("%s", e.text);
@@ -301,10 +291,6 @@ int main(void) {
     test_new();
     test_files();
     test_state();
-    cluster_close(&context.cluster);
-    said_close(&notes);
-    loop_close(context.loop);
-    arena_fini(&arena);
-    is_int(file_remove_tree(folder, &e), 0, "the folder is removed");
+    fleet_cluster_close();
     return done_testing();
 }

@@ -8,19 +8,15 @@
 #include "run/results/results.h"
 #include "run/results/results_part.h"
 #include "sys/file.h"
-#include "tests/unit/fleet_fake.h"
+#include "tests/unit/fleet_cluster.h"
 #include "tests/unit/run/plain_run.h"
 #include "tests/unit/run/results_fake.h"
-#include "tests/unit/said.h"
-#include "tests/unit/turned_clock.h"
 
 #include <signal.h>
 #include <sys/file.h>
 
-static char folder[] = "/tmp/test_monitor.XXXXXX";
 static const char *const NAMES[] = {"n0", "n1", "n2"};
 static struct config config;
-static struct screen notes;
 static struct run run;
 static struct err error;
 
@@ -444,14 +440,8 @@ static void test_stop(void) {
 }
 
 int main(void) {
-    fake_fleet_init();
-    screen_fini(&screen);
-    said_open(&notes);
-    clock_stop();
-    context.screen = &notes;
+    fleet_cluster_open();
     context.config = &config;
-    if (!mkdtemp(folder) || cluster_open(&context.cluster, &arena, folder, "c", &error) < 0)
-        bail_out("cannot start: %s", error.text);
     test_finished();
     test_trainer();
     test_json();
@@ -462,10 +452,6 @@ int main(void) {
     test_other();
     test_detach();
     test_stop();
-    cluster_close(&context.cluster);
-    said_close(&notes);
-    loop_close(context.loop);
-    arena_fini(&arena);
-    is_int(file_remove_tree(folder, &error), 0, "the folder is removed");
+    fleet_cluster_close();
     return done_testing();
 }
