@@ -243,10 +243,10 @@ on() {
 
 # host_processes I PATTERN: the host's processes whose command line has it, NULs between the words.
 host_processes() {
-    local file cmdlines=()
-    for file in $(ip netns pids "node$1"); do cmdlines+=("/proc/$file/cmdline"); done
-    while IFS=/ read -r _ _ file _; do
-        echo "$file"
+    local pid cmdlines=()
+    for pid in $(ip netns pids "node$1"); do cmdlines+=("/proc/$pid/cmdline"); done
+    while IFS=/ read -r _ _ pid _; do
+        echo "$pid"
     done < <(grep -laE "$2" "${cmdlines[@]}" /dev/null 2>/dev/null)
 }
 

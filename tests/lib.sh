@@ -167,10 +167,10 @@ json_value() {
 # newest_run [TASK], newest_id [TASK]: the folder and the name of the task's last run; without one,
 # those of the run that changed last. Empty where there is none.
 # shellcheck disable=SC2120
-newest_run() { newest "$@" && echo "$newest"; }
+newest_run() { find_newest "$@" && echo "$newest"; }
 # shellcheck disable=SC2120
-newest_id() { newest "$@" && echo "${newest##*/}"; }
-newest() {
+newest_id() { find_newest "$@" && echo "${newest##*/}"; }
+find_newest() { # in $newest
     local folder
     newest=
     for folder in .dtctl/default/runs/"${1:+$1-}"*/; do

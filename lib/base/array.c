@@ -21,7 +21,8 @@ static size_t room_for(size_t room, size_t count, size_t size) {
     return more > PTRDIFF_MAX / size ? count : more;
 }
 
-// Elements that no call has asked for yet are out of bounds.
+// Elements that no call has asked for yet are out of bounds. Opens those that this call asks for,
+// as far as there is room, and says whether there is enough of it.
 static bool has_room(void *array, size_t room, size_t count, size_t size) {
     size_t last = count < room ? count : room, first = last;
     while (first > 0 && BOUNDS_CLOSED((char *)array + first * size - 1))

@@ -13,10 +13,9 @@ echo "line of $RANK"
 exit ${STATUS:-0}
 END
 dtctl up --nodes 2 >made.log 2>&1 || diag "$(cat made.log)"
-newest() { basename "$(ls -d .dtctl/default/runs/* -t | head -n 1)"; }
 train() { # NAME FLAGS…: a run; sets id and dir
     run dtctl train --name "$@" -- sh work.sh
-    id=$(newest)
+    id=$(newest_id)
     dir=.dtctl/default/runs/$id
 }
 here() {
@@ -114,7 +113,7 @@ native() { # FLAGS…: a small training
     run dtctl train --name nat --nproc-per-node 1 --set train.model=mlp --set train.hidden=16 \
         --set train.train_size=512 --set train.test_size=128 --set train.batch=16 \
         --set train.threads=1 --set state.keep=task "$@"
-    id=$(newest)
+    id=$(newest_id)
     dir=.dtctl/default/runs/$id
 }
 native --fetch model --set train.epochs=1
@@ -128,7 +127,7 @@ like "$status $err" "^0 .*resumes +$first at epoch 1" \
     'the trainer resumes from a state on the nodes'
 printf '[tasks.a]\ncommand = ["sh", "work.sh"]\n' >dtctl.toml
 run dtctl run --fetch model
-id=$(newest)
+id=$(newest_id)
 is "$status $(results)" '0 here, but logs, output and state on nodes' 'run takes --fetch' ||
     diag "$err"
 run dtctl run --fetch model
@@ -141,7 +140,7 @@ rm dtctl.toml
 run dtctl train --name every --fetch model --set state.every=1s -- sh -c '
     echo $RANK >$DTCTL_STATE_DIR/s; sleep 4; echo end >$DTCTL_STATE_DIR/s
     echo x >$DTCTL_MODEL_DIR/m'
-id=$(newest)
+id=$(newest_id)
 dir=.dtctl/default/runs/$id
 is "$status:$(here)" '0:./model/m' 'an earlier state does not come for one that stays' ||
     diag "$err"

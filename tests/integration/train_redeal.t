@@ -25,7 +25,7 @@ for i in 1 2 3; do head -c $((i * 700000)) /dev/urandom >set/deep/large-$i; done
 
 folder() { echo ".dtctl/default/nodes/node$1/runs/$id"; } # NODE
 agent() { # NODE
-    grep -o '"pid":[0-9]*' "$(folder "$1")/status.json" | head -n 1 | cut -d: -f2
+    json_value "$(folder "$1")/status.json" pid
 }
 shares() { # ROUND N
     cat .dtctl/default/nodes/node*/runs/"$id/output/round-$1".*-of-"$2" | sort -k 2
