@@ -65,6 +65,28 @@ static void test_inspect(void) {
     has_str(dtctl_out(), ",\"bad\":1,\"bad_samples\":[\"", "the event has the bad images");
 }
 
+// Up to twelve classes are listed by name; of more the user reads how many there are.
+static void test_classes_shown(void) {
+    char *image, to[64];
+    size_t len;
+    if (file_read(&nodes_arena, "small/train/bar/000000.jpg", 1 << 20, &image, &len,
+                  &dtctl_err) < 0)
+        bail_out("%s", dtctl_err.text);
+    for (int i = 0; i < 13; i++) {
+        snprintf(to, sizeof to, "wide/train/c%02d/0.jpg", i);
+        put(to, "");
+        if (file_write_atomic(to, image, len, 0600, &dtctl_err) < 0)
+            bail_out("%s", dtctl_err.text);
+        if (i < 11)
+            continue;
+        dtctl("data", "inspect", "wide", "--split", "train", NULL);
+        has_str(dtctl_out(), "       11  c11                      1\n",
+                "twelve classes are listed");
+        ok(!strstr(dtctl_out(), "c12 ") && !strstr(dtctl_out(), "… and ") == (i == 11),
+           "%d more class%s counted", i - 11, i == 12 ? " is" : "es are");
+    }
+}
+
 static void test_pack(void) {
     is_int(dtctl("data", "pack", "a b", "out.dtpack", NULL), 1, "a bad image ends a pack");
     is_int(dtctl("data", "pack", "a b", "out.dtpack", "--skip-bad", NULL), 0,
@@ -158,6 +180,7 @@ int main(void) {
     nodes_open();
     test_make_shapes();
     test_inspect();
+    test_classes_shown();
     test_pack();
     test_push();
     test_import();

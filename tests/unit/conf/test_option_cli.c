@@ -58,6 +58,42 @@ static void test_flags(void) {
        "the flags that were given are known");
 }
 
+// An option of its own whose name begins with "no-" is no negation.
+static void test_names_with_no(void) {
+    static struct { bool wait, plain; } w;
+    static const struct option_row rows[] = {{.key = "no-wait",
+                                              .flag = "no-wait",
+                                              .type = OPTION_BOOL,
+                                              .offset = offsetof(typeof(w), wait),
+                                              .help = "H."},
+                                             {.key = "plain",
+                                              .flag = "plain",
+                                              .type = OPTION_BOOL,
+                                              .offset = offsetof(typeof(w), plain),
+                                              .text = "true",
+                                              .help = "H."}};
+    static const struct option_table own = {"own", rows, 2};
+    static const struct {
+        const char *word, *problem;
+        bool wait, plain;
+    } cases[] = {{"--no-wait", "", true, true},
+                 {"--no-no-wait", "", false, true},
+                 {"--no-plain", "", false, false},
+                 {"--no-", "--no-: unknown flag", false, true},
+                 {"--wait", "--wait: unknown flag (did you mean '--no-wait'?)", false, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static char *env[] = {NULL};
+        struct cli_rest others;
+        option_set_init(&s, &a, "prog", "P_", env);
+        option_set_add(&s, &own, &w);
+        cli_scan(&s, NULL, 0, 1, &cases[i].word, &others);
+        cli_apply(&s);
+        is_str(problems(), cases[i].problem, "%s among names with 'no-'", cases[i].word);
+        ok(w.wait == cases[i].wait && w.plain == cases[i].plain,
+           "%s sets its own option and no other one", cases[i].word);
+    }
+}
+
 static void test_flag_errors(void) {
     static const char *const cases[][2] = {
         {"--intger 4", "--intger: unknown flag (did you mean '--integer'?)"},
@@ -125,6 +161,7 @@ static void test_styles(void) {
 
 int main(void) {
     test_flags();
+    test_names_with_no();
     test_flag_errors();
     test_styles();
     arena_fini(&a);

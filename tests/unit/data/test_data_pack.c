@@ -210,6 +210,16 @@ static void test_bad(void) {
     c.bad_max = 1;
     is_int(data_pack_shards(&c, in_dir("many"), 1 << 20, &out, &e), -1,
            "more bad images than may be are refused");
+    static const int numbers[][2] = {{-1, -1}, {DATASET_BAD_MAX - 1, 0}, {DATASET_BAD_MAX, -1}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct dataset d;
+        c.bad_max = numbers[i][0];
+        if (is_int(dataset_open(&d, &c, &e), numbers[i][1], "%d bad images are a limit, or none",
+                   c.bad_max) &&
+            numbers[i][1] == 0)
+            dataset_close(&d);
+    }
+    has_str(e.text, "4096 bad samples are not in 0 to 4095", "the error has the limits");
 }
 
 // ---- pixels -------------------------------------------------------------------------------------

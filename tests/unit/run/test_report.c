@@ -247,6 +247,11 @@ static void test_steps(void) {
     ok(many.count <= REPORT_STEPS_MAX &&
            fabs(report_steps_ms(&many, -1) - 3.0 * REPORT_STEPS_MAX) < 1,
        "marks are bounded, and their sum stays");
+    bool even = true;
+    for (size_t i = 1; i < many.count; i++)
+        even &= many.marks[i].step - many.marks[i - 1].step <= 4;
+    ok(even && many.marks[0].step <= 4, "marks that were thinned out are spread evenly");
+    ok(many.count > REPORT_STEPS_MAX / 2, "half of the marks stay each time");
 }
 
 static void test_running(void) {
