@@ -250,13 +250,15 @@ host_processes() {
     done < <(grep -laE "$2" "${cmdlines[@]}" /dev/null 2>/dev/null)
 }
 
-# ssh_to [USER@]I COMMAND…: OpenSSH's client, with the operator's key and known_hosts.
+# ssh_to [USER@]I COMMAND…: OpenSSH's client, with the operator's key and known_hosts. The usual key
+# exchange, sntrup761x25519, takes a tenth of a second of a processor.
 ssh_to() {
     local user=root i=$1
     [[ $i != *@* ]] || user=${i%@*} i=${i#*@}
     shift
     ssh -n -F none -o BatchMode=yes -o UserKnownHostsFile="$HOME/.ssh/known_hosts" \
         -o GlobalKnownHostsFile=none -o ConnectTimeout=5 -i "$HOME/.ssh/id_ed25519" \
+        -o KexAlgorithms=curve25519-sha256 \
         "$user@$(host_address "$i")" "$@"
 }
 

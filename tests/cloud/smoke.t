@@ -49,7 +49,8 @@ is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'two nodes run'
 log_in() { # NODE ADDRESS COMMAND
     echo "$2 $(cat "host${1#node}.pub")" >known
     ssh -n -F none -i login -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5 \
-        -o UserKnownHostsFile=known -o GlobalKnownHostsFile=none "ubuntu@$2" "$3"
+        -o UserKnownHostsFile=known -o GlobalKnownHostsFile=none \
+        -o KexAlgorithms=curve25519-sha256 "ubuntu@$2" "$3" # the usual one takes 0.1 s
 }
 for node in node0 node1; do
     since=${EPOCHREALTIME/./}

@@ -38,7 +38,9 @@ launch tight 10.77.0.13 ''
 launch broken 10.77.0.14 ''
 
 known=host.pub # what the operator knows of the hosts' keys
+# The usual key exchange, sntrup761x25519, takes a tenth of a second of a processor.
 options=(-n -F none -i login -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5
+    -o KexAlgorithms=curve25519-sha256
     -o GlobalKnownHostsFile=none -o LogLevel=ERROR)
 on() { # ADDRESS COMMAND: as the user, over SSH
     sed "s/^/$1 /" "$known" >"known.$1"
@@ -48,24 +50,38 @@ on() { # ADDRESS COMMAND: as the user, over SSH
 node0() {
     on 10.77.0.10 "$@"
 }
+# Until the node listens no login is tried, and the node itself waits for what is to come: each login
+# takes more of a processor than the check.
+listens() { # ADDRESS
+    timeout 2 bash -c ": <>/dev/tcp/$1/22"
+}
+await() { # ADDRESS SECONDS CONDITION
+    on "$1" "i=0; until { $3; }; do [ \$i -lt $((5 * $2)) ] || exit 1; i=\$((i + 1)); sleep 0.2; done"
+}
 ready() { # ADDRESS
-    on "$1" test -e /var/lib/dtctl/ready
+    wait_for 120 listens "$1" && wait_for 60 await "$1" 120 'test -e /var/lib/dtctl/ready'
+}
+first_login() {
+    wait_for 120 listens 10.77.0.10 && wait_for 60 node0 true
+}
+done_booting() {
+    node0 'timeout 60 cloud-init status --wait | grep -q "status: done"'
 }
 since() { # prints the milliseconds since the nodes were asked for
     echo $(((${EPOCHREALTIME/./} - ${began/./}) / 1000))
 }
 
 # ---- ready ---------------------------------------------------------------------------------------
-ok 'sshd presents the key that was given' wait_for 120 node0 true
+ok 'sshd presents the key that was given' first_login
 diag "first login after $(since) ms"
-ok 'the node gets ready' wait_for 120 ready 10.77.0.10
+ok 'the node gets ready' ready 10.77.0.10
 diag "ready after $(since) ms"
 state=$(node0 cat /var/lib/dtctl/ready)
 is "$(head -n 2 <<<"$state")" 'config_hash=abc123
 status=ok' "the node has its configuration and the status 'ok'" || diag "$state"
 is "$(grep '^check\.' <<<"$state" | grep -v '=ok$')" '' 'every check has passed'
 like "$state" 'check\.lease=ok.*check\.metadata=ok' 'lease and metadata service are checked'
-ok 'cloud-init ends without an error' wait_for 60 node0 'cloud-init status | grep -q "status: done"'
+ok 'cloud-init ends without an error' done_booting
 is "$(node0 hostname)" node0 'the node has its host name'
 is "$(node0 getent hosts node0 | awk '{ print $1 }')" 10.77.0.10 \
     "the host name resolves to the node's address"
@@ -82,7 +98,7 @@ run node0 "$reach"
 result "$((status != 0))" 'metadata is closed to the user'
 run node0 "sudo -n $reach"
 is "$status" 0 'metadata is open to root'
-ok 'a second node gets ready' wait_for 120 ready 10.77.0.12
+ok 'a second node gets ready' ready 10.77.0.12
 run on 10.77.0.12 "$reach"
 is "$status" 0 'metadata is open where it was not closed'
 # A user stays logged in; the idle limit is one second.
@@ -111,26 +127,25 @@ result "$((lasts > 43200 - 60 && lasts < 43200 + 60))" 'the lease counts from bo
 run node0 'mv /tmp/x /var/lib/dtctl/ready 2>&1 || rm -f /var/lib/dtctl/ready'
 ok 'the user cannot replace what is root'"'"'s' ready 10.77.0.10
 node0 "echo \$((\$(date +%s) + 300)) >$lease.new && mv $lease.new $lease"
-noticed() { # KIND
-    node0 "grep -q kind=$1 /run/dtctl/notice"
-}
-unnoticed() {
-    node0 '! test -e /run/dtctl/notice'
-}
-ok 'five minutes: the end is announced' wait_for 30 noticed lease
+notice=/run/dtctl/notice
+ok 'five minutes: the end is announced' await 10.77.0.10 30 "grep -q kind=lease $notice"
 later=$((EPOCHSECONDS + 20000))
 node0 "echo $later >$lease"
-ok 'extended: the notice is taken back' wait_for 30 unnoticed
+ok 'extended: the notice is taken back' await 10.77.0.10 30 "! test -e $notice"
 node0 "echo '\$(touch /tmp/pwned)' >$lease"
 
 # ---- reboot --------------------------------------------------------------------------------------
 written=$(node0 stat -c %Y /var/lib/dtctl/ready)
 booted=$(node0 'systemctl show -p UserspaceTimestamp --value')
 cloud_fault reboot node=node0
-back() {
-    [ "$(node0 'systemctl show -p UserspaceTimestamp --value')" != "$booted" ] && ready 10.77.0.10
+booted_again() {
+    listens 10.77.0.10 &&
+        node0 "[ \"\$(systemctl show -p UserspaceTimestamp --value)\" != '$booted' ]"
 }
-ok 'reboot: the node is ready again, with the same host key' wait_for 120 back
+back() {
+    wait_for 120 booted_again && ready 10.77.0.10
+}
+ok 'reboot: the node is ready again, with the same host key' back
 is "$(node0 grep status= /var/lib/dtctl/ready)" 'status=ok' 'nothing is wrong'
 result "$(($(node0 stat -c %Y /var/lib/dtctl/ready) > written))" 'the ready file is of this boot'
 run node0 "$reach"
@@ -140,15 +155,12 @@ is "$(node0 "sudo -n cat /var/lib/dtctl/own/lease; ls /tmp/pwned 2>&1 | grep -c 
 1" 'the lease holds, whatever is in its file'
 is "$(node0 "$rotate")" "$(cat new.pub)" 'the key needs no rotation'
 is "$(node0 'sudo -n journalctl -b | grep -c "ordering cycle"')" 0 'no unit waits for itself'
-ok 'cloud-init ends without an error' wait_for 60 node0 'cloud-init status | grep -q "status: done"'
-no_copies() {
-    [ -z "$(node0 "$copies")" ]
-}
-ok 'no copy of the first key is left' wait_for 30 no_copies
+ok 'cloud-init ends without an error' done_booting
+ok 'no copy of the first key is left' await 10.77.0.10 30 "[ -z \"\$($copies)\" ]"
 
 # ---- a node with hardly any disk -----------------------------------------------------------------
 known=host.pub
-ok 'a node where something is wrong gets ready, too' wait_for 120 ready 10.77.0.13
+ok 'a node where something is wrong gets ready, too' ready 10.77.0.13
 like "$(on 10.77.0.13 cat /var/lib/dtctl/ready)" \
     'status=degraded.*check\.disk=[0-9]+ MB free on /' 'the ready file names the failed check'
 
@@ -164,10 +176,11 @@ ended() { # NAME: on this machine and in the API
 }
 known=new.pub
 cloud_fault rebalance node=node0
-ok 'a rebalance recommendation is noticed' wait_for 30 noticed rebalance
+ok 'a rebalance recommendation is noticed' await 10.77.0.10 30 "grep -q kind=rebalance $notice"
 cloud_fault notice node=node0 seconds=25
-ok 'the interruption is noticed' wait_for 20 noticed spot-terminate
-announced=$(node0 cat /run/dtctl/notice)
+ok 'the interruption is noticed' \
+    await 10.77.0.10 20 "grep -q kind=spot-terminate $notice"
+announced=$(node0 cat $notice)
 like "$announced" 'deadline=[0-9]+.*node=node0' 'the notice has its deadline and node'
 left=$(($(sed -n 's/^deadline=//p' <<<"$announced") - EPOCHSECONDS))
 result "$((left > 0 && left <= 25))" 'the notice has the time that is left' || diag "$left s"

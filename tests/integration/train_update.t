@@ -31,7 +31,7 @@ updates sgd 6 "${mlp[@]}" optimizer=sgd lr=0.05 momentum=0.9 nesterov=true weigh
     decay=weights clip_norm=1 accumulate=3 label_smoothing=0.1
 updates adam 9 "${mlp[@]}" optimizer=adam lr=0.001 weight_decay=0.1 accumulate=2
 updates adamw 19 "${mlp[@]}" optimizer=adamw lr=0.001 weight_decay=5 decay=weights clip_norm=0.5
-updates resnet 2 model=resnet18 stem=imagenet batch=40 optimizer=sgd lr=0.02 momentum=0.9 \
+updates resnet 1 model=resnet18 stem=imagenet batch=40 optimizer=sgd lr=0.02 momentum=0.9 \
     weight_decay=0.01 decay=weights clip_norm=2 accumulate=2
 # Schedules; the update of each step is made with PyTorch's rate.
 small=(model=mlp hidden=8 batch=80 optimizer=sgd lr=0.05 momentum=0.9)
