@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""moto_api.py: moto in this process, without the HTTP of moto's own server. Two things that moto
+"""moto_api.py: moto in this process, without the HTTP of moto's own server. Three things that moto
 does over and over happen once: it parses a file of AWS's endpoints at each of a dozen places that
-ask for the regions, and searches its own folder for its modules."""
+ask for the regions, searches its own folder for its modules, and botocore's for services."""
 
 import functools
 import io
@@ -12,6 +12,9 @@ import botocore.loaders
 
 load = functools.cache(botocore.loaders.JSONFileLoader().load_file)
 botocore.loaders.JSONFileLoader.load_file = lambda _, path: load(path)
+loader = botocore.loaders.Loader
+services = functools.cache(loader().list_available_services)
+loader.list_available_services = lambda _, type_name: services(type_name)
 
 # Both are imported now that this is set: they load the endpoints.
 import moto.backends
