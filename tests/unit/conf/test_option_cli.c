@@ -61,26 +61,26 @@ static void test_flags(void) {
 // An option of its own whose name begins with "no-" is no negation.
 static void test_names_with_no(void) {
     static struct { bool wait, plain; } w;
-    static const struct option_row rows[] = {{.key = "no-wait",
-                                              .flag = "no-wait",
-                                              .type = OPTION_BOOL,
-                                              .offset = offsetof(typeof(w), wait),
-                                              .help = "H."},
-                                             {.key = "plain",
-                                              .flag = "plain",
-                                              .type = OPTION_BOOL,
-                                              .offset = offsetof(typeof(w), plain),
-                                              .text = "true",
-                                              .help = "H."}};
-    static const struct option_table own = {"own", rows, 2};
+    static const struct option_row own_rows[] = {{.key = "no-wait",
+                                                  .flag = "no-wait",
+                                                  .type = OPTION_BOOL,
+                                                  .offset = offsetof(typeof(w), wait),
+                                                  .help = "H."},
+                                                 {.key = "plain",
+                                                  .flag = "plain",
+                                                  .type = OPTION_BOOL,
+                                                  .offset = offsetof(typeof(w), plain),
+                                                  .text = "true",
+                                                  .help = "H."}};
+    static const struct option_table own = {"own", own_rows, 2};
     static const struct {
         const char *word, *problem;
         bool wait, plain;
     } cases[] = {{"--no-wait", "", true, true},
                  {"--no-no-wait", "", false, true},
                  {"--no-plain", "", false, false},
-                 {"--no-", "--no-: unknown flag", false, true},
-                 {"--wait", "--wait: unknown flag (did you mean '--no-wait'?)", false, true}};
+                 {"--no-", "--no-: unknown flag (did you mean '--no-wait'?)", false, true},
+                 {"--wait", "--wait: unknown flag", false, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static char *env[] = {NULL};
         struct cli_rest others;
