@@ -50,13 +50,14 @@ on() { # ADDRESS COMMAND: as the user, over SSH
 node0() {
     on 10.77.0.10 "$@"
 }
-# Until the node listens no login is tried, and the node itself waits for what is to come: each login
-# takes more of a processor than the check.
+# Until the node listens no login is tried, and the node itself waits for what is to come: each
+# login takes more of a processor than the check.
 listens() { # ADDRESS
     timeout 2 bash -c ": <>/dev/tcp/$1/22"
 }
 await() { # ADDRESS SECONDS CONDITION
-    on "$1" "i=0; until { $3; }; do [ \$i -lt $((5 * $2)) ] || exit 1; i=\$((i + 1)); sleep 0.2; done"
+    on "$1" "i=0
+        until { $3; }; do [ \$i -lt $((5 * $2)) ] || exit 1; i=\$((i + 1)); sleep 0.2; done"
 }
 ready() { # ADDRESS
     wait_for 120 listens "$1" && wait_for 60 await "$1" 120 'test -e /var/lib/dtctl/ready'
