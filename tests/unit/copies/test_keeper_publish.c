@@ -122,6 +122,11 @@ static void test_entries(void) {
     is_int(publish(), KEEPER_SAME, "the same state is published once");
     lose("generations/known");
     is_int(publish(), KEEPER_NEW, "a state that is not known to be there is published");
+    while (generation_newest(own) > 0)
+        if (file_remove_tree(file_dir(&arena, generation_path(&arena, own, generation_newest(own))),
+                             &e) < 0)
+            bail_out("%s", e.text);
+    is_int(publish(), KEEPER_NEW, "a state whose generations are gone is published");
     is_str(said(), "", "nothing is logged");
 }
 
