@@ -242,6 +242,15 @@ static void test_refusals(void) {
     end();
 }
 
+static void test_few(void) {
+    begin(3, (const enum answer[]){REFUSES, REFUSES, HAS}, NULL);
+    state.states = 2;
+    keeper_send(&state);
+    run();
+    is_str(heard, "0 offer n0;1 offer n0;", "nodes that stand by are offered no state");
+    end();
+}
+
 static void test_busy(void) {
     begin(2, (const enum answer[]){IS_BUSY, REFUSES, HAS}, NULL);
     keeper_send(&state);
@@ -429,6 +438,7 @@ int main(void) {
     publish(file_join(&arena, root, "generations"), NUMBER);
     test_sends();
     test_refusals();
+    test_few();
     test_busy();
     test_silent();
     test_addresses();

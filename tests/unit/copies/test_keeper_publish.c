@@ -270,6 +270,10 @@ static void test_newer(void) {
     is_int(keeper_restore(&spec, own, &e), 0, "a newer state is no error");
     is_str(text_of("state/model"), "sent", "a file that was written later stays");
     is_str(text_of("state/deep/part"), "two", "the other files of a newer state stay");
+    put("state/model", "mine", 150);
+    put("state/empty", "", 201);
+    is_int(keeper_restore(&spec, own, &e), 0, "a newer state of an empty file is no error");
+    is_str(text_of("state/model"), "mine", "an empty file that was written later counts, too");
 }
 
 static void test_unrestored(void) {
