@@ -9,7 +9,11 @@
 #include "tests/unit/turned_clock.h"
 #include "worker/gpu_holders.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { WORKERS = 3, STUCK_MS = 500, LOOK_MS = 100, PID = 0x7ffffff0, HELD_MS = 10000 };
 
@@ -32,6 +36,21 @@ int proc_look(pid_t pid, struct proc_facts *out) {
 
 const char *proc_signal_name(int signal) {
     return signal == SIGKILL ? "SIGKILL" : "SIGHUP";
+}
+
+// The kernel function in which a process waits; NULL: it is not known.
+static const char *waits_in;
+
+int test_open(const char *path, int flags, ...) __asm__("open");
+
+int test_open(const char *path, int flags, ...) {
+    int fd = -1;
+    if (!str_starts(path, "/proc/21474836") || !str_ends(path, "/wchan"))
+        return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0600);
+    if (waits_in && (fd = memfd_create("wchan", MFD_CLOEXEC)) >= 0 &&
+        (write(fd, waits_in, strlen(waits_in)) < 0 || lseek(fd, 0, SEEK_SET) < 0))
+        bail_out("no file in memory");
+    return fd;
 }
 
 pid_t workers_stuck(const struct workers *w) {
@@ -167,6 +186,30 @@ static void test_stuck(void) {
     agent_stuck_watch(&agent);
     clock_turn(test_loop, STUCK_MS + LOOK_MS);
     has_str(done, "end 1 rank 10 ", "the first of all stuck workers is named");
+}
+
+static void test_where(void) {
+    static const struct {
+        const char *kernel, *text;
+    } rows[] = {{"nfs_wait.bit_2", "nfs_wait.bit_2"},
+                {"a b\n\033[1m", "a?b???1m"},
+                {"0", "the kernel"},
+                {"", "the kernel"},
+                {"01", "01"},
+                {"x234567890123456789012345678901234567890123456789012345678901234",
+                 "x23456789012345678901234567890123456789012345678901234567890123"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin();
+        waits_in = rows[i].kernel;
+        agent_stuck_watch(&agent);
+        states[0] = 'D';
+        clock_turn(test_loop, STUCK_MS + LOOK_MS);
+        char want[160];
+        snprintf(want, sizeof want, " s, in %s: no other worker can run here", rows[i].text);
+        has_str(done, want, "a process in '%s' is in '%s'", i == 1 ? "a b" : rows[i].kernel,
+                rows[i].text);
+    }
+    waits_in = NULL;
 }
 
 static void test_rest(void) {
@@ -318,6 +361,7 @@ int main(void) {
     clock_stop();
     clock_day_ms = 1000000000;
     test_stuck();
+    test_where();
     test_rest();
     test_since();
     test_watched();
