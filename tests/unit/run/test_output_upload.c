@@ -172,6 +172,7 @@ static void test_failures(void) {
     turn_starts();
     ok(str_ends(words, " 0"), "an upload that failed is made anew");
     answer("{\"end\":1,\"sent\":1}\n");
+    ok(!turn_starts(), "an answer without a count of changes has none");
     outputs.kept = 2;
     cannot_start = true;
     said_clear();
