@@ -290,6 +290,39 @@ static void test_gone(void) {
     is_lost("not rank 0", true, "n1", RESULT_ALL & ~(RESULT_OUTPUT | RESULT_MODEL));
 }
 
+// Files that came during the run, of a node that gives no more.
+static void begin_live(void) {
+    begin();
+    put_all(".dtctl/c/runs/r/live/n1", "disk=d output/b=live model/m=live state/s=live");
+    give("output/a=0", "", "");
+}
+
+#define N0_N2 ALL_OF("n0") " " ALL_OF("n2") COPIES("n0", "n1") COPIES("n2", "n1")
+
+static void test_live(void) {
+    begin_live();
+    has_no_run[1] = true;
+    collect("files of a lost node", N0_N2, "a=0 b=live model/m=live");
+    begin_live();
+    has_no_run[1] = true;
+    run.bring = RESULT_OUTPUT;
+    collect("one kind of a lost node", "n0:output n2:output", "a=0 b=live");
+    begin_live();
+    give("output/a=0", "!", "");
+    collect("a node that may give its part later",
+            ALL_OF("n0") " " ALL_OF("n1") ",list " ALL_OF("n2") COPIES("n0", "n1")
+                COPIES("n2", "n1"),
+            "a=0");
+    begin_live();
+    has_no_run[1] = true;
+    run.merge = CONFIG_MERGE_RANK0;
+    collect("files of a lost node that is not rank 0",
+            ALL_OF("n0") " n2:state" COPIES("n0", "n1") COPIES("n2", "n1"), "a=0");
+    begin_live();
+    has_no_run[1] = run.native = true;
+    collect("files of a lost node of the native trainer", ALL_OF("n0") " " ALL_OF("n2"), "a=0");
+}
+
 // ---- kinds --------------------------------------------------------------------------------------
 
 static void test_kinds_left(void) {
@@ -385,6 +418,12 @@ static void test_native(void) {
     give("output/a=0", "", "");
     collect("one is gone", ALL_OF("n0") " " ALL_OF("n2"), "a=0");
     is_lost("one is gone", true, "", 0);
+
+    begin();
+    run.native = true;
+    has_no_run[0] = has_no_run[1] = has_no_run[2] = true;
+    collect("all are gone", "", "");
+    is_lost("all are gone", true, "n0 n1 n2", RESULT_ALL);
 }
 
 // Without a slash at its end, however the user writes the bucket.
@@ -415,6 +454,7 @@ int main(void) {
     test_rank0();
     test_fails();
     test_gone();
+    test_live();
     test_kinds_left();
     test_native();
     test_uri();
