@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "sys/file.h"
 #include "sys/proc.h"
-#include "tests/tap.h"
+#include "tests/unit/said.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -182,6 +182,23 @@ static void test_hostile(void) {
     end_of(child, 0);
 }
 
+// Warnings become rarer, since a program may write on and on.
+static void test_warnings(void) {
+    struct screen screen;
+    said_open(&screen);
+    timers.refused = 0;
+    for (int i = 1; i <= 9; i++) {
+        bool want = i == 1 || i == 2 || i == 4 || i == 8;
+        said_clear();
+        send_text("not json\n");
+        ok((*said() != '\0') == want, "request %d that is refused is logged %s", i,
+           want ? "now" : "with a later one");
+        if (want)
+            has_str(said(), arena_printf(&arena, " count=%d", i), "warning %d has their number", i);
+    }
+    said_close(&screen);
+}
+
 int main(void) {
     struct stat st;
     struct file_timers other;
@@ -200,6 +217,7 @@ int main(void) {
     test_expiry();
     test_others();
     test_hostile();
+    test_warnings();
     file_timers_close(&timers);
     ok(!file_exists(path), "the FIFO goes at the end");
     file_timers_close(&timers);

@@ -92,11 +92,49 @@ static void test_nothing(const struct send_plan *all) {
     xfer_send_plan_fini(&rest);
 }
 
+// The receiver has some units of a file already.
+static void test_need(void) {
+    static const unsigned char have[] = {0x81, 0x05};
+    static const uint32_t want[] = {1, 2, 3, 4, 5, 6, 9, 11};
+    enum { WANT = sizeof want / sizeof *want, UNITS = 12 };
+    struct manifest_entry files[] = {
+        {.path = "a", .kind = MANIFEST_FILE, .size = 10},
+        {.path = "b", .kind = MANIFEST_FILE, .size = UNITS * (uint64_t)CAS_UNIT_BYTES - 1}};
+    const struct manifest two = {.entries = files, .count = 2, .files = 2};
+    struct strbuf b = {0};
+    struct send_plan p;
+    struct err e = {0};
+    xfer_send_plan_init(&p, &two);
+    xfer_put_need(&b, &(struct xfer_need){.index = 1, .units = UNITS, .have = have});
+    xfer_put_need(&b, &(struct xfer_need){.index = 0});
+    struct xfer_frame f = {.type = XFER_NEED, .data = (const unsigned char *)b.data, .len = b.len};
+    is_int(xfer_send_plan_need(&p, &f, &e), 0, "needs are taken: %s", e.text);
+    ok(p.files == 2 && p.small_count == 1 && p.small[0] == 0, "a small file is needed as a whole");
+    if (!is_uint(p.count, WANT, "units that the receiver has are not needed"))
+        bail_out("the plan has another size");
+    for (size_t i = 0; i < WANT; i++)
+        is_unit(&p, i, 1, want[i], CAS_UNIT_BYTES - (want[i] == UNITS - 1));
+    is_uint(p.bytes, WANT * (uint64_t)CAS_UNIT_BYTES - 1 + 10,
+            "the bytes are those of the units and of the small file");
+    is_int(xfer_send_plan_need(&p, &f, &e), -1, "a file is needed once");
+    has_str(e.text, "the receiver asks for a file twice", "the error says that it is needed twice");
+    xfer_send_plan_fini(&p);
+    xfer_send_plan_init(&p, &two);
+    strbuf_clear(&b);
+    xfer_put_need(&b, &(struct xfer_need){.index = 1, .units = UNITS});
+    f = (struct xfer_frame){.type = XFER_NEED, .data = (const unsigned char *)b.data, .len = b.len};
+    is_int(xfer_send_plan_need(&p, &f, &e), 0, "a receiver may have no unit");
+    is_uint(p.count, UNITS, "a receiver without units needs all");
+    strbuf_fini(&b);
+    xfer_send_plan_fini(&p);
+}
+
 int main(void) {
     struct send_plan all;
     test_unite(&all);
     test_without(&all);
     test_nothing(&all);
+    test_need();
     xfer_send_plan_fini(&all);
     return done_testing();
 }
