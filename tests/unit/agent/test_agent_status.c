@@ -253,6 +253,10 @@ static void test_workers(void) {
     workers[0].status = 0;
     agent_write_status(&agent);
     has_str(status(), "\"state\":\"exited\",\"status\":0,\"signal\":null}", "success is zero");
+    workers[0].status = SIGHUP;
+    agent_write_status(&agent);
+    has_str(status(), "\"state\":\"exited\",\"status\":129,\"signal\":\"SIGHUP\"}",
+            "the first of all signals is one");
 }
 
 static void test_members(void) {
