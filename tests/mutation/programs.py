@@ -207,7 +207,8 @@ def build_all():
             name = os.path.relpath(f, SOURCE)[:-2]
             mode = "release" if name.startswith("tests/tools/") else mode_of(name)
             names[mode].append(os.path.join(build, mode, name))
-    names["release"] += gpu_made()
+    stand_ins = [os.path.join(build, "gpu", name) for name in ("libcuda.so.1", "libnccl.so.2")]
+    names["release"] += gpu_made() + stand_ins
     # Without the compiler of CUDA the tests of kernels are left out.
     ptx = [os.path.relpath(os.path.join(GPU_PTX, os.path.basename(f)[:-3] + ".ptx"), SOURCE)
            for f in sorted(glob.glob(os.path.join(SOURCE, "kernels/cuda/*.cu")))]
