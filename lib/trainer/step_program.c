@@ -15,7 +15,7 @@ const char *step_op_name(enum step_op op) {
         [STEP_SEND_DX] = "send_dx", [STEP_REDUCE] = "reduce",   [STEP_NORM] = "norm",
         [STEP_JUDGE] = "judge",     [STEP_UPDATE] = "update",   [STEP_GATHER] = "gather",
         [STEP_AWAIT] = "await",     [STEP_CHANGE] = "change",   [STEP_OUTER] = "outer"};
-    return names[op];
+    return op < STEP_OPS ? names[op] : "unknown";
 }
 
 int mesh_data_rank(const struct mesh *l, int rank) {
