@@ -106,7 +106,9 @@ int dataset_note_bad(struct dataset_store *store, uint32_t i, bool named, struct
     bool fresh = bad_add(&store->bad, i);
     uint32_t count = store->bad.count;
     pthread_mutex_unlock(&store->bad.lock);
-    if (count > (uint32_t)c->bad_max || count == store->source.samples || count == DATASET_BAD_MAX)
+    if (count == store->source.samples)
+        return err_wrap(e, "all %u samples are bad", count);
+    if (count > (uint32_t)c->bad_max || count == DATASET_BAD_MAX)
         return err_wrap(e, "%u bad samples are above the limit of %d", count, c->bad_max);
     if (fresh)
         log_warn("a bad sample is left out; another one takes its place",
