@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inspections of data sets with bad samples: those of the lowest numbers are named, in order, by any
-// number of threads.
+// Inspections of data sets with bad samples: those of the lowest numbers are named, in order, by
+// any number of threads.
 #include "data/data_inspect.h"
 
 #include "sys/file.h"
