@@ -69,8 +69,8 @@ static void test_inspect(void) {
 static void test_classes_shown(void) {
     char *image, to[64];
     size_t len;
-    if (file_read(&nodes_arena, "small/train/bar/000000.jpg", 1 << 20, &image, &len,
-                  &dtctl_err) < 0)
+    if (file_read(&nodes_arena, "small/train/bar/000000.jpg", 1 << 20, &image, &len, &dtctl_err) <
+        0)
         bail_out("%s", dtctl_err.text);
     for (int i = 0; i < 13; i++) {
         snprintf(to, sizeof to, "wide/train/c%02d/0.jpg", i);
