@@ -267,6 +267,59 @@ static void test_failures(void) {
     end();
 }
 
+// A node that has a part of a streamed input.
+static void begin_streamed(void) {
+    static struct run_start_stream streams[NODES];
+    begin();
+    inputs[0].config = &streamed;
+    launch.run = run;
+    launch.streams = streams;
+    strbuf_clear(&streams[1].input);
+    strbuf_adds(&streams[1].input,
+                "{\"input\":\"one\"}\n{\"index\":4,\"path\":\"x\"}\n{\"end\":true}\n");
+    err_clear(&e);
+    is_int(input_again_begin(&again.nodes[1], true, &e), 0, "a streamed part is begun: %s", e.text);
+    is_int(lists, 1, "the sources of streamed inputs alone are listed again");
+    list_comes(BOTH);
+}
+
+static void end_streamed(void) {
+    strbuf_fini(&launch.streams[1].input);
+    end();
+}
+
+static void test_streamed(void) {
+    begin_streamed();
+    struct fake_run *r = fake_run(0);
+    ok(strstr(r->line, " serve /r/cas /r/runs/r-1"), "the node serves the objects: %s", r->line);
+    fake_take(r, SIZE_MAX);
+    has_str(strbuf_cstr(&r->got), "{\"index\":4,\"path\":\"x\",\"name\":\"s3://b/x\",\"url\":\"u\"",
+            "the list has the new address of an object");
+    fake_say(r, "{}\n", 3);
+    fake_exit(r, 0);
+    ok(overs == 1 && !over_err.code, "a node that serves is over: %s", over_err.text);
+    end_streamed();
+    static const struct {
+        const char *code, *text;
+    } rows[] = {{"busy", ""}, {"not-found", "streamed inputs: why"}};
+    for (size_t i = 0; i < 2; i++) {
+        begin_streamed();
+        const char *line = arena_printf(
+            &arena, "{\"event\":\"error\",\"code\":\"%s\",\"text\":\"why\"}\n", rows[i].code);
+        fake_say(fake_run(0), line, strlen(line));
+        fake_exit(fake_run(0), 1);
+        is_str(over_err.text, rows[i].text, "a server that ends with '%s' has its error",
+               rows[i].code);
+        ok(overs == 1 && !again.nodes[1].busy, "the node is over after '%s'", rows[i].code);
+        end_streamed();
+    }
+    begin_streamed();
+    input_again_close(&again);
+    fake_exit(fake_run(0), 0);
+    is_int(overs, 0, "a server that ends after the close is not reported");
+    end_streamed();
+}
+
 int main(void) {
     fake_fleet_init();
     screen_fini(&screen);
@@ -276,6 +329,7 @@ int main(void) {
     test_reads();
     test_changed();
     test_failures();
+    test_streamed();
     said_close(&notes);
     loop_close(context.loop);
     arena_fini(&arena);
