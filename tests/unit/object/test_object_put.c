@@ -370,6 +370,16 @@ static void test_changes(void) {
     ok(fake_find("z") && strstr(fake.log, "DELETE a?uploadId=id1"),
        "the upload is taken back before the other file is sent");
     begin("");
+    add("a", (uint64_t)5 * OBJECT_PART_BYTES);
+    add("z", SMALL);
+    put.tolerant = true;
+    fake.fails = "partNumber=2";
+    fake.code = ERR_AUTH;
+    is_int(run(), -1, "a part is refused while others are under way");
+    ok(fake_find("z") && strstr(fake.log, "partNumber=1") && !strstr(fake.log, "partNumber=3") &&
+           !strstr(fake.log, "partNumber=5"),
+       "the parts under way are given up");
+    begin("");
     add("a", LARGE);
     fake.no_etag = true;
     is_int(run(), -1, "an answer without an ETag is a failure");
