@@ -314,6 +314,10 @@ static void test_live(void) {
                 COPIES("n2", "n1"),
             "a=0");
     begin_live();
+    give("output/a=0", "output/c=1", "");
+    collect("the rest of a node's files", ALL_OF("n0") " " ALL_OF("n1") ",list " ALL_OF("n2"),
+            "a=0 b=live c=1 model/m=live");
+    begin_live();
     has_no_run[1] = true;
     run.merge = CONFIG_MERGE_RANK0;
     collect("files of a lost node that is not rank 0",
