@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 enum { LINES = WORKERS_TAIL_LINES_MAX, TAIL = WORKERS_TAIL_BYTES_MAX };
 
@@ -30,6 +31,15 @@ const char *worker_evidence_about(struct worker_evidence *ev, struct arena *aren
 const char *sagemaker_failure(const struct sagemaker *s, struct arena *arena) {
     (void)s, (void)arena;
     return written;
+}
+
+static uint64_t disk_bytes = 1 << 30; // free
+static bool disk_fails;
+
+int statvfs(const char *restrict path, struct statvfs *restrict v) {
+    (void)path;
+    *v = (struct statvfs){.f_frsize = 1, .f_bavail = disk_bytes};
+    return disk_fails ? -1 : 0;
 }
 
 static const char *put(const char *name, const char *text, size_t len) {
@@ -136,6 +146,32 @@ static void test_messages(void) {
     is_str(f.message, "out of range", "without SageMaker's tree there is no file");
 }
 
+// Without any words of a worker, a full disk is the likely cause.
+static void test_disk(void) {
+    struct worker x = {.status = 1 << 8, .dir = "/logs"};
+    struct worker_failure f;
+    disk_bytes = 4095;
+    workers_failure(&w, &x, &a, &f);
+    is_str(f.message, "No space left on device: the disk of '/logs' is full",
+           "a disk with less than a block is full");
+    disk_bytes = 4096;
+    workers_failure(&w, &x, &a, &f);
+    is_str(f.message, "", "a disk with a block is not full");
+    disk_bytes = 0;
+    disk_fails = true;
+    workers_failure(&w, &x, &a, &f);
+    is_str(f.message, "", "a disk that is not known is not full");
+    disk_fails = false;
+    x.dir = NULL;
+    workers_failure(&w, &x, &a, &f);
+    is_str(f.message, "", "a worker may have no folder");
+    x.dir = "/logs";
+    x.err_path = put("some.log", "words\n", 6);
+    workers_failure(&w, &x, &a, &f);
+    is_str(f.message, "", "the words of a worker count before the disk");
+    disk_bytes = 1 << 30;
+}
+
 int main(void) {
     if (!mkdtemp(root))
         bail_out("no folder");
@@ -143,6 +179,7 @@ int main(void) {
     test_tail();
     test_statuses();
     test_messages();
+    test_disk();
     file_remove_tree(root, &e);
     arena_fini(&a);
     return done_testing();
