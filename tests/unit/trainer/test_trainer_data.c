@@ -191,6 +191,43 @@ static void test_refused(void) {
     is_int(e.code, ERR_CONFIG, "missing data is an error of configuration");
 }
 
+// ---- bad samples -------------------------------------------------------------------------------
+
+// Pictures that are cut are bad.
+static void test_bad(void) {
+    static const char *const names[] = {"bad/train/a/1.jpg", "bad/train/a/3.jpg",
+                                        "bad/train/b/0.jpg", "bad/test/b/1.jpg"};
+    struct comm_config one = {.world = 1, .cpu = -1};
+    char path[200];
+    for (int i = 0; i < 4; i++) {
+        put(names[i], 40, 30);
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (truncate(path, 30) < 0)
+            bail_out("cannot cut '%s'", path);
+    }
+    put("bad/train/a/0.jpg", 40, 30);
+    put("bad/train/a/2.jpg", 40, 30);
+    put("bad/train/b/1.jpg", 40, 30);
+    put("bad/test/a/0.jpg", 40, 30);
+    folder("bad");
+    options.eval = true;
+    options.image_size = 8;
+    options.on_bad_sample = TRAIN_BAD_SKIP;
+    if (comm_open(&t.comm, NULL, &one, &e) < 0 || trainer_data_open(&t, &e) < 0)
+        bail_out("%s", e.text);
+    is_int(trainer_data_bad(&t, &e), 0, "bad samples are counted");
+    ok(t.bad_train == 3 && t.bad_test == 1, "bad samples are counted in each part");
+    t.bad_train = t.bad_test = 0;
+    options.eval = false;
+    is_int(trainer_data_bad(&t, &e), 0, "bad samples are counted without an evaluation");
+    ok(t.bad_train == 3 && t.bad_test == 0, "without an evaluation no test sample is bad");
+    t.bad_train = 0;
+    options.on_bad_sample = TRAIN_BAD_REFUSE;
+    is_int(trainer_data_bad(&t, &e), 0, "where none is skipped none is counted");
+    is_int(t.bad_train, 0, "where none is skipped none is bad");
+    comm_close(t.comm);
+}
+
 // ---- threads -----------------------------------------------------------------------------------
 
 static void test_threads(void) {
@@ -318,6 +355,7 @@ int main(void) {
     }
     test_shapes();
     test_sizes();
+    test_bad();
     test_threads();
     test_survey();
     test_await();
