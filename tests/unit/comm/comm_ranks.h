@@ -116,6 +116,8 @@ static int world_of(const struct topology *t) {
 static bool strangers;
 static int absent = -1, connect_ms = 20000; // a rank that never comes; how long others wait
 
+static int liar = -1, liar_local = -1; // says it is the rank before, or the local rank before
+
 static void knock(const char *prefix, int sockets) {
     char key[64], text[128] = "", address[64], junk[80];
     struct net_address to;
@@ -150,6 +152,8 @@ static void child(const struct topology *t, int rank, int sockets, rank_fn *fn) 
     err_clear(&e);
     alarm(RUN_SECONDS_MAX);
     place(t, rank, &c);
+    c.rank -= rank == liar;
+    c.local_rank -= rank == liar_local;
     snprintf(address, sizeof address, "127.0.0.%d", 2 + c.node);
     snprintf(prefix, sizeof prefix, "run%d", run_number);
     c.address = address;

@@ -254,6 +254,25 @@ static void test_absent(void) {
     connect_ms = 20000;
 }
 
+// Ranks that do not agree on their places.
+static void test_liars(void) {
+    static const struct topology three = {2, {2, 1}};
+    connect_ms = 700;
+    liar = 2;
+    is_int(run(&three, 1, sums), 3, "all ranks end when one says that it is another");
+    for (int i = 0; i < 3; i++) {
+        is_int(shared->code[i], ERR_CONFIG, "rank %d has an error of configuration", i);
+        has_str(shared->text[i], "rank 1 says it is on node 2 of 2",
+                "rank %d names the rank that two have said to be", i);
+    }
+    liar = -1;
+    liar_local = 2;
+    is_int(run(&three, 1, sums), 3, "all ranks end when one has no local rank");
+    has_str(shared->text[2], "local rank -1 of 1 is not possible", "the error has the local rank");
+    liar_local = -1;
+    connect_ms = 20000;
+}
+
 static void test_strangers(void) {
     static const struct topology two = {2, {1, 1}};
     strangers = true;
@@ -454,6 +473,7 @@ int main(void) {
     test_parts();
     test_topologies();
     test_strangers();
+    test_liars();
     test_absent();
     test_faults();
     struct err e;

@@ -41,6 +41,13 @@ static struct fake {
     struct fake_copy copy[FAKE_COPIES_MAX];
     void *params; // NULL, or where a launch leaves its parameters, of so many bytes
     size_t params_bytes;
+    int shared;         // bytes of shared memory that a function may have
+    unsigned launch[5]; // grid, threads and shared memory of the last launch
+    struct {
+        int type;
+        uint64_t columns, rows, pitch;
+        uint32_t box_columns, box_rows;
+    } map; // the last tensor map
 } fake;
 
 static void fake_reset(void) {
@@ -210,7 +217,21 @@ static CUresult do_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, u
                           void **extra) {
     if (fake.params)
         memcpy(fake.params, params[0], fake.params_bytes);
+    const unsigned launch[] = {gx, gy, gz, x, shared};
+    memcpy(fake.launch, launch, sizeof launch);
     return called(CALL_launch);
+}
+static CUresult do_function_set(CUfunction f, int attribute, int value) {
+    fake.shared = value;
+    return called(CALL_function_set);
+}
+static CUresult do_tensor_map(void *map, int type, uint32_t rank, void *at, const uint64_t *dims,
+                              const uint64_t *strides, const uint32_t *box,
+                              const uint32_t *element_strides, int interleave, int swizzle,
+                              int promotion, int fill) {
+    fake.map.type = type, fake.map.columns = dims[0], fake.map.rows = dims[1];
+    fake.map.pitch = strides[0], fake.map.box_columns = box[0], fake.map.box_rows = box[1];
+    return called(CALL_tensor_map);
 }
 static CUresult do_graph_make(CUgraphExec *x, CUgraph g, unsigned long long flags) {
     return make(CALL_graph_make, x, FAKE_HANDLE_BYTES);
@@ -246,10 +267,13 @@ int fake_driver_open(struct gpu_driver *d, struct err *e) {
     DOES(module_unload), DOES(stream_new), DOES(stream_free), DOES(event_new), DOES(event_free);
     DOES(event_record), DOES(event_query), DOES(copy_in), DOES(copy_out), DOES(fill);
     DOES(launch), DOES(graph_make), DOES(graph_exec_free), DOES(capture_end), DOES(graph_free);
-#undef DOES
+    DOES(function_set);
 #define X(field, symbol, params) d->field = fake.older ? NULL : count_##field;
     GPU_DRIVER_EXTRAS(X)
 #undef X
+    if (!fake.older)
+        DOES(tensor_map);
+#undef DOES
     fake.open++;
     return 0;
 }

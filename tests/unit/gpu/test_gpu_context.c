@@ -3,6 +3,7 @@
 // ended, the first failure stays, and nothing is kept when a context closes.
 #include "kernels/cuda/cuda_params.h"
 #include "tests/unit/gpu/driver_fake.h"
+#include "tests/unit/turned_clock.h"
 
 #include <errno.h>
 
@@ -347,6 +348,87 @@ static void tensor_maps(void) {
     tear_down("a driver without tensor maps");
 }
 
+// A tensor map has the matrix's shape, and boxes of 128 bytes.
+static void map_shapes(void) {
+    static const unsigned char operand[1];
+    static const struct {
+        enum kernel_type type;
+        int map_type;
+        unsigned columns;
+    } types[] = {{KERNEL_BF16, CU_TENSOR_MAP_BFLOAT16, 64},
+                 {KERNEL_HALF, CU_TENSOR_MAP_FLOAT16, 64},
+                 {KERNEL_TF32, CU_TENSOR_MAP_FLOAT32, 32}};
+    struct cuda_tensor_map map;
+    set_up();
+    struct cuda_queue *q = &gpu_context_of(ctx)->queue;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const struct cuda_matrix m = {.at = operand,
+                                      .type = types[i].type,
+                                      .rows = 5,
+                                      .columns = 70,
+                                      .pitch = 288,
+                                      .box_rows = 3};
+        is_int(q->tensor_map(q, &m, &map), 0, "a tensor map of type %zu is made", i);
+        ok(fake.map.type == types[i].map_type && fake.map.box_columns == types[i].columns,
+           "a box of type %zu has 128 bytes of columns", i);
+        ok(fake.map.columns == 70 && fake.map.rows == 5 && fake.map.pitch == 288 &&
+               fake.map.box_rows == 3,
+           "a tensor map of type %zu has the matrix's shape", i);
+    }
+    tear_down("shapes of tensor maps");
+}
+
+// Functions have 48 KiB of shared memory by themselves, and more only when it is asked for.
+static void shared_memory(void) {
+    static const struct {
+        unsigned bytes;
+        int calls; // of function_set so far
+    } cases[] = {{0, 0},        {48 << 10, 0}, {(48 << 10) + 1, 1}, {(48 << 10) + 1, 1},
+                 {48 << 10, 1}, {64 << 10, 2}, {(64 << 10) - 1, 2}, {(64 << 10) + 1, 3}};
+    const unsigned grid[] = {3, 4, 5};
+    int params = 0;
+    set_up();
+    struct cuda_queue *q = &gpu_context_of(ctx)->queue;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        q->launch(q, (enum cuda_kernel)0, grid, 96, cases[i].bytes, &params);
+        is_int(fake.calls[CALL_function_set], cases[i].calls,
+               "a launch with %u bytes, the %zuth, asks for memory as often as needed",
+               cases[i].bytes, i);
+        const unsigned want[] = {3, 4, 5, 96, cases[i].bytes};
+        is_mem(fake.launch, sizeof want, want, sizeof want, "launch %zu has its shape", i);
+    }
+    is_int(fake.shared, (64 << 10) + 1, "a function gets as much as a launch needs");
+    breaks(CALL_function_set, 0);
+    int launches = fake.calls[CALL_launch];
+    q->launch(q, (enum cuda_kernel)0, grid, 96, 100 << 10, &params);
+    is_int(fake.calls[CALL_launch], launches, "without its memory a function is not launched");
+    ok(k->failure(ctx) != NULL, "memory that is refused is a failure");
+    tear_down("shared memory");
+}
+
+// Two looks find other ranks at work, each after most of the limit; then none is.
+static int busy_looks;
+
+static int look_busy(void *arg) {
+    (void)arg;
+    clock_ahead_ms += busy_looks < 3 ? GPU_STALL_MS_MAX - 1000 : GPU_STALL_MS_MAX + 1;
+    return busy_looks++ < 3;
+}
+
+static void stalls(void) {
+    unsigned char back = 7;
+    set_up();
+    void *there = k->mem_alloc(ctx, 1);
+    k->while_waiting(ctx, look_busy, NULL);
+    fake.hangs = true;
+    k->mem_read(ctx, &back, there, 1);
+    fake.hangs = false;
+    is_int(busy_looks, 4, "a wait lasts while other ranks are the reason, and its limit longer");
+    has_str(k->failure(ctx), "has not finished its work in 300 s", "the failure has the limit");
+    k->mem_free(ctx, there, 1);
+    tear_down("a GPU that hangs");
+}
+
 int main(void) {
     round_trips();
     many_writes(GPU_SMALL_BYTES, 2 * GPU_SMALL_STAGES + 1);
@@ -360,6 +442,9 @@ int main(void) {
     reads_fail(CALL_copy_out, "copying from the GPU");
     reads_fail(CALL_event_record, "copying from the GPU");
     lost_ranks();
+    map_shapes();
+    shared_memory();
+    stalls();
     captures();
     beside();
     return done_testing();
