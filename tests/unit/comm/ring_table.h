@@ -47,12 +47,12 @@ ssize_t recv(int fd, void *buf, size_t len, int flags) {
     return syscall(SYS_recvfrom, fd, buf, most, flags, NULL, NULL);
 }
 
-int poll(struct pollfd *fds, nfds_t n, int timeout) {
+int poll(struct pollfd *fds, nfds_t nfds, int timeout) {
     void (*action)(struct table *) = while_idle;
     while_idle = NULL;
     if (action)
         action(idle_table);
-    return (int)syscall(SYS_poll, fds, n, timeout);
+    return (int)syscall(SYS_poll, fds, nfds, timeout);
 }
 
 // ---- a node and its neighbours -----------------------------------------------------------------

@@ -20,12 +20,12 @@ enum { NAME_BYTES = 16, HELLO = 0x64746d31, SHORT_MS = 40, LONG_MS = 20000 };
 
 static void (*while_waiting)(void); // runs once in the next poll
 
-int poll(struct pollfd *fds, nfds_t n, int timeout) {
+int poll(struct pollfd *fds, nfds_t nfds, int timeout) {
     void (*action)(void) = while_waiting;
     while_waiting = NULL;
     if (action)
         action();
-    return (int)syscall(SYS_poll, fds, n, timeout);
+    return (int)syscall(SYS_poll, fds, nfds, timeout);
 }
 
 // ---- a store, and the first rank's socket ------------------------------------------------------
