@@ -188,6 +188,11 @@ static void test_position(void) {
         if (metas[i].error)
             has_str(e.text, metas[i].error, "position %zu has its error", i);
         is_int(e.code != ERR_NONE, metas[i].error != NULL, "position %zu has its code", i);
+        if (!metas[i].value && strcmp(metas[i].key, "data") == 0)
+            is_int(at.data, 0, "an older checkpoint has no digest of the data");
+        if (!metas[i].value && strcmp(metas[i].key, "loss_scale") == 0)
+            near(fabs(at.loss_scale) + fabs(at.loss_scale_good), 0, 0,
+                 "an older checkpoint has no scale of the loss");
     }
     is_int(checkpoint_peek(file_join(&keep, dir, "plain/checkpoint-0000000007"), &at, &e), 0,
            "the position is read as it is");
