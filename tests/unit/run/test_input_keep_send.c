@@ -65,12 +65,12 @@ int fleet_find_manifests(struct fleet *f, const char *operation, struct manifest
     return called(operation, manifests, err);
 }
 
-int input_give_shares(struct run_start *l, struct fleet *f, struct manifest *const *manifests,
+int input_give_shares(struct run_start *l, struct fleet *f, struct manifest *const *all_manifests,
                       struct xfer_peers *peers, struct err *err) {
     (void)l, (void)f;
     for (size_t n = 0; n < NODES; n++)
-        look(found, n, manifests[n], peers[n].lacks);
-    return called("give", manifests, err);
+        look(found, n, all_manifests[n], peers[n].lacks);
+    return called("give", all_manifests, err);
 }
 
 int fleet_share_manifest(struct fleet *f, const char *operation, struct manifest *m,

@@ -36,12 +36,12 @@ void publish_close(struct publish *p) {
     (void)p;
 }
 
-void monitor_note(const struct context *s, const struct run *r, const char *what, ...) {
+void monitor_note(const struct context *s, const struct run *r, const char *kind_word, ...) {
     va_list ap;
     const char *word;
     (void)s, (void)r;
-    noted = what;
-    va_start(ap, what);
+    noted = kind_word;
+    va_start(ap, kind_word);
     while ((word = va_arg(ap, const char *)))
         noted = arena_printf(&arena, "%s %s", noted, word);
     va_end(ap);

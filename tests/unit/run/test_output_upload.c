@@ -25,7 +25,7 @@ static bool runs, cannot_start;
 static dtdata_beside_end *on_end;
 
 int dtdata_beside_start(struct dtdata_beside *d, struct context *s, const struct dtdata_call *call,
-                        dtdata_beside_end *end, struct err *why) {
+                        dtdata_beside_end *end, struct err *err) {
     if (d != &upload.program || s != &context || call->bytes_max != 1 << 20 ||
         call->ms_max != 86400000)
         bail_out("another program starts");
@@ -35,7 +35,7 @@ int dtdata_beside_start(struct dtdata_beside *d, struct context *s, const struct
     starts++;
     on_end = end;
     if (cannot_start)
-        return err_set(why, ERR_SYS, "no process");
+        return err_set(err, ERR_SYS, "no process");
     runs = true;
     return 0;
 }

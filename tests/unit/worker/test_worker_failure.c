@@ -36,9 +36,9 @@ const char *sagemaker_failure(const struct sagemaker *s, struct arena *arena) {
 static uint64_t disk_bytes = 1 << 30; // free
 static bool disk_fails;
 
-int statvfs(const char *restrict path, struct statvfs *restrict v) {
-    (void)path;
-    *v = (struct statvfs){.f_frsize = 1, .f_bavail = disk_bytes};
+int statvfs(const char *restrict file, struct statvfs *restrict buf) {
+    (void)file;
+    *buf = (struct statvfs){.f_frsize = 1, .f_bavail = disk_bytes};
     return disk_fails ? -1 : 0;
 }
 
