@@ -193,11 +193,11 @@ static void test_where(void) {
         const char *kernel, *text;
     } rows[] = {{"nfs_wait.bit_2", "nfs_wait.bit_2"},
                 {"a b\n\033[1m", "a?b???1m"},
-                {"0", "the kernel"},
-                {"", "the kernel"},
                 {"01", "01"},
                 {"x234567890123456789012345678901234567890123456789012345678901234",
-                 "x23456789012345678901234567890123456789012345678901234567890123"}};
+                 "x23456789012345678901234567890123456789012345678901234567890123"},
+                {"", "the kernel"},
+                {"0", "the kernel"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin();
         waits_in = rows[i].kernel;
@@ -300,6 +300,9 @@ static void test_timers(void) {
     x.pid = 5;
     expired(&agent.timers, &x, 1);
     has_event("\"local_rank\":null,\"pid\":5,\"scope\":\"step\",\"signal\":\"SIGHUP\"");
+    x.pid = PID + 2;
+    expired(&agent.timers, &x, SIGHUP);
+    is_str(workers[2].text, "its timer 'step' expired", "the first of all signals ends a worker");
     workers[0].running = false;
     x.pid = PID;
     expired(&agent.timers, &x, SIGKILL);

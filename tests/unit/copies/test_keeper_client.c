@@ -28,7 +28,7 @@ static struct keeper_spec spec = {.node = "n0",
 static struct keeper_state state;
 static int agent = -1; // its end of the notes
 
-enum answer { TAKES, HAS, REFUSES, IS_BUSY, IS_SILENT, LEAVES, BABBLES, SPOILS };
+enum answer { TAKES, HAS, REFUSES, IS_BUSY, IS_SILENT, LEAVES, BABBLES, SPOILS, OFFERS };
 
 static struct node { // another node
     struct listener door;
@@ -59,7 +59,13 @@ static void on_offer(struct node *n, struct channel *l, const struct wire_msg *m
             l, &(struct wire_msg){.type = WIRE_STATE_GET, .file = STATE_TRANSFER_LIST, .bytes = 8});
     else if (n->answer == HAS)
         end_with(l, m->number, true, "");
-    else if (n->answer == REFUSES)
+    else if (n->answer == OFFERS) { // to a node that offers itself
+        channel_send(l, &(struct wire_msg){.type = WIRE_STATE_OFFER,
+                                           .name = m->name,
+                                           .number = m->number + 1,
+                                           .bytes = (int64_t)n->sender.list_len});
+        end_with(l, m->number, false, "its disk is full");
+    } else if (n->answer == REFUSES)
         end_with(l, m->number, false, "its disk is full");
     else if (n->answer == IS_BUSY)
         end_with(l, m->number, false, "");
@@ -72,7 +78,7 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
                : m->type == WIRE_STATE_OFFER ? 1
                : m->type == WIRE_STATE_GET   ? 2
                                              : 3;
-    if (what < 2)
+    if (what < 2 || n->answer == OFFERS)
         heard = arena_printf(&arena, "%s%d %s %s;", heard, (int)(n - nodes), names[what], m->name);
     if (n->answer == BABBLES)
         channel_send(l, &(struct wire_msg){.type = WIRE_STATE_ASK, .name = "n0"});
@@ -239,6 +245,15 @@ static void test_refusals(void) {
     run();
     ok(!state.ring[0].failed && !state.ring[2].failed, "a copy ends the failure");
     is_str(noted(), "", "nothing is announced");
+    end();
+}
+
+static void test_offered(void) {
+    begin(1, (const enum answer[]){OFFERS, HAS, HAS}, NULL);
+    keeper_send(&state);
+    run();
+    is_str(heard, "0 offer n0;", "a node that sends a state asks for none");
+    has_str(said(), "holder=n1 reason=\"its disk is full\"", "the answer to the offer counts");
     end();
 }
 
@@ -438,6 +453,7 @@ int main(void) {
     publish(file_join(&arena, root, "generations"), NUMBER);
     test_sends();
     test_refusals();
+    test_offered();
     test_few();
     test_busy();
     test_silent();

@@ -44,8 +44,8 @@ static void carry(size_t i, const char *name, const char *text) {
 }
 
 static void carry_module(void) {
-    carry(0, "bin/dtrun", "program");
-    carry(1, "infra/main.tf", "main");
+    carry(0, "infra/main.tf", "main");
+    carry(1, "bin/dtrun", "program");
     carry(2, "infra/sweep/main.tf", "sweep");
     carry(3, "cloud-init/boot.sh", "boot");
 }
@@ -137,6 +137,9 @@ static void test_first(void) {
     is_str(text_of("infra/backend_override.tf.json"), "here eu-west-1 ../terraform.tfstate",
            "the state is beside the module");
     is_str(fake_terraform_calls(), "infra:" INIT, "init runs once");
+    struct stat st;
+    ok(stat(terraform.folder, &st) == 0 && (st.st_mode & 0777) == 0700,
+       "the folder is the user's alone");
     ok(str_ends(terraform.log_path, FOLDER "terraform.log") &&
            str_ends(terraform.state_path, FOLDER "terraform.tfstate") &&
            str_ends(terraform.vars_path, FOLDER "infra/terraform.tfvars.json"),
@@ -150,14 +153,14 @@ static void test_first(void) {
 static void test_anew(void) {
     put("infra/terraform.tfvars.json", "{\"kept\":1}");
     ok(terraform_was_used(&context), "a folder with variables was used");
-    carry(1, "infra/main.tf", "later");
+    carry(0, "infra/main.tf", "later");
     is_int(open_folder("eu-west-1"), 0, "another dtctl has another module: %s", error.text);
     is_str(text_of("infra/main.tf"), "later", "the module is the new one");
     is_str(text_of("infra/left"), "absent", "files of the old module are gone");
     is_str(text_of("infra/terraform.tfvars.json"), "{\"kept\":1}", "the variables stay");
     is_str(text_of("terraform.tfvars.saved"), "absent", "the copy of the variables is gone");
     is_str(fake_terraform_calls(), "infra:" INIT, "init runs for the new module");
-    carry(0, "bin/dtrun", "another");
+    carry(1, "bin/dtrun", "another");
     is_int(open_folder("eu-west-1"), 0, "another dtctl may have the same module");
     is_str(fake_terraform_calls(), "", "the same module stays");
     carry(3, "cloud-init/other.sh", "boot");
@@ -230,12 +233,12 @@ static void test_failures(void) {
     unlink(fake_in("init-1"));
     is_int(open_folder("eu-west-1"), 0, "the next init succeeds");
     ok(strcmp(text_of("stamp"), "absent") != 0, "the folder is current then");
-    embed_files[1].name = embed_files[2].name = embed_files[3].name = "bin/other";
+    embed_files[0].name = embed_files[2].name = embed_files[3].name = "bin/other";
     is_int(open_folder("eu-west-1"), -1, "a dtctl may have no module");
     is_str(error.text, "this dtctl carries no infra/: it was built without it",
            "the error says so");
     carry_module();
-    embed_files[1].size++;
+    embed_files[0].size++;
     is_int(open_folder("eu-west-1"), 0, "a module of the same hash is not unpacked");
     unlink(fake_in(FOLDER "stamp"));
     is_int(open_folder("eu-west-1"), -1, "a damaged module is not unpacked");
