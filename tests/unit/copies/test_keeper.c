@@ -292,6 +292,26 @@ static void test_orders(void) {
     is_noted(0, "ready 6;", "an order outside the bounds is ignored");
 }
 
+// A keeper knows a part of the nodes of a large run.
+static void test_large(void) {
+    enum { MANY = REPLICA_PEERS_MAX + 44 };
+    static struct wire_node list[MANY];
+    struct wire_msg m = {.type = WIRE_COPIES,
+                         .round = 6,
+                         .group_world = MANY + 1,
+                         .name = "",
+                         .nodes = list,
+                         .node_count = MANY};
+    pid_t before = nodes[0].keeper.pid;
+    for (int i = 0; i < MANY; i++)
+        list[i] = (struct wire_node){
+            .name = arena_printf(&arena, "m%d", i), .address = "127.0.0.1", .port = 1};
+    nodes[0].notes[0] = '\0';
+    keeper_ring(&nodes[0].keeper, &m);
+    is_noted(0, "ready 6;", "a round may have more nodes than a keeper knows");
+    ok(nodes[0].keeper.pid == before, "the keeper is the same process");
+}
+
 static void test_killed(void) {
     pid_t before = nodes[0].keeper.pid;
     kill(before, SIGKILL);
@@ -365,6 +385,7 @@ int main(void) {
     test_holders();
     test_away();
     test_orders();
+    test_large();
     test_killed();
     for (int i = 0; i < NODES; i++) {
         end(i);
