@@ -10,6 +10,7 @@
 #include "trainer/trainer_impl.h"
 
 #include <math.h>
+#include <signal.h>
 #include <unistd.h>
 
 static struct err e;
@@ -41,7 +42,7 @@ static const char *text_of(const char *name) {
     return text;
 }
 
-static void opened(void) {
+static void configure(void) {
     static const char *const settings[] = {
         "train.dataset=shapes", "train.train_size=64", "train.test_size=20",
         "train.threads=1",      "train.model=mlp",     "train.hidden=8",
@@ -66,6 +67,10 @@ static void opened(void) {
                                      .node_name = "here",
                                      .run = "run-1",
                                      .say = say};
+}
+
+static void opened(void) {
+    configure();
     if (trainer_open(&t, &config, &e) < 0)
         bail_out("%s", e.text);
 }
@@ -346,6 +351,63 @@ static void test_lost(void) {
     is_int(json_get_int(summary(), "metrics_lost", 0), 3, "the summary has their number");
 }
 
+// ---- whole runs --------------------------------------------------------------------------------
+
+static volatile sig_atomic_t stop;
+
+static void on_step(void *ctx, int64_t step, double loss) {
+    (void)loss;
+    stop = step == *(int64_t *)ctx;
+}
+
+static const char *last_line(void) {
+    static char line[600];
+    const char *text = strbuf_cstr(&lines), *p = text + lines.len;
+    for (p -= lines.len > 0; p > text && p[-1] != '\n'; p--)
+        ;
+    snprintf(line, sizeof line, "%s", p);
+    return line;
+}
+
+// 12 steps of 3 epochs. Accuracies are shares of what there is.
+static void test_run(void) {
+    struct trainer_result r;
+    const char *line;
+    int64_t last = -1;
+    configure();
+    config.output_dir = config.model_dir = path_of("run");
+    config.state_dir = path_of("run/state");
+    config.on_step = on_step;
+    config.on_step_ctx = &last;
+    config.stop = &stop;
+    strbuf_clear(&lines);
+    is_int(trainer_run(&config, &r, &e), 0, "a run ends: %s", e.text);
+    line = last_line();
+    ok(strncmp(line, "done: 3 epochs, 12 steps, ", 26) == 0, "the last line has the end: %s", line);
+    has_str(line, " s waited for data, model in ", "the last line has the model");
+    ok(!r.stopped && r.steps == 12 && r.epochs == 3 && r.final_top1 <= r.final_top5 &&
+           r.final_top5 <= 100 && r.best_top1 >= r.final_top1 && r.images_per_s > 0,
+       "the result has the numbers");
+    int wrong = 0, count = 0;
+    for (const char *p = text_of("run/metrics.jsonl"); *p; p += strcspn(p, "\n") + 1, count++) {
+        struct json *j;
+        double top1, top5;
+        if (json_parse(&arena, p, strcspn(p, "\n"), &j, &e) < 0)
+            bail_out("%s", e.text);
+        top1 = json_get(j, "acc1")->number, top5 = json_get(j, "acc5")->number;
+        wrong += !(top1 >= 0 && top1 <= top5 && top5 > 0 && top5 <= 100);
+    }
+    ok(wrong == 0 && count == 9, "accuracies are percents, of steps and of evaluations");
+    last = 3;
+    config.output_dir = config.model_dir = path_of("stop");
+    config.state_dir = path_of("stop/state");
+    strbuf_clear(&lines);
+    is_int(trainer_run(&config, &r, &e), 0, "a run that is stopped ends: %s", e.text);
+    has_str(last_line(), "stopped by a signal: checkpoint of epoch 0, step 4 is in ",
+            "the last line has the checkpoint");
+    ok(r.stopped && r.steps == 4, "the result says so");
+}
+
 int main(void) {
     if (!mkdtemp(dir))
         bail_out("no folder");
@@ -359,6 +421,7 @@ int main(void) {
     test_summary();
     test_lost();
     trainer_close(&t);
+    test_run();
     strbuf_fini(&lines);
     strbuf_fini(&logged);
     if (file_remove_tree(dir, &e) < 0)
