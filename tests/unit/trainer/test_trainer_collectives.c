@@ -149,7 +149,82 @@ static void test_words(void) {
     ok(!strstr(said(), "travel"), "with one rank nothing travels");
 }
 
+// ---- links of devices --------------------------------------------------------------------------
+
+// Numbers go from device to device: each pass has a queue of its direction and a mark of its own.
+static void test_links(void) {
+    enum { FIRST = TRAINER_MARKS_LINKS, MARKS = BESIDE_MARKS_MAX - TRAINER_MARKS_LINKS };
+    static float params[4], numbers[8];
+    static struct sending sent[2];
+    static const enum step_op receives[] = {STEP_RECV_X, STEP_RECV_DY},
+                              sends[] = {STEP_SEND_Y, STEP_SEND_DX};
+    const struct comm_config one = {.world = 1, .cpu = -1};
+    struct comm *host;
+    char want[80];
+    if (comm_open(&host, NULL, &one, &e) < 0)
+        bail_out("%s", e.text);
+    begin();
+    t->chunks = 1;
+    t->slots = 2;
+    t->links.sent = sent;
+    t->chunk[0].net.params = (char *)params;
+    for (int i = 0; i < STEP_OPS; i++)
+        t->links.of[i] = (struct stage_link){.host = host, .device = fake_collectives};
+    for (int i = 0; i < 2; i++) {
+        struct step_item it = {.op = (uint8_t)receives[i]};
+        *fake.log = '\0';
+        is_int(trainer_links_receive(t, &it, numbers, 8, &e), 0, "numbers of direction %d come", i);
+        snprintf(want, sizeof want, "begin %d;call %d;end %d %d;await %d;", 1 + 2 * i, COMM_RECV,
+                 1 + 2 * i, FIRST + 2 * i, FIRST + 2 * i);
+        is_str(fake.log, want, "operations wait for numbers of direction %d", i);
+        it = (struct step_item){.op = (uint8_t)sends[i], .slot = (uint16_t)i};
+        *fake.log = '\0';
+        is_int(trainer_links_send(t, &it, numbers, 3, &e), 0, "numbers of direction %d go", i);
+        snprintf(want, sizeof want, "begin %d;call %d;end %d %d;", 2 + 2 * i, COMM_SEND, 2 + 2 * i,
+                 FIRST + 1 + 2 * i);
+        is_str(fake.log, want, "nothing waits for a send of direction %d", i);
+        is_int(sent[i].mark, FIRST + 1 + 2 * i, "the slot knows its send of direction %d", i);
+    }
+    ok(fake.calls[0].count == 32 && fake.calls[1].count == 12 && fake.calls[1].buf == numbers &&
+           fake.calls[0].peer == 1 && fake.calls[0].type == COMM_BYTE,
+       "calls have the bytes of the numbers");
+    *fake.log = '\0';
+    struct step_item it = {.op = STEP_FORWARD, .slot = 1};
+    is_int(trainer_links_clear(t, &it, &e), 0, "a slot is cleared");
+    snprintf(want, sizeof want, "await %d;", FIRST + 3);
+    is_str(fake.log, want, "operations wait for the send from the slot");
+    is_int(trainer_links_clear(t, &it, &e), 0, "a slot is cleared again");
+    is_str(fake.log, want, "a slot that is clear needs no wait");
+    *fake.log = '\0';
+    is_int(trainer_links_end(t, &e), 0, "all slots are cleared");
+    snprintf(want, sizeof want, "await %d;", FIRST + 1);
+    is_str(fake.log, want, "the other send is waited for");
+    it = (struct step_item){.op = STEP_RECV_X};
+    for (int i = 4; i < MARKS; i++) {
+        *fake.log = '\0';
+        if (trainer_links_receive(t, &it, numbers, 1, &e) < 0)
+            bail_out("%s", e.text);
+    }
+    snprintf(want, sizeof want, "begin 1;call %d;end 1 %d;await %d;", COMM_RECV,
+             BESIDE_MARKS_MAX - 1, BESIDE_MARKS_MAX - 1);
+    is_str(fake.log, want, "each call has a mark of its own");
+    *fake.log = '\0';
+    is_int(trainer_links_receive(t, &it, numbers, 1, &e), 0, "there are more calls than marks");
+    snprintf(want, sizeof want, "begin 1;call %d;end 1 %d;await %d;", COMM_RECV, FIRST, FIRST);
+    is_str(fake.log, want, "marks are used in turn");
+    fake.enqueue_fails = true;
+    t->at.step = 12;
+    is_int(trainer_links_receive(t, &it, numbers, 1, &e), -1, "a receive of a lost rank fails");
+    is_str(e.text, "passing a micro-batch between stages at step 12: rank 2 is lost",
+           "the error has step and rank");
+    it.op = STEP_SEND_Y;
+    is_int(trainer_links_send(t, &it, numbers, 1, &e), -1, "a send to a lost rank fails");
+    has_str(e.text, "passing a micro-batch between stages at step 12: ", "the error has the step");
+    comm_close(host);
+}
+
 int main(void) {
+    test_links();
     test_watch();
     test_loss();
     test_async();

@@ -8,6 +8,7 @@
 #include "trainer/trainer_impl.h"
 
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SETTINGS_MAX = 16 };
@@ -108,9 +109,13 @@ static void test_rules(void) {
     is_uint(net->copy_bytes, 4 * (size_t)t.model->param_elements * sizeof(float),
             "a checkpoint has room for weights and states");
     ok(t.program.items > 0 && t.slots == 1 && t.parts == 1, "one stage has one slot");
-    ok(file_exists(config.output_dir) && file_exists(config.model_dir) &&
-           file_exists(config.state_dir) && file_exists(config.cache_dir),
-       "all folders are made");
+    const char *const folders[] = {config.output_dir, config.model_dir, config.state_dir,
+                                   config.cache_dir};
+    for (int i = 0; i < 4; i++) {
+        struct stat st = {0};
+        is_int(stat(folders[i], &st) == 0 ? st.st_mode & 07777 : 0, 0755,
+               "folder %d is made for all to read", i);
+    }
     trainer_close(&t);
 
     static const char *const sgd[] = {
@@ -180,10 +185,11 @@ static void test_places(void) {
 }
 
 int main(void) {
+    umask(0); // so that modes are those that were asked for
     if (!mkdtemp(dir))
         bail_out("no folder");
-    test_refusals();
     test_rules();
+    test_refusals();
     test_zero();
     test_places();
     if (file_remove_tree(dir, &e) < 0)
