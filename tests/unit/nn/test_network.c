@@ -155,10 +155,9 @@ static void test_numbers(const struct kernel_backend *backend) {
     open_net(&c);
     network_set(&net, net.params, 2, 5, in);
     network_get(&net, net.params, 1, 7, out);
-    bool same = out[0] == 0 && out[6] == 0;
-    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        same &= out[1 + i] == in[i];
-    ok(same, "%s: numbers come back from their places", backend->name);
+    is_mem(out + 1, sizeof in, in, sizeof in, "%s: numbers come back from their places",
+           backend->name);
+    near(fabsf(out[0]) + fabsf(out[6]), 0, 0, "%s: numbers beside them stay", backend->name);
     network_set(&net, net.grads, 0, 5, in);
     network_squares(&net, 2, net.grads);
     network_squares(&net, 3, net.grads + 2 * net.k->real_bytes);

@@ -123,8 +123,28 @@ static void test_measure(void) {
     comm_close(comm);
 }
 
+// Of an all-gather a rank gives its own part; all other numbers are -1.
+static void test_fill(void) {
+    enum { COUNT = 12, EACH = 4, BUFFER = 14 };
+    const struct bench_size gather = {TRAIN_BENCH_ALL_GATHER, COUNT, EACH, BUFFER};
+    const struct bench_size reduce = {TRAIN_BENCH_ALL_REDUCE, COUNT, COUNT, BUFFER};
+    for (int rank = 0; rank < 3; rank++) {
+        float part[BUFFER], whole[BUFFER];
+        int wrong = 0;
+        bench_fill(&gather, rank, part);
+        bench_fill(&reduce, rank, whole);
+        for (int i = 0; i < BUFFER; i++) {
+            bool own = i < COUNT && i / EACH == rank;
+            wrong += fabsf(part[i] - (own ? whole[i] : -1)) > 0;
+            wrong += i < COUNT ? whole[i] < 0 : whole[i] > -1;
+        }
+        is_int(wrong, 0, "rank %d gives its part of an all-gather", rank);
+    }
+}
+
 int main(void) {
     test_sizes();
+    test_fill();
     for (int kind = TRAIN_BENCH_NONE + 1; kind < TRAIN_BENCHES; kind++)
         test_kind(kind);
     test_measure();

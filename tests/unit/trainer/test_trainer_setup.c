@@ -8,6 +8,7 @@
 #include "trainer/trainer_impl.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -114,7 +115,7 @@ static void test_rules(void) {
     for (int i = 0; i < 4; i++) {
         struct stat st = {0};
         is_int(stat(folders[i], &st) == 0 ? st.st_mode & 07777 : 0, 0755,
-               "folder %d is made for all to read", i);
+               "all users may read folder %d", i);
     }
     trainer_close(&t);
 
@@ -131,6 +132,43 @@ static void test_rules(void) {
         loads += t.program.item[i].op == STEP_LOAD;
     is_int(loads, 3, "a step of three parts loads three batches");
     trainer_close(&t);
+}
+
+// Weights of a file, and a last layer that begins anew.
+static void test_weights(void) {
+    static const char *const plain[] = {"train.seed=1", "train.resume=never", NULL};
+    static const char *const head[] = {"train.seed=2", "train.resume=never", "train.new_head=true",
+                                       NULL};
+    const char *path = file_join(&arena, dir, "weights.safetensors");
+    struct checkpoint_image image = {0};
+    is_int(opened(plain), 0, "a run opens: %s", e.text);
+    checkpoint_image_init(&image, t.model, 0);
+    for (size_t i = 0; i < t.model->param_elements; i++)
+        image.params[i] = 0.5f;
+    is_int(checkpoint_write_model(&image, path, &e), 0, "the weights are written");
+    checkpoint_image_fini(&image);
+    trainer_close(&t);
+    for (int new_head = 0; new_head < 2; new_head++) {
+        load(new_head ? head : plain);
+        config.weights = path;
+        is_int(trainer_open(&t, &config, &e), 0, "a run with weights opens: %s", e.text);
+        const struct nn_model *m = t.model;
+        int wrong = 0;
+        for (int i = 0; i < m->params; i++) {
+            const struct nn_param *p = &m->param[i];
+            float *got = calloc(p->count, sizeof *got), *want = calloc(p->count, sizeof *want);
+            network_get(&t.chunk[0].net, t.chunk[0].net.params, p->begin, p->count, got);
+            bool fresh = new_head && i >= m->layer[m->layers - 1].param;
+            if (fresh)
+                model_init_param(m, i, 2, want);
+            for (size_t k = 0; k < p->count; k++)
+                wrong += fabsf(got[k] - (fresh ? want[k] : 0.5f)) > 0;
+            free(got);
+            free(want);
+        }
+        is_int(wrong, 0, "a run has the weights of the file, but for %d layers", new_head);
+        trainer_close(&t);
+    }
 }
 
 // ---- ranks -------------------------------------------------------------------------------------
@@ -190,6 +228,7 @@ int main(void) {
         bail_out("no folder");
     test_rules();
     test_refusals();
+    test_weights();
     test_zero();
     test_places();
     if (file_remove_tree(dir, &e) < 0)
