@@ -5,7 +5,6 @@
 #include "comm/comm.h"
 #include "comm/element.h"
 #include "comm/group.h"
-
 #include "tests/tap.h"
 #include "tests/unit/comm/comm_ranks.h"
 
@@ -15,7 +14,7 @@ static const size_t type_bytes[TYPES] = {
 static const char *const type_names[TYPES] = {
     [COMM_BYTE] = "byte", [COMM_F32] = "float", [COMM_F64] = "double", [COMM_BF16] = "bfloat16"};
 static const size_t counts[] = {1, 2, 3, 63, 64, 65, 1000, 4097, 70001, 700001};
-enum { COUNTS = sizeof counts / sizeof counts[0] };
+enum { COUNTS = sizeof counts / sizeof counts[0], SHARED_FROM = 100000 };
 
 static const struct topology topologies[] = {
     {1, {1}},          {1, {2}},    {1, {3}},    {1, {8}},       {2, {1, 1}},      {3, {1, 1, 1}},
@@ -89,11 +88,9 @@ static void *new_buffer(struct rank *r, enum comm_type type, size_t count) {
 }
 
 static bool guard_whole(const void *buf, enum comm_type type, size_t count) {
-    const unsigned char *g = (const unsigned char *)buf + count * type_bytes[type];
-    for (int i = 0; i < GUARD_BYTES; i++)
-        if (g[i] != 0x5a)
-            return false;
-    return true;
+    unsigned char guard[GUARD_BYTES];
+    memset(guard, 0x5a, GUARD_BYTES);
+    return memcmp((const char *)buf + count * type_bytes[type], guard, GUARD_BYTES) == 0;
 }
 
 // Blocking for even counts, by ticket for odd ones.
@@ -106,15 +103,13 @@ static int call(struct rank *r, const struct comm_call *c, struct err *e) {
 
 // ---- reduce-scatter and all-gather -------------------------------------------------------------
 
-enum { SHARED_FROM = 100000 };
-
-static int check_element(const char *operation, enum comm_type type, const void *buf, size_t count,
-                         size_t i, const struct sum *want, struct err *e) {
+static int look_at(const char *what, enum comm_type type, const void *buf, size_t count, size_t i,
+                   const struct sum *want, struct err *e) {
     double is = get(type, buf, i);
-    return fabs(is - want->sum) <= want->slack
-               ? 0
-               : err_set(e, ERR_FAILED, "%s of %zu %s: [%zu] is %g, not %g", operation, count,
-                         type_names[type], i, is, want->sum);
+    if (fabs(is - want->sum) <= want->slack)
+        return 0;
+    return err_set(e, ERR_FAILED, "%s of %zu %s: [%zu] is %g, not %g", what, count,
+                   type_names[type], i, is, want->sum);
 }
 
 static int scatter_gather(struct rank *r, enum comm_type type, size_t count, size_t each,
@@ -129,7 +124,7 @@ static int scatter_gather(struct rank *r, enum comm_type type, size_t count, siz
     end = end < count ? end : count;
     int bad = call(r, &c, e);
     for (size_t i = begin; i < end && bad == 0; i++)
-        bad = check_element("reduce-scatter", type, x, count, i, &want[i % PERIOD], e);
+        bad = look_at("reduce-scatter", type, x, count, i, &want[i % PERIOD], e);
     // Of the other parts nothing may be left by the gather.
     memset(x, 0xee, begin * bytes);
     memset((char *)x + end * bytes, 0xee, (count - end) * bytes);
@@ -143,9 +138,9 @@ static int scatter_gather(struct rank *r, enum comm_type type, size_t count, siz
     // Of many elements each rank looks at some: the digests of all ranks are compared.
     size_t step = count > SHARED_FROM ? (size_t)r->world : 1;
     for (size_t i = step > 1 ? (size_t)r->rank : 0; i < count && bad == 0; i += step)
-        bad = check_element("all-gather", type, x, count, i, &want[i % PERIOD], e);
+        bad = look_at("all-gather", type, x, count, i, &want[i % PERIOD], e);
     for (size_t i = 0; i < count && bad == 0 && !same; i++)
-        bad = check_element("all-reduce", type, all, count, i, &want[i % PERIOD], e);
+        bad = look_at("all-reduce", type, all, count, i, &want[i % PERIOD], e);
     if (bad == 0 && !(guard_whole(x, type, count) && guard_whole(all, type, count)))
         bad = err_set(e, ERR_FAILED, "%zu %s: written beyond the end", count, type_names[type]);
     shared->digest[r->rank] = digest(x, count * bytes, shared->digest[r->rank]);
