@@ -8,8 +8,11 @@
 #include "tests/unit/shell.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+#define OTHER_HASH "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 static struct job_spec spec;
 static struct job_pair env[3];
@@ -111,6 +114,9 @@ static void test_script(void) {
     is_str(set_up(), "ran", "a script prepares the node");
     is_str(log_text(), arena_printf(&a, "mine job's /bin:/usr/bin\n%s/runs/r1/work\n", root),
            "the script has the variables of the job, in the job's folder");
+    struct stat st;
+    ok(stat(in(job_setup_dir(&a, HASH)), &st) == 0 && (st.st_mode & 0777) == 0755,
+       "others may read what a script has made");
     is_str(set_up(), "again", "a script that has succeeded does not run again");
     is_str(text_of(arena_printf(&a, "%s/count", job_setup_dir(&a, HASH))), "x\n",
            "the script has run once, in the folder of its hash");
@@ -152,6 +158,10 @@ static void test_bundle(void) {
     is_str(bundle("env/left"), "absent", "nothing of an earlier attempt is there");
     is_str(bundle("env.new/left"), "absent", "nothing is left beside it");
     is_str(bundle("done"), "", "the environment is marked");
+    struct stat st;
+    ok(stat(in(arena_printf(&a, "%s/done", job_bundle_dir(&a, HASH))), &st) == 0 &&
+           (st.st_mode & 0777) == 0644,
+       "others may read the mark");
     put(arena_printf(&a, "%s/env/bin/tool", job_bundle_dir(&a, HASH)), "same");
     is_str(set_up(), "again", "an environment is unpacked once");
     is_str(bundle("env/bin/tool"), "same", "an environment that is there stays");
@@ -161,6 +171,15 @@ static void test_bundle(void) {
     const char *dir = file_join(&a, root, job_bundle_dir(&a, HASH));
     has_str(log_text(), arena_printf(&a, "|%s/env/bin:/usr/bin:/bin\n", dir),
             "programs of the environment come first");
+    env[0] = (struct job_pair){"OTHER", "/none"};
+    env[1] = (struct job_pair){"PATH", "/opt/x:/bin:/usr/bin"};
+    spec.env_count = 2;
+    spec.setup_hash = OTHER_HASH;
+    is_str(set_up(), "ran", "another script runs in the environment");
+    has_str(text_of(arena_printf(&a, "%s/setup.log", job_setup_dir(&a, OTHER_HASH))),
+            arena_printf(&a, "|%s/env/bin:/opt/x:/bin:/usr/bin\n", dir),
+            "the PATH of the job follows");
+    spec.env_count = 0;
 }
 
 static void test_conda(void) {
@@ -235,6 +254,7 @@ static void test_starts(void) {
 }
 
 int main(void) {
+    umask(022);
     node_root_open();
     test_script();
     test_bundle();

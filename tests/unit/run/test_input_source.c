@@ -73,6 +73,12 @@ static void test_list(void) {
         has_str(e.text, "is no list of streamed files", "the error says so");
         strbuf_fini(&text);
     }
+    struct strbuf text = {0};
+    strbuf_add(&text, "0 6 /a", 7);
+    is_int(input_source_save(&f.context, &f.run, &text, &e), 0, "a list of an empty file is saved");
+    is_int(input_source_open(&source, &f.follow, &e), 0, "an empty file can be streamed");
+    input_source_close(&source);
+    strbuf_fini(&text);
     is_int(input_source_save(&f.context, &f.run, &list, &e), 0, "the list is saved");
     ok(input_source_is_here(&f.context, &f.run), "the run has a list");
     strbuf_fini(&list);
