@@ -93,6 +93,11 @@ static void test_shapes(void) {
     is_mem(image + 32 * 32 * 3, 8, "ZZZZZZZZ", 8, "no byte behind the image is written");
     is_int(label, 1, "the image has its label");
     is_uint(dataset_memory_bytes(&all), 12 * 32 * 32 * 3, "pixels in memory are counted");
+    int64_t digest[2] = {0}; // checkpoints have it
+    ok(dataset_digest(&all, &digest[0], &e) == 0 && dataset_digest(&one, &digest[1], &e) == 0,
+       "data sets have digests");
+    is_int(digest[0], 54686579043264827, "the digest is that of every other version");
+    is_int(digest[1], digest[0], "the digest is the same image by image");
     dataset_reader_close(r);
     dataset_close(&one);
     dataset_close(&all);
