@@ -39,6 +39,20 @@ static void put_late(const char *class, int number) {
     free(data);
 }
 
+// A good picture with bytes between two of its segments that belong to none.
+static void put_strange(const char *class, int number, int w, int h) {
+    enum { SECOND = 20, MORE = 3 };
+    unsigned char *data;
+    size_t len = make_jpeg(&data, w, h, number, PLAIN);
+    unsigned char *more = malloc(len + MORE);
+    memcpy(more, data, SECOND);
+    memset(more + SECOND, 'x', MORE);
+    memcpy(more + SECOND + MORE, data + SECOND, len - SECOND);
+    put(class, number, more, len + MORE);
+    free(more);
+    free(data);
+}
+
 static void inspected(struct arena *a, struct data_inspection *n, int threads) {
     const struct dataset_config c = {.source = dir, .alone = true, .threads = threads};
     is_int(data_inspect(&c, a, n, &e), 0, "a folder is inspected by %d threads", threads);
@@ -49,7 +63,7 @@ static void test_sizes(void) {
     struct arena a = {0};
     struct data_inspection n;
     put_picture("cat", 0, 30, 11);
-    put_picture("cat", 1, 20, 40);
+    put_strange("cat", 1, 20, 40);
     put_picture("dog", 0, 10, 21);
     inspected(&a, &n, 1);
     is_str(n.kind, "imagefolder", "the kind is found");

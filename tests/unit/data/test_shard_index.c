@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index of shards: what was written is read again, and nothing else is.
 #include "data/shard_index.h"
+#include "data/webdataset.h"
 
 #include "base/bytes.h"
 #include "base/hash.h"
@@ -64,7 +65,106 @@ static void refused(const struct strbuf *from, size_t at, uint64_t value, size_t
     strbuf_fini(&text);
 }
 
+// ---- bounds ------------------------------------------------------------------------------------
+
+static void test_paths(void) {
+    ok(shard_index_is_shard("a.tar") && shard_index_is_shard("train/a.tar") &&
+           !shard_index_is_shard("x/train/a.tar") && !shard_index_is_shard("a.tar.gz"),
+       "shards are at the top, or in a folder");
+    ok(shard_index_folder("a.tar") == 0 && shard_index_folder("train/a.tar") == 6,
+       "the folder of a path ends with its slash");
+    ok(shard_index_is_beside("train/a", "train/b") && shard_index_is_beside("a", "b") &&
+           !shard_index_is_beside("train/a", "trail/b") && !shard_index_is_beside("a", "x/a"),
+       "paths of one folder are beside each other");
+}
+
+static void test_names(void) {
+    static const size_t lengths[] = {0, 1, SHARD_INDEX_NAME_BYTES_MAX,
+                                     SHARD_INDEX_NAME_BYTES_MAX + 1};
+    char name[SHARD_INDEX_NAME_BYTES_MAX + 2];
+    for (size_t i = 0; i < 4; i++) {
+        struct shard_index_writer w = {.count = 0};
+        struct strbuf text = {0};
+        struct shard_index x;
+        bool fits = i == 1 || i == 2;
+        memset(name, 'n', sizeof name);
+        name[lengths[i]] = '\0';
+        is_int(shard_index_begin_shard(&w, name, 100, &e), fits ? 0 : -1,
+               "a name of %zu bytes has its verdict", lengths[i]);
+        shard_index_finish(&w, &text);
+        if (fits && shard_index_parse(&x, text.data, text.len, &e) == 0) {
+            is_str(x.shard[0].name, name, "a name of %zu bytes is read", lengths[i]);
+            shard_index_close(&x);
+        } else {
+            is_int(fits, 0, "a name of %zu bytes is not read", lengths[i]);
+        }
+        shard_index_writer_close(&w);
+        strbuf_fini(&text);
+    }
+    struct shard_index_writer w = {.count = 0};
+    ok(shard_index_begin_shard(&w, "a/b", 100, &e) < 0, "a name has no slash");
+    // A name of no bytes, in an index that has its hash.
+    struct strbuf text = {0};
+    struct shard_index x;
+    unsigned char head[8 + 8 + 14] = "DTINDEX1";
+    bytes_store(head + 8, 1, 4);
+    bytes_store(head + 16, 100, 8);
+    strbuf_add(&text, (char *)head, sizeof head);
+    for (int i = 0; i < HASH_BYTES + 1; i++)
+        strbuf_addc(&text, 'x');
+    sign(&text);
+    is_int(shard_index_parse(&x, text.data, text.len, &e), -1, "an empty name is refused");
+    is_str(e.text, "shard 0 has no name", "the error says that there is no name");
+    strbuf_fini(&text);
+}
+
+// Samples at the ends of a shard of 8 blocks.
+static void test_inside(void) {
+    static const struct {
+        struct webdataset_sample s;
+        bool added, read;
+    } cases[] = {{{512, 3584, 512, 1, 0}, true, true},
+                 {{512, 3585, 512, 1, 0}, false, false},
+                 {{4096, 0, 512, 1, 0}, true, true},
+                 {{0, 1, 512, 1, 0}, true, false},
+                 {{512, 1, 0, 1, 0}, true, false},
+                 {{512, 1, 3584, WEBDATASET_LABEL_BYTES_MAX, 0}, true, true},
+                 {{512, 1, 3584, WEBDATASET_LABEL_BYTES_MAX + 1, 0}, true, false},
+                 {{512, 1, 4096, 1, 0}, true, false},
+                 {{512, 1, 4608, 1, 0}, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct shard_index_writer w = {.count = 0};
+        struct strbuf text = {0};
+        struct shard_index x;
+        shard_index_begin_shard(&w, "a.tar", 4096, &e);
+        is_int(shard_index_add(&w, &cases[i].s, &e), cases[i].added ? 0 : -1,
+               "sample %zu has its verdict as it is written", i);
+        shard_index_finish(&w, &text);
+        int result = shard_index_parse(&x, text.data, text.len, &e);
+        is_int(result, cases[i].read || !cases[i].added ? 0 : -1,
+               "sample %zu has its verdict as it is read", i);
+        if (result == 0)
+            shard_index_close(&x);
+        shard_index_writer_close(&w);
+        strbuf_fini(&text);
+    }
+    struct shard_index_writer w = {.count = 0};
+    const uint64_t last = (uint64_t)UINT32_MAX * 512;
+    struct webdataset_sample far = {last, 1, last, 1, 0};
+    shard_index_begin_shard(&w, "a.tar", UINT64_MAX, &e);
+    is_int(shard_index_add(&w, &far, &e), 0, "the last block of 2 TiB has a sample");
+    far.label_at += 512;
+    is_int(shard_index_add(&w, &far, &e), -1, "a label behind it is refused");
+    far = (struct webdataset_sample){last + 512, 1, last, 1, 0};
+    is_int(shard_index_add(&w, &far, &e), -1, "an image behind it is refused");
+    is_str(e.text, "a shard is above the limit of 2 TiB", "the error has the limit");
+    shard_index_writer_close(&w);
+}
+
 int main(void) {
+    test_paths();
+    test_names();
+    test_inside();
     struct strbuf text = {0};
     struct shard_index x;
     write_two(&text);
