@@ -2,6 +2,7 @@
 // Opening data sets: which sizes and numbers are possible, which packed file of the cache is meant,
 // and which size images have that are kept as they are.
 #include "data/dataset.h"
+#include "data/layout.h"
 #include "data/packed.h"
 
 #include "sys/file.h"
@@ -234,6 +235,9 @@ static void test_stored(void) {
 }
 
 static void test_unknown(void) {
+    ok(layout_is_jpeg("a.jpg") && layout_is_jpeg("A.JPEG") && !layout_is_jpeg(".jpg") &&
+           !layout_is_jpeg(".jpeg") && !layout_is_jpeg("jpg") && !layout_is_jpeg("a.jpgx"),
+       "an image has a name before its ending");
     struct dataset d;
     struct dataset_config c = {.source = dir};
     put("five", "DTPAC", 5);
