@@ -6,7 +6,7 @@
 # kernels, or all (PLANTED=all in the environment).
 source "${0%/*}/shipped.sh"
 source "${0%/*}/../lib.sh"
-BUGS_MIN=10 EVERY=3
+BUGS_MIN=10 EVERY=4
 [ "${PLANTED-}" != all ] || EVERY=1
 THREADS=256 # of a block, where cuda_blocks does not say
 SECONDS_MAX=300 # for a test program; the longest takes 50 s of a processor
