@@ -23,7 +23,7 @@ SCRIPT_NAME=${0##*/} SCRIPT_NAME=${SCRIPT_NAME%.t}
 PYTHON=${DTCTL_PYTHON:-}
 export DTCTL_SRC=$SRC DTCTL_BUILD=$BUILD DTCTL_BIN=$BIN
 # One locale on all machines. As LANG or LC_ALL it would cost each process a dozen files to open.
-unset LC_ALL "${!LC_@}"
+unset "${!LC_@}"
 export LANG=C LC_CTYPE=C.UTF-8
 # Every Python keeps what it compiles here: a worker with PyTorch takes two seconds, not eight.
 export PYTHONPYCACHEPREFIX=$BUILD/pycache

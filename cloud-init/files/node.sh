@@ -37,6 +37,7 @@ conf_get() { # KEY: its value, or nothing
 number_from() {
     local text
     [ -f "$1" ] || return 1
+    # The shell leaves NULs out, with a warning.
     { text=$(timeout "$read_seconds_max" head -c "$number_bytes_max" -- "$1"); } 2>/dev/null
     number_in_text "$text" "$2" "$3"
 }

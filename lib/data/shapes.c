@@ -3,8 +3,8 @@
 // angle and colours before a random texture, and noise on top. Figures are brighter or darker than
 // the background with equal probability, so no linear function of the pixels separates the classes.
 //
-// All numbers are integers, and the division of floats between them is exact: the images are the
-// same bits on every machine and compiler.
+// Images are computed in integers, and the one division of floats gives the quotient of integers
+// exactly (quotient): the images are the same bits on every machine and compiler.
 #include "base/philox.h"
 #include "data/source.h"
 #include "sys/file.h"
@@ -64,7 +64,7 @@ static lanes in_star(lanes u, lanes v) {
         {0, 4096}, {3896, 1266}, {2408, -3314}, {-2408, -3314}, {-3896, 1266}};
     lanes outside = {0};
     for (int i = 0; i < 5; i++)
-        outside -= u * normal[i][0] + v * normal[i][1] > UNIT * (UNIT * 36 / 100 + 1) - 1;
+        outside -= u * normal[i][0] + v * normal[i][1] >= UNIT * (UNIT * 36 / 100 + 1);
     return (outside <= 1) & (u * u + v * v < UNIT * UNIT * 121 / 100);
 }
 

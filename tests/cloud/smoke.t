@@ -48,9 +48,7 @@ is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'two nodes run'
 # shellcheck disable=SC2317 # called through wait_for
 log_in() { # NODE ADDRESS COMMAND
     echo "$2 $(cat "host${1#node}.pub")" >known
-    ssh -n -F none -i login -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5 \
-        -o UserKnownHostsFile=known -o GlobalKnownHostsFile=none \
-        -o KexAlgorithms=curve25519-sha256 "ubuntu@$2" "$3" # the usual one takes 0.1 s
+    ssh "${CLOUD_SSH[@]}" -o UserKnownHostsFile=known "ubuntu@$2" "$3"
 }
 for node in node0 node1; do
     since=${EPOCHREALTIME/./}

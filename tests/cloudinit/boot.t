@@ -38,10 +38,7 @@ launch tight 10.77.0.13 ''
 launch broken 10.77.0.14 ''
 
 known=host.pub # what the operator knows of the hosts' keys
-# The usual key exchange, sntrup761x25519, takes a tenth of a second of a processor.
-options=(-n -F none -i login -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5
-    -o KexAlgorithms=curve25519-sha256
-    -o GlobalKnownHostsFile=none -o LogLevel=ERROR)
+options=("${CLOUD_SSH[@]}" -o LogLevel=ERROR)
 on() { # ADDRESS COMMAND: as the user, over SSH
     sed "s/^/$1 /" "$known" >"known.$1"
     # shellcheck disable=SC2029 # the variables are this side's

@@ -92,7 +92,7 @@ static void test_extend(void) {
     is_str(set_to, all_to(2 * HOUR_MS), "each node gets the end of the settings");
     has_str(dtctl_out(), "Z); until then they cost at most $", "the user reads the price");
     begin("aws");
-    is_int(dtctl("extend", "4h", "--json", NULL), 0, "the end may be told as JSON");
+    is_int(dtctl("extend", "4h", "--json", NULL), 0, "--json prints the new end as one event");
     has_str(dtctl_out(),
             "\"cluster\":\"c\",\"until_ms\":1767240000000,\"nodes\":[\"n0\",\"n1\",\"n2\"]}\n",
             "the event has the end and the nodes");

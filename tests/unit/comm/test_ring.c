@@ -15,7 +15,7 @@ static void test_all_gather(void) {
     is_int(ring_all_gather(&t->r, &element_f32, x, thirds, &e), 0, "an all-gather goes around");
     is_mem(x, sizeof x, all, sizeof all, "a node gets the segments of the others");
     ok(went(t->right[0], 0, 0, all + 2, 12), "a node sends its own segment first");
-    ok(went(t->right[0], 1, 0, all, 8), "a node sends on what came from the left");
+    ok(went(t->right[0], 1, 0, all, 8), "a node passes the bytes of its left neighbour on");
     ok(silent(t->right[0]), "no segment goes to the node that it came from");
     ok(t->r.sent == 2 && t->r.received == 2, "an all-gather of 3 nodes takes 2 steps");
     cleared(t);

@@ -10,7 +10,7 @@
 #include "sys/net.h"
 #include "tests/tap.h"
 #include "tests/unit/bytes_read.h"
-#include "tests/unit/turned_clock.h"
+#include "tests/unit/copies/pauses_pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,22 +37,6 @@ static struct node { // an agent
     char notes[1024]; // "ready 0;copied n1 3;…"
     int64_t number;   // of the last generation in a note
 } nodes[NODES];
-
-static void (*in_pause)(void); // a program that writes beside the publisher
-
-// The publisher's pauses pass at once.
-int turned_poll(struct pollfd *fds, nfds_t count, int timeout) __asm__("poll");
-
-int turned_poll(struct pollfd *fds, nfds_t count, int timeout) {
-    struct timespec wait = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    if (count == 0 && timeout > 0) {
-        clock_ahead_ms += timeout;
-        if (in_pause)
-            in_pause();
-        return 0;
-    }
-    return ppoll(fds, count, timeout < 0 ? NULL : &wait, NULL);
-}
 
 // ---- agents -------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "sys/file.h"
+#include "tests/unit/copies/pauses_pass.h"
 #include "tests/unit/said.h"
-#include "tests/unit/turned_clock.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -24,7 +24,6 @@ static char root[] = "/tmp/test_keeper_process.XXXXXX";
 static struct keeper_spec spec = {.node = "n0", .run_dir = root, .replicas = 1};
 static struct keeper_state state;
 static int agent = -1; // its end of the notes
-static bool writes_on; // a program that writes beside the publisher
 
 // ---- files --------------------------------------------------------------------------------------
 
@@ -41,18 +40,8 @@ static void put(const char *path) {
         bail_out("cannot write '%s'", path);
 }
 
-// The publisher's pauses pass at once.
-int turned_poll(struct pollfd *fds, nfds_t count, int timeout) __asm__("poll");
-
-int turned_poll(struct pollfd *fds, nfds_t count, int timeout) {
-    struct timespec wait = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    if (count == 0 && timeout > 0) {
-        clock_ahead_ms += timeout;
-        if (writes_on)
-            put("state/model");
-        return 0;
-    }
-    return ppoll(fds, count, timeout < 0 ? NULL : &wait, NULL);
+static void write_on(void) {
+    put("state/model");
 }
 
 // ---- a keeper -----------------------------------------------------------------------------------
@@ -77,7 +66,7 @@ static void begin(int every_ms) {
                                   .nodes = 2,
                                   .heir_of = ""};
     state.whole_ms = clock_mono_ms();
-    writes_on = false;
+    in_pause = NULL;
     said_clear();
 }
 
@@ -167,14 +156,14 @@ static void test_intervals(void) {
 
 static void test_busy(void) {
     begin(EVERY_MS);
-    writes_on = true;
+    in_pause = write_on;
     keeper_ready(&state, "");
     publishes_after(EVERY_MS, "a state that is being written");
     publishes_after(KEEPER_BUSY_MS, "a state that was being written");
     is_int(generation_newest(state.own), 0, "a state that is not whole is no generation");
     end();
     begin(KEEPER_BUSY_MS / 2);
-    writes_on = true;
+    in_pause = write_on;
     keeper_ready(&state, "");
     publishes_after(KEEPER_BUSY_MS / 2, "a state of short intervals");
     publishes_after(KEEPER_BUSY_MS / 2, "a state of short intervals that was being written");
@@ -192,7 +181,7 @@ static void test_busy(void) {
 
 static void test_late(void) {
     begin(EVERY_MS);
-    writes_on = true;
+    in_pause = write_on;
     keeper_ready(&state, "");
     clock_ahead_ms += (int64_t)KEEPER_LATE * EVERY_MS;
     loop_once(loop, 0);
@@ -205,9 +194,9 @@ static void test_late(void) {
     said_clear();
     publishes_after(KEEPER_BUSY_MS, "a state that is later still");
     is_str(said(), "", "the user reads once that the state is late");
-    writes_on = false;
+    in_pause = NULL;
     publishes_after(KEEPER_BUSY_MS, "a state that is whole again");
-    writes_on = true;
+    in_pause = write_on;
     put("state/model");
     clock_ahead_ms += (int64_t)KEEPER_LATE * EVERY_MS;
     loop_once(loop, 0);

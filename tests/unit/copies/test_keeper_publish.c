@@ -5,8 +5,8 @@
 
 #include "content/generation.h"
 #include "sys/file.h"
+#include "tests/unit/copies/pauses_pass.h"
 #include "tests/unit/said.h"
-#include "tests/unit/turned_clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,22 +22,6 @@ static struct screen notes;
 static char root[] = "/tmp/test_keeper_publish.XXXXXX";
 static struct keeper_spec spec = {.node = "n0"};
 static const char *own;
-static void (*in_pause)(void); // a program that writes beside the publisher
-
-// The publisher's pauses pass at once.
-int turned_poll(struct pollfd *fds, nfds_t count, int timeout) __asm__("poll");
-
-int turned_poll(struct pollfd *fds, nfds_t count, int timeout) {
-    struct timespec wait = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    if (count == 0 && timeout > 0) {
-        clock_ahead_ms += timeout;
-        if (in_pause)
-            in_pause();
-        return 0;
-    }
-    return ppoll(fds, count, timeout < 0 ? NULL : &wait, NULL);
-}
-
 // ---- files --------------------------------------------------------------------------------------
 
 static const char *at(const char *path) {

@@ -116,7 +116,7 @@ static void test_script(void) {
            "the script has the variables of the job, in the job's folder");
     struct stat st;
     ok(stat(in(job_setup_dir(&a, HASH)), &st) == 0 && (st.st_mode & 0777) == 0755,
-       "others may read what a script has made");
+       "other users may read the files of a script");
     is_str(set_up(), "again", "a script that has succeeded does not run again");
     is_str(text_of(arena_printf(&a, "%s/count", job_setup_dir(&a, HASH))), "x\n",
            "the script has run once, in the folder of its hash");

@@ -412,7 +412,7 @@ static void test_cut(void) {
     relay_to(0, port, key);
     ok(hears(0, XFER_RELAY_READY), "the chain is there");
     finish(0);
-    ok(hears(1, XFER_NEED), "a node whose chain is cut says what it lacks");
+    ok(hears(1, XFER_NEED), "a node whose chain is cut asks for the missing content");
     ok(hears(1, XFER_NEED_END), "the list of lacks has an end");
     send_files(1);
     done(1);

@@ -247,7 +247,7 @@ static void test_refused(void) {
     is_str(e.text,
            "'/data' is a file now and was a folder in run '" T1 "', and on_change = keep "
            "(try: --set inputs.one.on_change=resend)",
-           "the error says what was a folder");
+           "the error names the former folder");
     end();
     begin("f", "f-20260101T000000Z-000001");
     input("one", "a=a")->is_folder = false;
@@ -258,7 +258,7 @@ static void test_refused(void) {
     begin("f", "f-20260102T000000Z-000002");
     is_int(input_keep_take(&launch, input("one", "a=n"), true, &e), -1,
            "a folder that was a file is refused");
-    has_str(e.text, "is a folder now and was a file in", "the error says what was a file");
+    has_str(e.text, "is a folder now and was a file in", "the error names the former file");
     end();
     struct run r = plain_run(T1);
     const char *path = run_path(&context.cluster, &r, "inputs/one");

@@ -236,12 +236,12 @@ static void test_found(void) {
     end();
     begin_results(NULL, true);
     has_first[2] = "inputs/one/b";
-    sends("one node lacks what others have", 0, FIND KEEP);
+    sends("one node lacks content of others", 0, FIND KEEP);
     end();
     begin_results(NULL, true);
     has_first[2] = "inputs/one/b";
     nodes[2].failed = true;
-    sends("a failed node lacks what others have", 0, FIND);
+    sends("a failed node lacks content of others", 0, FIND);
     end();
     begin_results(NULL, true);
     has_first[0] = has_first[1] = has_first[2] = "inputs/one/b";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finished files and generations that come here while a run is active: who fetches them, where they
-// go, what is removed, and disks of nodes that were replaced. Transfers are left out.
+// Finished files and generations that come here while a run is active: the fetches, their folders,
+// the removal of old ones, and disks of nodes that were replaced. Transfers are left out.
 #include "run/results/output_published.h"
 
 #include "run/monitor.h"

@@ -167,7 +167,8 @@ static void test_failures(void) {
         ok(want == (*said() != '\0'), "the user reads of failure %d %s", i, want ? "now" : "never");
         last = arena_printf(&arena, " to='s3://b/p/live' tries=%d reason=\"no bucket\"", i);
     }
-    has_str(said(), "finished files are not in the bucket yet", "the warning says what is missing");
+    has_str(said(), "finished files are not in the bucket yet",
+            "the warning names the missing files");
     has_str(said(), last, "the warning has the bucket, the tries and the reason");
     turn_starts();
     ok(str_ends(words, " 0"), "an upload that failed is made anew");

@@ -144,7 +144,8 @@ static void test_once(void) {
     unlink(mark);
     config.dry_run = true;
     is_int(bundle(), 0, "a plan reads the archive later");
-    is_int(run_start_bundle_show(&launch, &e), -1, "a plan refuses what nodes would refuse");
+    is_int(run_start_bundle_show(&launch, &e), -1,
+           "a plan refuses an archive that nodes would refuse");
     ok(str_starts(e.text, "env.bundle.archive: "), "the plan's error names the setting: %s",
        e.text);
     ok(!file_exists(mark), "a plan notes nothing");
@@ -162,7 +163,7 @@ static void test_show(void) {
     is_int(bundle(), 0, "a plain archive is planned");
     is_int(run_start_bundle_show(&launch, &e), 0, "the plan reads all of the archive: %s", e.text);
     has_str(said(), "\n           1 files and folders, 5 B unpacked\n",
-            "the plan has what is in the archive");
+            "the plan has the contents of the archive");
     ok(!strstr(said(), "a venv"), "the archive is no venv");
     end_run();
     put("venv.tar", "/usr/bin/python3", "12345");

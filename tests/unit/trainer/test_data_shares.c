@@ -232,7 +232,7 @@ static void test_parts(void) {
            "the images of data %zu are those of all nodes, or of each", i);
         const struct sampler_config *s = &t.shard[0].sampler.config;
         ok(train->on ? s->each == 8 && s->world == 1 : s->each == 0 && s->world == 3,
-           "ranks of data %zu share out what their node has", i);
+           "ranks of data %zu divide the data of their node", i);
         trainer_data_close(&t);
     }
     // Ids of this node's classes have to be those of all.

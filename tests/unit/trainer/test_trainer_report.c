@@ -323,7 +323,7 @@ static void test_summary(void) {
     ok(json_get(j, "zero") && json_get_int(j, "local_steps", 0) == 1 &&
            json_get_int(j, "bad_train_samples", -1) == 3 &&
            json_get_int(j, "bad_test_samples", -1) == 0,
-       "the summary has what was used");
+       "the summary has ZeRO, the local steps and the bad samples");
     t.zero = false;
     t.round.steps = 0;
 }
